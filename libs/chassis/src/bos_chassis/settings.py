@@ -1,0 +1,218 @@
+"""Settings: the only place where the environment is read.
+
+A service composes its settings from these parts::
+
+    class GatewaySettings(Settings):
+        model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
+
+        server: ServerSettings = Field(default_factory=ServerSettings.load)
+        max_steps: int = Field(default=20, ge=1, description="Steps that one plan may hold")
+
+``BOS_GATEWAY_MAX_STEPS`` sets a field, ``BOS_GATEWAY_SERVER__PORT`` a field of a part, and
+``BOS_SERVER_GRACE_S`` the same part in every service of the process.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic_core import ErrorDetails
+
+_NESTED = "__"
+
+
+class Settings(BaseSettings):
+    """Frozen settings from keyword arguments, environment and ``.env``, in this order of weight.
+
+    Variables are the prefix plus the field's name in upper case. An empty variable counts as unset.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="BOS_",
+        env_nested_delimiter=_NESTED,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+    )
+
+    @classmethod
+    def load(cls, **overrides: Any) -> Self:
+        """Read the settings; ``overrides`` win over every other source.
+
+        Raises:
+            ConfigurationError: names every wrong or missing variable and what it must hold.
+        """
+        try:
+            return cls(**overrides)
+        except ValidationError as error:
+            problems = [_explain(cls, problem) for problem in error.errors(include_url=False)]
+        except SettingsError:
+            # Raised for text that is not JSON where a list or a map is expected; its text holds the
+            # field's name only in prose, so the candidates are listed instead.
+            names = ", ".join(_structured_variables(cls))
+            problems = [f"one of {names} is not valid JSON; write lists and maps as JSON"]
+        # `from None`: the original error could hold the refused value, which may be a secret.
+        raise ConfigurationError("Configuration is not usable. " + "; ".join(problems)) from None
+
+
+class ServerSettings(Settings):
+    """How a service offers itself. Durations are in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_SERVER_")
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to bind")
+    port: int = Field(default=0, ge=0, le=65535, description="Port to bind; 0 takes a free one")
+    drain_delay_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="Wait between NOT_SERVING and refusing calls; covers load-balancer lag",
+    )
+    grace_s: float = Field(default=10.0, ge=0, description="Time for calls in flight at shutdown")
+    max_message_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, description="Largest message received or sent"
+    )
+    max_connection_age_s: float = Field(
+        default=300.0, gt=0, description="Connections end after this, so that load spreads anew"
+    )
+    default_deadline_s: float = Field(
+        default=60.0, gt=0, description="Deadline of a call whose client set none"
+    )
+    max_deadline_s: float = Field(
+        default=3600.0, gt=0, description="No call runs longer, whatever its client asked for"
+    )
+    slow_call_s: float = Field(default=5.0, gt=0, description="Unary calls above are warned about")
+    max_concurrent_rpcs: int = Field(
+        default=1000, ge=1, description="Calls at once; more are RESOURCE_EXHAUSTED"
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65535, description="Prometheus metrics on loopback; unset for none"
+    )
+    reflection: bool = Field(default=True, description="Offer gRPC server reflection")
+
+
+class TelemetrySettings(Settings):
+    """Logs, traces and metrics of a process."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is written"
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="json for machines, console for people"
+    )
+    otlp_endpoint: str | None = Field(
+        default=None, description="Where traces go (OTLP over gRPC), such as http://127.0.0.1:4317"
+    )
+    trace_sample_ratio: float = Field(
+        default=1.0, ge=0, le=1, description="Share of new traces that is recorded"
+    )
+
+
+class AuthSettings(Settings):
+    """Who may call this service. Nothing set means: nobody is asked, loopback only."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_AUTH_")
+
+    static_key: SecretStr | None = Field(
+        default=None, min_length=16, description="Key that callers send as a bearer token"
+    )
+    run_token_public_keys: str | None = Field(
+        default=None, description="Ed25519 public keys (PEM, one after another) of run tokens"
+    )
+
+    @property
+    def configured(self) -> bool:
+        """Whether any way to authenticate callers is set."""
+        return self.static_key is not None or self.run_token_public_keys is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is reachable from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_loopback(host: str, configured: bool) -> None:
+    """Refuse to open a service to the network when nobody is asked who they are.
+
+    Raises:
+        ConfigurationError: ``host`` is not a loopback address and authentication is not configured.
+    """
+    if configured or is_loopback(host):
+        return
+    raise ConfigurationError(
+        f"Binding {host} would offer the service to the network without authentication. "
+        "Set BOS_AUTH_STATIC_KEY or BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS, "
+        "or bind a loopback address (BOS_SERVER_HOST=127.0.0.1)."
+    )
+
+
+def _explain(cls: type[BaseModel], problem: ErrorDetails) -> str:
+    names = list(dict.fromkeys(_variables(cls, problem["loc"])))
+    purpose = _description(cls, problem["loc"])
+    what = "must be set" if problem["type"] == "missing" else problem["msg"]
+    return f"{' or '.join(names) or cls.__name__}: {what}" + (f" ({purpose})" if purpose else "")
+
+
+def _variables(cls: type[BaseModel], loc: Sequence[int | str]) -> Iterator[str]:
+    """Every variable that could have set the value at ``loc``, the most specific one first."""
+    path = [str(part) for part in loc]
+    if not path:
+        return
+    prefix = str(cls.model_config.get("env_prefix", "")) if issubclass(cls, BaseSettings) else ""
+    name, field = _field_at(cls, path[0])
+    alias = None if field is None else field.validation_alias
+    if field is not None and alias is not None:
+        choices = getattr(alias, "choices", [alias])
+        yield from (str(choice).upper() for choice in choices if isinstance(choice, str))
+    else:
+        # Parts below a plain model are addressed by the nested delimiter, list items by none.
+        inner = [part for part in path[1:] if not part.isdigit()]
+        yield (prefix + _NESTED.join([name, *inner])).upper()
+    nested = None if field is None else field.annotation
+    if isinstance(nested, type) and issubclass(nested, Settings):
+        yield from _variables(nested, path[1:])
+
+
+def _description(cls: type[BaseModel], loc: Sequence[int | str]) -> str | None:
+    if not loc:
+        return None
+    _, field = _field_at(cls, str(loc[0]))
+    if field is None:
+        return None
+    nested = field.annotation
+    if len(loc) > 1 and isinstance(nested, type) and issubclass(nested, BaseModel):
+        return _description(nested, loc[1:])
+    return str(field.description) if field.description else None
+
+
+def _field_at(cls: type[BaseModel], name: str) -> tuple[str, Any]:
+    """The field named or aliased ``name``; errors are located by alias where there is one."""
+    for field_name, field in cls.model_fields.items():
+        choices = getattr(field.validation_alias, "choices", [field.validation_alias])
+        if name == field_name or any(name == c or name.upper() == c for c in choices):
+            return field_name, field
+    return name, None
+
+
+def _structured_variables(cls: type[BaseModel]) -> Iterator[str]:
+    for name, field in cls.model_fields.items():
+        if field.annotation not in (str, int, float, bool):
+            yield from _variables(cls, (name,))
