@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -48,8 +48,12 @@ def write_validate_descriptor(target: Path) -> None:
 
 def include_paths(root: Path) -> list[str]:
     """Import roots for protoc: ours, the well-known types, and the googleapis wheel."""
-    google = Path(str(resources.files("google.api"))).parent.parent
-    well_known = Path(str(resources.files("grpc_tools") / "_proto"))
+    annotations = find_spec("google.api.annotations_pb2")
+    tools = find_spec("grpc_tools")
+    if annotations is None or annotations.origin is None or tools is None or tools.origin is None:
+        raise SystemExit("googleapis-common-protos and grpcio-tools must be installed")
+    google = Path(annotations.origin).parents[2]
+    well_known = Path(tools.origin).parent / "_proto"
     return [f"--proto_path={path}" for path in (root, well_known, google)]
 
 
