@@ -1,0 +1,286 @@
+"""Logs, traces and metrics of one service, handed down explicitly: nothing here is a global.
+
+A process makes one :class:`Telemetry` with :func:`setup_telemetry` and derives others from it with
+:meth:`Telemetry.named` for services that share the process; they share registry and exporter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+    from opentelemetry.sdk.trace.sampling import Sampler
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+    from bos_chassis.settings import TelemetrySettings
+
+# Calls range from a sub-millisecond lookup to minutes of model time.
+_DURATION_BUCKETS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
+    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
+)
+
+
+class RpcMetrics:
+    """Rate, errors and duration of RPCs, labelled by the service that serves or calls."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        method = ("service", "grpc_service", "grpc_method")
+        self.handled = Counter(
+            "bos_rpc_server_handled",
+            "RPCs completed by the server, by status code",
+            (*method, "grpc_code"),
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "bos_rpc_server_duration_seconds",
+            "Time from the arrival of an RPC to its status",
+            method,
+            buckets=_DURATION_BUCKETS,
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "bos_rpc_server_in_flight", "RPCs being handled", method, registry=registry
+        )
+        self.client_handled = Counter(
+            "bos_rpc_client_handled",
+            "RPCs completed as seen by the caller, by status code",
+            (*method, "grpc_code"),
+            registry=registry,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all services of one process have in common."""
+
+    registry: CollectorRegistry
+    rpc_metrics: RpcMetrics
+    sampler: Sampler
+    span_processor: SpanProcessor | None
+    log_sink: WrappedLogger
+    log_processors: tuple[Processor, ...]
+    log_level: int
+    memory: InMemorySpanExporter | None = None
+    log_capture: structlog.testing.LogCapture | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """The telemetry of one service."""
+
+    service: str
+    """Name of the service, as in logs, trace resources and the ``service`` label."""
+    provider: TracerProvider
+    """Tracer provider whose resource carries the service's name."""
+    _shared: _Shared = field(repr=False)
+
+    @classmethod
+    def for_tests(cls, service: str = "test") -> Telemetry:
+        """Telemetry that keeps spans and log events in memory (:attr:`spans`, :attr:`logs`)."""
+        memory, capture = InMemorySpanExporter(), structlog.testing.LogCapture()
+        registry = CollectorRegistry()
+        shared = _Shared(
+            registry=registry,
+            rpc_metrics=RpcMetrics(registry),
+            sampler=ParentBased(TraceIdRatioBased(1.0)),
+            span_processor=SimpleSpanProcessor(memory),
+            log_sink=structlog.PrintLogger(sys.stderr),
+            log_processors=(*_common_processors(), capture),
+            log_level=logging.DEBUG,
+            memory=memory,
+            log_capture=capture,
+        )
+        return cls(service, _provider(service, shared), shared)
+
+    def named(self, service: str) -> Telemetry:
+        """Telemetry for another service of the same process, on the same registry and exporter."""
+        return Telemetry(service, _provider(service, self._shared), self._shared)
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where domain metrics are registered; shared by all services of the process."""
+        return self._shared.registry
+
+    @property
+    def rpc_metrics(self) -> RpcMetrics:
+        """RED metrics of RPCs."""
+        return self._shared.rpc_metrics
+
+    @property
+    def tracer(self) -> trace.Tracer:
+        """Tracer whose spans carry this service's name."""
+        return self.provider.get_tracer("bos")
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """Ended spans, oldest first; only with :meth:`for_tests`, empty otherwise."""
+        memory = self._shared.memory
+        return () if memory is None else memory.get_finished_spans()
+
+    @property
+    def logs(self) -> list[EventDict]:
+        """Logged events, oldest first; only with :meth:`for_tests`, empty otherwise."""
+        capture = self._shared.log_capture
+        return [] if capture is None else capture.entries
+
+    def logger(self, name: str) -> FilteringBoundLogger:
+        """A logger of constant events with fields: ``log.info("step finished", step=key)``."""
+        logger: FilteringBoundLogger = structlog.wrap_logger(
+            self._shared.log_sink,
+            processors=self._shared.log_processors,
+            wrapper_class=structlog.make_filtering_bound_logger(self._shared.log_level),
+        ).bind(service=self.service, logger=name)
+        return logger
+
+
+@contextmanager
+def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetry]:
+    """The telemetry of a process; call once. Pending spans are flushed on leaving.
+
+    Library logs (standard ``logging``) of at least WARNING join our stream in the same format.
+    """
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    exporting = None if settings.otlp_endpoint is None else _otlp(settings.otlp_endpoint)
+    renderer = _renderer(settings.log_format)
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    shared = _Shared(
+        registry=registry,
+        rpc_metrics=RpcMetrics(registry),
+        sampler=ParentBased(TraceIdRatioBased(settings.trace_sample_ratio)),
+        span_processor=exporting,
+        log_sink=structlog.PrintLogger(sys.stderr),
+        log_processors=(*_common_processors(), *renderer),
+        log_level=level,
+    )
+    with _library_logs(name, max(level, logging.WARNING), renderer):
+        try:
+            yield Telemetry(name, _provider(name, shared), shared)
+        finally:
+            if exporting is not None:
+                exporting.shutdown()
+
+
+@asynccontextmanager
+async def metrics_server(registry: CollectorRegistry, host: str, port: int) -> AsyncIterator[int]:
+    """Serve ``registry`` over HTTP for Prometheus; yields the bound port.
+
+    Raises:
+        ConfigurationError: the port cannot be bound.
+    """
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError:
+        raise ConfigurationError(
+            f"The metrics port {host}:{port} cannot be bound. "
+            "Set BOS_SERVER_METRICS_PORT to a free port, or to 0 for any."
+        ) from None
+    try:
+        yield server.server_port
+    finally:
+        # Its loop looks for the request to stop every half second, too long to block ours.
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        thread.join()
+
+
+def _otlp(endpoint: str) -> SpanProcessor:
+    # Imported on demand: the exporter costs 0.1 s of start-up that most processes never need.
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint))
+
+
+def _provider(service: str, shared: _Shared) -> TracerProvider:
+    provider = TracerProvider(
+        sampler=shared.sampler,
+        resource=Resource.create({"service.name": service, "service.namespace": "bos"}),
+        # The owner of the span processor flushes it; an exit hook per service would do so twice.
+        shutdown_on_exit=False,
+    )
+    if shared.span_processor is not None:
+        provider.add_span_processor(shared.span_processor)
+    return provider
+
+
+def _add_trace_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event["trace_id"] = trace.format_trace_id(context.trace_id)
+        event["span_id"] = trace.format_span_id(context.span_id)
+    return event
+
+
+def _common_processors() -> tuple[Processor, ...]:
+    return (
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_trace_ids,
+    )
+
+
+def _renderer(log_format: str) -> tuple[Processor, ...]:
+    # Tracebacks are plain in both: structlog's richer ones print local variables, secrets included.
+    if log_format == "console":
+        return (
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        )
+    return (
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+    )
+
+
+@contextmanager
+def _library_logs(name: str, level: int, renderer: tuple[Processor, ...]) -> Iterator[None]:
+    def as_event(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        event.pop("_record", None)
+        event.pop("_from_structlog", None)
+        return {"service": name, **event}
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=(*_common_processors(), structlog.stdlib.add_logger_name),
+            processors=(as_event, *renderer),
+        )
+    )
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
