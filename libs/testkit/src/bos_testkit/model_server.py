@@ -1,0 +1,400 @@
+"""A scripted stand-in for an OpenAI-compatible model endpoint.
+
+It answers prepared prompts from fixtures (:mod:`bos_testkit.model_fixtures`), is honest about any
+other prompt, and shows the faults of real endpoints on demand (:class:`Knobs`). Tests and the
+demo use it alike, at the HTTP boundary, so that everything above it is the real thing::
+
+    async with ScriptedModel([Path("fixtures")]) as model:
+        settings = ModelSettings(base_url=model.base_url, model="scripted")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from bos_testkit import model_wire as wire
+from bos_testkit.model_faults import HTML, TEXT_CALLS, Knobs, as_content
+from bos_testkit.model_fixtures import (
+    AmbiguousPromptError,
+    CaptureError,
+    Fixture,
+    load_fixtures,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from starlette.types import Receive, Scope, Send
+
+    from bos_testkit.model_faults import Fault
+
+__all__ = ["TEXT_CALLS", "UNPREPARED", "Fixture", "Knobs", "RecordedRequest", "ScriptedModel"]
+
+UNPREPARED = (
+    "I am a scripted stand-in for a language model and have no prepared reply for this. "
+    "To use a real model, set OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL."
+)
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "cookie"})
+_ERROR_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+_MAX_BODY_BYTES = 8 * 1024 * 1024
+_KEPT_REQUESTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """One chat request as it arrived; secrets in headers are masked."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    model: str
+    schema: str | None
+    """Name of the JSON schema asked for; None for text."""
+    stream: bool
+    messages: Sequence[Mapping[str, Any]]
+    prompt: str
+    """The text of all messages."""
+    fixture: str | None
+    """Name of the fixture that answers; None if none was prepared."""
+    problem: str | None = None
+    """Why the fixtures could not answer."""
+
+
+class ScriptedModel:
+    """The server, as an async context manager; several may run in one event loop.
+
+    Args:
+        fixtures: Files, folders of ``*.yaml`` files, or fixtures made in Python.
+        host: Address to bind.
+        port: Port to bind; 0 takes a free one.
+        models: What ``/v1/models`` lists. Any other model name is answered just the same.
+
+    Raises:
+        FixtureError: a fixture is wrong; the message names it and the fix.
+    """
+
+    def __init__(
+        self,
+        fixtures: Sequence[Path | Fixture] = (),
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        models: Sequence[str] = ("scripted",),
+    ) -> None:
+        self.knobs = Knobs()
+        self.requests: deque[RecordedRequest] = deque(maxlen=_KEPT_REQUESTS)
+        self.calls = 0
+        """Chat requests since the start."""
+        self.in_flight = 0
+        """Chat requests that are being answered."""
+        self.abandoned = 0
+        """Chat requests whose client went away before the end."""
+        self._book = load_fixtures(fixtures)
+        self._bind = (host, port)
+        self._models = tuple(models)
+        self._replies: set[asyncio.Task[None]] = set()
+        self._server: _EmbeddedServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._address = ""
+
+    @property
+    def base_url(self) -> str:
+        """What an OpenAI client takes as its base URL."""
+        return f"http://{self._address}/v1"
+
+    @property
+    def azure_endpoint(self) -> str:
+        """What an Azure OpenAI client takes as its endpoint."""
+        return f"http://{self._address}"
+
+    async def __aenter__(self) -> Self:
+        listener = socket.create_server(self._bind)
+        host, port = listener.getsockname()[:2]
+        self._address = f"{host}:{port}"
+        self._server = _EmbeddedServer(self._application())
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        try:
+            await self._server.wait_until_ready(self._serving)
+        except BaseException:
+            self._serving.cancel()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        assert self._serving is not None
+        for reply in self._replies:
+            reply.cancel()
+        self._server.stop()
+        await self._serving
+
+    def _application(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", _Asgi(self._chat), methods=["POST"]),
+                Route(
+                    "/openai/deployments/{deployment}/chat/completions",
+                    _Asgi(self._chat),
+                    methods=["POST"],
+                ),
+                Route("/v1/embeddings", self._embeddings, methods=["POST"]),
+                Route("/v1/models", self._list_models, methods=["GET"]),
+            ]
+        )
+
+    async def _list_models(self, request: Request) -> Response:
+        entries = [{"id": name, "object": "model", "owned_by": "bos"} for name in self._models]
+        return JSONResponse({"object": "list", "data": entries})
+
+    async def _embeddings(self, request: Request) -> Response:
+        try:
+            return JSONResponse(wire.embeddings(await _json_body(request)))
+        except ValueError as error:
+            return _error(400, str(error))
+
+    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            body = await _json_body(request)
+            call = wire.ChatCall.parse(body)
+        except ClientDisconnect:
+            return
+        except ValueError as error:
+            await _error(400, str(error))(scope, receive, send)
+            return
+        self.calls += 1
+        fault = self.knobs.take(call.schema)
+        answer, response = self._prepare(request, body, call)
+        if response is None:
+            response = self._respond(call, answer, fault)
+        self.in_flight += 1
+        try:
+            await self._while_connected(receive, self._send_later(response, scope, receive, send))
+        finally:
+            self.in_flight -= 1
+
+    def _prepare(
+        self, request: Request, body: Mapping[str, Any], call: wire.ChatCall
+    ) -> tuple[wire.Answer, Response | None]:
+        """Find and record the answer; a response instead if the fixtures are at fault."""
+        found: Fixture | None = None
+        problem: str | None = None
+        answer = wire.Answer(UNPREPARED) if call.schema is None else _refusal()
+        try:
+            found = self._book.find(schema=call.schema, model=call.model, prompt=call.prompt)
+            if found is not None:
+                answer = wire.Answer(as_content(found.render(call.prompt)))
+        except (AmbiguousPromptError, CaptureError) as error:
+            problem = str(error)
+        self.requests.append(
+            RecordedRequest(
+                path=request.url.path,
+                headers={
+                    name: "***" if name in _SECRET_HEADERS else value
+                    for name, value in request.headers.items()
+                },
+                body=body,
+                model=call.model,
+                schema=call.schema,
+                stream=call.stream,
+                messages=call.messages,
+                prompt=call.prompt,
+                fixture=None if found is None else found.name,
+                problem=problem,
+            )
+        )
+        return answer, None if problem is None else _error(400, problem, code="fixture_problem")
+
+    def _respond(self, call: wire.ChatCall, answer: wire.Answer, fault: Fault | None) -> Response:
+        if fault is not None:
+            if fault.kind == "status":
+                headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
+                return _error(fault.status, "an injected failure", code=fault.code, headers=headers)
+            if fault.kind == "html":
+                return HTMLResponse(HTML)
+            if fault.kind == "malformed" and call.schema is None:
+                media = "text/event-stream" if call.stream else "application/json"
+                return Response(b'data: {"choices": [\n\n', media_type=media)
+            answer = fault.spoil(answer)
+        answer = answer.limited(call.max_tokens)
+        call_id = f"chatcmpl-scripted-{self.calls}"
+        broken_after = fault.after_chunks if fault is not None and fault.kind == "broken" else None
+        if call.stream:
+            chunks = wire.chunks(call_id, call, answer)
+            return _EventStream(chunks, self.knobs.chunk_delay_s, broken_after)
+        if broken_after is not None:
+            return _HalfBody(json.dumps(wire.completion(call_id, call, answer)))
+        return JSONResponse(wire.completion(call_id, call, answer))
+
+    async def _send_later(
+        self, response: Response, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if self.knobs.latency_s > 0:
+            await asyncio.sleep(self.knobs.latency_s)
+        await response(scope, receive, send)
+
+    async def _while_connected(self, receive: Receive, reply: Coroutine[Any, Any, None]) -> None:
+        if self.knobs.latency_s <= 0 and self.knobs.chunk_delay_s <= 0:
+            await reply  # nothing to wait for, so nothing to watch
+            return
+        work = asyncio.create_task(reply)
+        gone = asyncio.create_task(_disconnection(receive))
+        self._replies.add(work)
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self.abandoned += 1
+        finally:
+            self._replies.discard(work)
+            work.cancel()
+            gone.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+        if not work.cancelled():
+            work.result()
+
+
+class _Asgi:
+    """An ASGI function as a route's endpoint; Starlette would wrap a plain one."""
+
+    def __init__(self, serve: Any) -> None:
+        self._serve = serve
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(scope, receive, send)
+
+
+class _EventStream(Response):
+    """Server-sent events, at a pace, and broken off where a fault asks for it."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, chunks: Iterator[dict[str, Any]], delay_s: float, broken_after: int | None
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-store"})
+        del self.headers["content-length"]
+        self._chunks = chunks
+        self._delay_s = delay_s
+        self._broken_after = broken_after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        for index, chunk in enumerate(self._chunks):
+            if index == self._broken_after:
+                return  # an ASGI server closes the connection of an unfinished response
+            if index > 0 and self._delay_s > 0:
+                await asyncio.sleep(self._delay_s)
+            await _send_part(send, wire.server_sent_event(chunk), more=True)
+        await _send_part(send, b"data: [DONE]\n\n", more=False)
+
+
+class _HalfBody(Response):
+    """A JSON body whose connection breaks half-way."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await _send_part(send, bytes(self.body[: len(self.body) // 2]), more=True)
+
+
+class _EmbeddedServer(uvicorn.Server):
+    """uvicorn as a guest: it takes no signals of the process and needs no polling to stop."""
+
+    def __init__(self, application: Starlette) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_graceful_shutdown=2,
+            )
+        )
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the process."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Serve until :meth:`stop`."""
+        self._ready.set()
+        await self._stopping.wait()
+
+    def stop(self) -> None:
+        """End the server; its task ends when the connections are closed."""
+        self._stopping.set()
+
+    async def wait_until_ready(self, serving: asyncio.Task[None]) -> None:
+        """Return when connections are accepted; raise what ended the server if it did not start."""
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if serving.done():
+            await serving
+
+
+def _refusal() -> wire.Answer:
+    return wire.Answer(None, refusal=UNPREPARED)
+
+
+def _error(
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    body = wire.error(message, kind=kind, code=code or _ERROR_CODES.get(status, str(status)))
+    return JSONResponse(body, status_code=status, headers=dict(headers or {}))
+
+
+async def _json_body(request: Request) -> Any:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_BODY_BYTES:
+            raise ValueError(f"the body is larger than {_MAX_BODY_BYTES} bytes")
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise ValueError("the body is not valid JSON") from None
+
+
+async def _send_part(send: Send, body: bytes, *, more: bool) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _disconnection(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
