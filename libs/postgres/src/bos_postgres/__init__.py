@@ -1,0 +1,24 @@
+"""PostgreSQL for every service that owns data: connections, migrations, and an embedded server."""
+
+from bos_postgres.connections import acquire, connect, open_database, statement_errors
+from bos_postgres.databases import create_database, drop_database
+from bos_postgres.dsn import check_dsn, describe, with_database
+from bos_postgres.embedded import EmbeddedPostgres
+from bos_postgres.migrations import migrate, migration_files
+from bos_postgres.notices import Notices
+
+__all__ = [
+    "EmbeddedPostgres",
+    "Notices",
+    "acquire",
+    "check_dsn",
+    "connect",
+    "create_database",
+    "describe",
+    "drop_database",
+    "migrate",
+    "migration_files",
+    "open_database",
+    "statement_errors",
+    "with_database",
+]

@@ -1,0 +1,207 @@
+"""Connections to PostgreSQL: a pool for queries, single ones for listening and writing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from bos_chassis.errors import ConfigurationError, DeadlineExceeded, Unavailable
+from bos_postgres.dsn import check_dsn, check_identifier, describe
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from asyncpg.pool import PoolConnectionProxy
+
+CONNECT_TIMEOUT_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+# Beyond the server's own time-out, so that a network that swallows packets hangs nobody.
+_COMMAND_MARGIN_S: Final = 5.0
+
+_LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+)
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ClientConfigurationError,
+)
+
+
+@asynccontextmanager
+async def open_database(
+    dsn: str,
+    *,
+    schema: str,
+    min_size: int = 1,
+    max_size: int = 10,
+    statement_timeout_s: float = 30.0,
+    application_name: str = "bos",
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    """A pool whose connections see ``schema`` only; closed, with its connections, at the end.
+
+    Take connections with :func:`acquire`, which bounds the wait and translates failures.
+
+    Args:
+        dsn: PostgreSQL URL.
+        schema: The one schema on the search path; it need not exist yet.
+        min_size: Connections opened at once and kept.
+        max_size: Upper bound of connections.
+        statement_timeout_s: After this the server cancels a statement; 0 for never.
+        application_name: Shown in ``pg_stat_activity``.
+        connect_timeout_s: Bound for opening a connection.
+
+    Raises:
+        Unavailable: The server cannot be reached; the message names host and database.
+        ConfigurationError: The URL is unusable, or the server refuses user, password or database.
+    """
+    settings = _server_settings(application_name, schema, statement_timeout_s)
+    with connection_errors(dsn):
+        pool = await asyncpg.create_pool(
+            check_dsn(dsn),
+            min_size=min_size,
+            max_size=max_size,
+            timeout=connect_timeout_s,
+            command_timeout=_command_timeout(statement_timeout_s),
+            server_settings=settings,
+        )
+    try:
+        yield pool
+    finally:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+
+@asynccontextmanager
+async def acquire(
+    pool: asyncpg.Pool[asyncpg.Record], *, timeout_s: float = 5.0
+) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
+    """A connection of the pool for the length of the block.
+
+    Raises:
+        Unavailable: None became free or could be opened within ``timeout_s`` (reason
+            ``DATABASE_BUSY``), or the server went away (``DATABASE_UNAVAILABLE``).
+        DeadlineExceeded: A statement ran into the statement time-out.
+    """
+    try:
+        connection = await pool.acquire(timeout=timeout_s)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"No database connection became free within {timeout_s:g} s.",
+            reason="DATABASE_BUSY",
+            retry_after_s=1.0,
+        ) from error
+    except (OSError, *_LOST) as error:
+        raise _unavailable("The database") from error
+    try:
+        with statement_errors():
+            yield connection
+    finally:
+        await pool.release(connection, timeout=_CLOSE_TIMEOUT_S)
+
+
+@asynccontextmanager
+async def connect(
+    dsn: str,
+    *,
+    application_name: str = "bos",
+    schema: str | None = None,
+    statement_timeout_s: float = 30.0,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    on_lost: Callable[[], None] | None = None,
+) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """One connection of one's own, for what must stay on one session (LISTEN, locks, a writer).
+
+    Args:
+        dsn: PostgreSQL URL.
+        application_name: Shown in ``pg_stat_activity``.
+        schema: The one schema on the search path, or None for the server's default path.
+        statement_timeout_s: After this the server cancels a statement; 0 for never.
+        connect_timeout_s: Bound for opening the connection.
+        on_lost: Called once, from the event loop, when the session ends for whatever reason.
+
+    Raises:
+        Unavailable: The server cannot be reached; the message names host and database.
+        ConfigurationError: The URL is unusable, or the server refuses user, password or database.
+    """
+    with connection_errors(dsn):
+        connection = await asyncpg.connect(
+            check_dsn(dsn),
+            timeout=connect_timeout_s,
+            command_timeout=_command_timeout(statement_timeout_s),
+            server_settings=_server_settings(application_name, schema, statement_timeout_s),
+        )
+    if on_lost is not None:
+        connection.add_termination_listener(lambda _: on_lost())
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError):
+            await connection.close(timeout=_CLOSE_TIMEOUT_S)
+
+
+@contextmanager
+def connection_errors(dsn: str) -> Iterator[None]:
+    """Translate failures to open a connection; the messages name host and database only."""
+    try:
+        yield
+    except _REFUSED as error:
+        raise ConfigurationError(
+            f"The database {describe(dsn)} refuses the connection: "
+            "check user, password and database name in its URL."
+        ) from error
+    except (OSError, *_LOST) as error:  # TimeoutError is an OSError
+        raise _unavailable(f"The database {describe(dsn)}") from error
+
+
+@contextmanager
+def statement_errors() -> Iterator[None]:
+    """Translate failures of the session or of time; errors in SQL stay asyncpg's.
+
+    Raises:
+        Unavailable: The session was lost.
+        DeadlineExceeded: The server cancelled a statement for its time-out.
+    """
+    try:
+        yield
+    except asyncpg.QueryCanceledError as error:
+        raise DeadlineExceeded("A database statement took too long and was cancelled.") from error
+    except _LOST as error:
+        raise _unavailable("The database") from error
+
+
+def _unavailable(what: str) -> Unavailable:
+    return Unavailable(
+        f"{what} cannot be reached.", reason="DATABASE_UNAVAILABLE", retry_after_s=1.0
+    )
+
+
+def _command_timeout(statement_timeout_s: float) -> float | None:
+    return statement_timeout_s + _COMMAND_MARGIN_S if statement_timeout_s else None
+
+
+def _server_settings(
+    application_name: str, schema: str | None, statement_timeout_s: float
+) -> dict[str, str]:
+    settings = {
+        "application_name": application_name,
+        "statement_timeout": str(round(statement_timeout_s * 1000)),
+        "jit": "off",  # compiles for longer than our short statements run
+        "timezone": "UTC",
+    }
+    if schema is not None:
+        settings["search_path"] = check_identifier(schema, "The schema name")
+    return settings

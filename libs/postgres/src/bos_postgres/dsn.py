@@ -1,0 +1,97 @@
+"""Reading and changing PostgreSQL URLs without ever showing a password."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
+
+from bos_chassis.errors import ConfigurationError
+
+_SCHEMES = ("postgresql", "postgres")
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_FORM = "postgresql://user:password@host:5432/database or postgresql://user@/database?host=/folder"
+
+
+def check_dsn(dsn: str) -> str:
+    """Return ``dsn`` if it is a PostgreSQL URL.
+
+    Raises:
+        ConfigurationError: It is something else. The message never repeats it.
+    """
+    try:
+        parts = urlsplit(dsn)
+        # A port that is no number shows only when it is asked for. Several hosts are libpq's
+        # own extension of URLs, which urlsplit cannot read; the drivers can.
+        if "," not in parts.netloc:
+            _ = parts.port
+    except ValueError:
+        raise ConfigurationError(f"The database URL cannot be read; write {_FORM}.") from None
+    if parts.scheme not in _SCHEMES:
+        raise ConfigurationError(f"The database URL must be of the form {_FORM}.")
+    return dsn
+
+
+def describe(dsn: str) -> str:
+    """``host:port/database`` for messages and logs: no user, no password, no options."""
+    parts = urlsplit(check_dsn(dsn))
+    query = parse_qs(parts.query)
+    host = query["host"][0] if "host" in query else parts.netloc.rpartition("@")[2]
+    return f"{host or 'localhost'}/{database_name(dsn)}"
+
+
+def database_name(dsn: str) -> str:
+    """Name of the database in ``dsn``, or the empty string where it is left to the server."""
+    parts = urlsplit(check_dsn(dsn))
+    query = parse_qs(parts.query)
+    return query["dbname"][0] if "dbname" in query else parts.path.removeprefix("/")
+
+
+def with_database(dsn: str, name: str) -> str:
+    """The same server, user and options, another database."""
+    query = {k: v for k, v in parse_qs(urlsplit(check_dsn(dsn)).query).items() if k != "dbname"}
+    parts = urlsplit(dsn)._replace(path=f"/{quote(name, safe='')}", query=encode_query(query))
+    return _join(parts.scheme, parts.netloc, parts.path, parts.query)
+
+
+def with_options(dsn: str, **options: str) -> str:
+    """``dsn`` with query options set or replaced."""
+    parts = urlsplit(check_dsn(dsn))
+    query = parse_qs(parts.query) | {key: [value] for key, value in options.items()}
+    return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
+
+
+def option(dsn: str, name: str) -> str | None:
+    """Value of one query option of ``dsn``."""
+    values = parse_qs(urlsplit(check_dsn(dsn)).query).get(name)
+    return values[0] if values else None
+
+
+def password_of(dsn: str) -> str | None:
+    """The password as written in ``dsn`` (still percent-encoded), to keep it out of messages."""
+    return urlsplit(check_dsn(dsn)).password or option(dsn, "password")
+
+
+def check_identifier(name: str, what: str) -> str:
+    """Return ``name`` if it needs no quoting anywhere.
+
+    Raises:
+        ConfigurationError: It is not lower-case letters, digits and underscores, at most 63.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        raise ConfigurationError(
+            f"{what} {name!r} is not usable: write lower-case letters, digits and underscores, "
+            "beginning with a letter, at most 63."
+        )
+    return name
+
+
+def encode_query(query: dict[str, list[str]]) -> str:
+    """Query part with spaces as %20, which both drivers read the same way."""
+    return urlencode(query, doseq=True, quote_via=quote)
+
+
+def _join(scheme: str, netloc: str, path: str, query: str) -> str:
+    # urlunsplit drops the slashes of an empty authority, and "postgresql:/db" is not a URL of ours.
+    if netloc:
+        return urlunsplit((scheme, netloc, path, query, ""))
+    return f"{scheme}://{path}" + (f"?{query}" if query else "")

