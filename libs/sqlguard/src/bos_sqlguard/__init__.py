@@ -1,0 +1,19 @@
+"""The fail-closed SQL guard: what is not known to be harmless is refused."""
+
+from bos_sqlguard.guard import FORBIDDEN_KEYWORDS, Guard, Verdict, Verdicts, check_both
+from bos_sqlguard.policy import DIALECTS, Dialect, GuardPolicy
+from bos_sqlguard.rules import Rule, Violation, load_rules
+
+__all__ = [
+    "DIALECTS",
+    "FORBIDDEN_KEYWORDS",
+    "Dialect",
+    "Guard",
+    "GuardPolicy",
+    "Rule",
+    "Verdict",
+    "Verdicts",
+    "Violation",
+    "check_both",
+    "load_rules",
+]

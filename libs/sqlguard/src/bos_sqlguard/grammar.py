@@ -1,0 +1,112 @@
+"""Reading and writing SQL exactly: sqlglot without its translations.
+
+sqlglot rewrites functions into a common form so that they can be translated. Here a query is only
+checked and written again in its own dialect, so functions stay what they are: every call is an
+``Anonymous`` node with the name as written, except the few whose arguments have a syntax of their
+own (``CAST(x AS t)``). That makes the function allow-list one of plain names, and what the guard
+checked is, name by name, what runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect as SqlglotDialect
+from sqlglot.errors import ErrorLevel
+from sqlglot.generator import Generator
+from sqlglot.generators.postgres import PostgresGenerator
+from sqlglot.generators.sqlite import SQLiteGenerator
+from sqlglot.generators.tsql import TSQLGenerator
+from sqlglot.parser import Parser
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.parsers.sqlite import SQLiteParser
+from sqlglot.parsers.tsql import TSQLParser
+from sqlglot.tokens import TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlglot.tokens import Token
+
+    from bos_sqlguard.policy import Dialect
+
+
+def _only(parser: type[Parser], *names: str) -> dict[str, Callable[..., Any]]:
+    return {name: parser.FUNCTION_PARSERS[name] for name in names}
+
+
+def _json_get(_: Parser, this: exp.Expr, path: exp.Expr) -> exp.Expr:
+    return exp.JSONExtract(this=this, expression=path)
+
+
+def _json_get_text(_: Parser, this: exp.Expr, path: exp.Expr) -> exp.Expr:
+    return exp.JSONExtractScalar(this=this, expression=path)
+
+
+class _PostgresReader(PostgresParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS = _only(PostgresParser, "CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+    # Paths stay the literal that was written; sqlglot would parse and respell them.
+    JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **PostgresParser.JSON_OPERATORS,
+        TokenType.ARROW: _json_get,
+        TokenType.DARROW: _json_get_text,
+    }
+
+
+class _SQLiteReader(SQLiteParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS = _only(SQLiteParser, "CAST")
+    CONCAT_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SQLiteParser.CONCAT_OPERATORS,
+        TokenType.ARROW: _json_get,
+        TokenType.DARROW: _json_get_text,
+    }
+
+
+class _TSQLReader(TSQLParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS = _only(TSQLParser, "CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT")
+
+
+class _SQLiteWriter(SQLiteGenerator):
+    # CAST(x AS NUMERIC) keeps integers; sqlglot's REAL would turn them into floats.
+    TYPE_MAPPING = {**SQLiteGenerator.TYPE_MAPPING, exp.DType.DECIMAL: "NUMERIC"}
+
+
+_PARTS: dict[Dialect, tuple[type[Parser], type[Generator]]] = {
+    "postgres": (_PostgresReader, PostgresGenerator),
+    "sqlite": (_SQLiteReader, _SQLiteWriter),
+    "tsql": (_TSQLReader, TSQLGenerator),
+}
+
+
+class Grammar:
+    """Reads and writes one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = SqlglotDialect.get_or_raise(dialect)
+        self._parser, self._generator = _PARTS[dialect]
+
+    def tokens(self, sql: str) -> list[Token]:
+        """Split ``sql`` into tokens. Raises ``sqlglot.errors.TokenError``."""
+        return list(self._dialect.tokenize(sql))
+
+    def parse(self, tokens: list[Token], sql: str) -> list[exp.Expr]:
+        """Return one tree per statement. Raises ``sqlglot.errors.ParseError``."""
+        parser = self._parser(dialect=self._dialect, error_level=ErrorLevel.IMMEDIATE)
+        return [tree for tree in parser.parse(tokens, sql) if tree is not None]
+
+    def write(self, tree: exp.Expr) -> str:
+        """Return the SQL of ``tree`` on one line, without comments.
+
+        Raises ``sqlglot.errors.UnsupportedError`` rather than leave anything out.
+        """
+        generator = self._generator(
+            dialect=self._dialect,
+            comments=False,
+            normalize_functions=False,
+            unsupported_level=ErrorLevel.RAISE,
+        )
+        return str(generator.generate(tree))

@@ -1,0 +1,250 @@
+"""The guard: a query in, a verdict out. No I/O; fails closed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError, TokenError, UnsupportedError
+from sqlglot.tokens import TokenType
+
+from bos_sqlguard.grammar import Grammar
+from bos_sqlguard.inspection import Inspection
+from bos_sqlguard.limits import (
+    LimitNotLiteral,
+    count_columns,
+    count_listed_rows,
+    write_row_limit,
+)
+from bos_sqlguard.policy import Dialect, GuardPolicy, load_functions
+from bos_sqlguard.rules import Violation, load_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlglot.tokens import Token
+
+# SPEC D-14.
+FORBIDDEN_KEYWORDS = frozenset(
+    "CREATE DROP ALTER TRUNCATE INSERT UPDATE DELETE MERGE GRANT REVOKE CALL EXEC EXECUTE INVOKE".split()
+)
+_OPENING = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN})
+_NOT_WORDS = frozenset(
+    {
+        TokenType.STRING,
+        TokenType.NATIONAL_STRING,
+        TokenType.RAW_STRING,
+        TokenType.HEREDOC_STRING,
+        TokenType.IDENTIFIER,
+        TokenType.NUMBER,
+    }
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_MAX_CHARACTERS = 20_000
+_MAX_TOKENS = 5_000
+_MAX_DEPTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the guard says about one query.
+
+    Attributes:
+        dialect: the dialect the query was read in.
+        is_safe: whether it may run.
+        safe_sql: the query to run, written from the checked tree; empty when refused.
+        violations: every broken rule; empty when safe.
+        user_message: one sentence for people when refused; else empty.
+        used_tables: the tables it reads, spelled as in the allow-list, sorted; CTEs are not tables.
+        limited: whether the guard wrote or lowered the row limit.
+    """
+
+    dialect: Dialect
+    is_safe: bool
+    safe_sql: str = ""
+    violations: tuple[Violation, ...] = ()
+    user_message: str = ""
+    used_tables: tuple[str, ...] = ()
+    limited: bool = False
+
+
+class _Refused(Exception):
+    def __init__(self, *broken: tuple[str, str]) -> None:
+        super().__init__(broken)
+        self.broken = broken
+
+
+class Guard:
+    """Checks queries against one policy. Holds no state between queries; safe to share."""
+
+    def __init__(self, policy: GuardPolicy) -> None:
+        self.policy = policy
+        self._rules = load_rules()
+        self._functions = load_functions(policy.dialect)
+        self._tables = policy.table_index()
+        self._grammar = Grammar(policy.dialect)
+
+    def check(self, sql: str) -> Verdict:
+        """Return whether ``sql`` may run, and the text to run (SPEC D-14..D-17).
+
+        Never raises: whatever cannot be checked is refused. Checking ``safe_sql`` again returns it
+        unchanged.
+        """
+        try:
+            return self._check(sql)
+        except _Refused as refusal:
+            return self._refusal(refusal.broken)
+        except RecursionError:
+            return self._refusal((("TOO_COMPLEX", "nested too deeply"),))
+        except Exception as error:  # noqa: BLE001 - a guard that fails must refuse
+            return self._refusal((("GUARD_ERROR", type(error).__name__),))
+
+    def check_syntax(self, sql: str) -> Violation | None:
+        """Return why ``sql`` cannot be read in this dialect, or None; for variants that never run."""
+        verdict = self.check(sql)
+        syntax = {"TEXT", "PARSE", "TOO_COMPLEX", "SINGLE_STATEMENT", "SELECT_ONLY", "GUARD_ERROR"}
+        return next((v for v in verdict.violations if v.rule in syntax), None)
+
+    def _refusal(self, broken: tuple[tuple[str, str], ...]) -> Verdict:
+        unique = dict.fromkeys(broken)
+        violations = tuple(self._rules[rule].violation(detail) for rule, detail in unique)
+        reasons = "; ".join(violation.message for violation in violations)
+        return Verdict(
+            dialect=self.policy.dialect,
+            is_safe=False,
+            violations=violations,
+            user_message=f"The query was refused: {reasons}.",
+        )
+
+    def _check(self, sql: str) -> Verdict:
+        tree = self._read(sql)
+        inspection = Inspection(self.policy, self._tables, self._functions)
+        inspection.walk(tree)
+        if inspection.broken:
+            raise _Refused(*inspection.broken)
+        limited = self._limit(tree)
+        return Verdict(
+            dialect=self.policy.dialect,
+            is_safe=True,
+            safe_sql=self._write(tree),
+            used_tables=tuple(sorted(inspection.used_tables)),
+            limited=limited,
+        )
+
+    def _read(self, sql: str) -> exp.Expr:
+        if len(sql) > _MAX_CHARACTERS:
+            raise _Refused(("TEXT", f"longer than {_MAX_CHARACTERS} characters"))
+        if found := _CONTROL.search(sql):
+            raise _Refused(("TEXT", f"control character U+{ord(found.group()):04X}"))
+        try:
+            tokens = self._grammar.tokens(sql)
+        except TokenError:
+            raise _Refused(("PARSE", "a string, name or comment does not end")) from None
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
+        _check_tokens(tokens)
+        try:
+            trees = self._grammar.parse(tokens, sql)
+        except ParseError as error:
+            raise _Refused(("PARSE", _place(error))) from None
+        if len(trees) != 1:
+            raise _Refused(("SINGLE_STATEMENT", f"{len(trees)} statements"))
+        if not isinstance(trees[0], exp.Select | exp.SetOperation | exp.Subquery | exp.Values):
+            raise _Refused(("SELECT_ONLY", trees[0].key))
+        return trees[0]
+
+    def _limit(self, tree: exp.Expr) -> bool:
+        policy = self.policy
+        if (columns := count_columns(tree)) > policy.max_columns:
+            raise _Refused(("TOO_MANY_COLUMNS", f"{columns}, at most {policy.max_columns}"))
+        if (rows := count_listed_rows(tree)) > policy.max_rows + 1:
+            raise _Refused(("TOO_MANY_ROWS", f"{rows}, at most {policy.max_rows}"))
+        try:
+            return write_row_limit(tree, policy.max_rows + 1)
+        except LimitNotLiteral as error:
+            raise _Refused(("LIMIT_NOT_LITERAL", str(error))) from None
+
+    def _write(self, tree: exp.Expr) -> str:
+        """Write the tree, and read the text back: it must say the same."""
+        try:
+            text = self._grammar.write(tree)
+            again = self._grammar.parse(self._grammar.tokens(text), text)
+            stable = len(again) == 1 and self._grammar.write(again[0]) == text
+        except UnsupportedError:
+            raise _Refused(("NODE_NOT_ALLOWED", "an expression this dialect has no form for")) from None
+        except SqlglotError:
+            stable = False
+        if not stable:
+            raise _Refused(("UNSTABLE", ""))
+        return text
+
+
+def _check_tokens(tokens: list[Token]) -> None:
+    """The net on words: one statement, reading, no forbidden keyword outside text and quotes."""
+    if not tokens:
+        raise _Refused(("PARSE", "the query is empty"))
+    if len(tokens) > _MAX_TOKENS:
+        raise _Refused(("TOO_COMPLEX", f"more than {_MAX_TOKENS} words and signs"))
+    broken: list[tuple[str, str]] = []
+    depth = 0
+    for token in tokens:
+        kind = token.token_type
+        if kind in _NOT_WORDS:
+            continue
+        if kind == TokenType.SEMICOLON:
+            broken.append(("SINGLE_STATEMENT", "more than one"))
+        elif kind in (TokenType.L_PAREN, TokenType.R_PAREN):
+            depth += 1 if kind == TokenType.L_PAREN else -1
+            if depth > _MAX_DEPTH:
+                raise _Refused(("TOO_COMPLEX", f"more than {_MAX_DEPTH} nested parentheses"))
+        elif token.text.upper() in FORBIDDEN_KEYWORDS:
+            broken.append(("KEYWORD", token.text.upper()))
+    if tokens[0].token_type not in _OPENING:
+        broken.insert(0, ("SELECT_ONLY", tokens[0].text))
+    if broken:
+        raise _Refused(*broken)
+
+
+def _place(error: ParseError) -> str:
+    """Say where parsing stopped, without repeating the parser's own wording."""
+    if not error.errors:
+        return "unexpected end"
+    first = error.errors[0]
+    return f"near {first['highlight']!r} (line {first['line']}, column {first['col']})"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The verdicts on the variants of one query (SPEC D-15, D-17)."""
+
+    by_dialect: Mapping[Dialect, Verdict]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether every variant is safe."""
+        return all(verdict.is_safe for verdict in self.by_dialect.values())
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Every broken rule of every variant."""
+        return tuple(v for verdict in self.by_dialect.values() for v in verdict.violations)
+
+    @property
+    def user_message(self) -> str:
+        """The message of the first refused variant; empty when all are safe."""
+        messages = (verdict.user_message for verdict in self.by_dialect.values())
+        return next((message for message in messages if message), "")
+
+    def safe_sql(self, dialect: Dialect) -> str:
+        """The rewritten variant of ``dialect``; empty when it was refused or not given."""
+        verdict = self.by_dialect.get(dialect)
+        return verdict.safe_sql if verdict else ""
+
+
+def check_both(policy: GuardPolicy, variants: Mapping[Dialect, str]) -> Verdicts:
+    """Check the variants of one query, each in its dialect, under one policy (SPEC D-15, D-17)."""
+    return Verdicts(
+        {dialect: Guard(policy.for_dialect(dialect)).check(sql) for dialect, sql in variants.items()}
+    )

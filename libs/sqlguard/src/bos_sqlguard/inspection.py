@@ -1,0 +1,211 @@
+"""Walks a syntax tree once and reports every construct, name, function, type and table not on a list."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from bos_sqlguard.names import PLAIN_NAME, fold, is_system_table
+from bos_sqlguard.nodes import ARGUMENT_RULES, NODE_RULES, NODES, TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos_sqlguard.policy import Functions, GuardPolicy
+
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
+_LARGEST_ARGUMENT = 10_000
+_NO_NAMES: frozenset[str] = frozenset()
+
+Broken = tuple[str, str]
+"""A broken rule: its id and the offending part of the query."""
+
+
+class Inspection:
+    """One walk over one tree; ``broken`` and ``used_tables`` are the outcome.
+
+    The walk carries the CTE names visible at each node, so a name is a CTE exactly where the server
+    takes it for one, and a table everywhere else.
+    """
+
+    def __init__(
+        self,
+        policy: GuardPolicy,
+        tables: dict[tuple[str, str], str],
+        functions: Functions,
+    ) -> None:
+        self._policy = policy
+        self._dialect = policy.dialect
+        self._tables = tables
+        self._functions = functions
+        self.broken: list[Broken] = []
+        self.used_tables: set[str] = set()
+
+    def walk(self, tree: exp.Expr) -> None:
+        """Inspect every node of ``tree``."""
+        stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, _NO_NAMES)]
+        while stack:
+            node, visible = stack.pop()
+            allowed = NODES.get(type(node))
+            if allowed is None:
+                self._refuse_node(node)
+                continue
+            self._check(node, visible)
+            with_ = node.args.get("with_")
+            if isinstance(with_, exp.With):
+                stack.extend(self._enter_with(with_, visible))
+                visible = visible.union(self._cte_name(cte) for cte in with_.expressions)
+            for key, value in node.args.items():
+                if value is None or value is False or value == [] or value is with_:
+                    continue
+                if key not in allowed:
+                    rule = ARGUMENT_RULES.get((type(node), key), "NODE_NOT_ALLOWED")
+                    self.broken.append((rule, f"{type(node).__name__} {key.strip('_')}"))
+                    continue
+                stack.extend((child, visible) for child in self._children(node, value))
+
+    def _children(self, node: exp.Expr, value: object) -> Iterable[exp.Expr]:
+        """Return the nodes in an argument; anything else in it must be a flag or a keyword."""
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if isinstance(item, exp.Expr):
+                yield item
+            elif item is True or isinstance(node, _SELF_CHECKED):
+                continue
+            elif not (isinstance(item, str) and _KEYWORDS.fullmatch(item)):
+                self.broken.append(("NODE_NOT_ALLOWED", f"{type(node).__name__} {item!s}"))
+
+    def _refuse_node(self, node: exp.Expr) -> None:
+        rule = NODE_RULES.get(type(node), "NODE_NOT_ALLOWED")
+        self.broken.append((rule, node.sql(comments=False) if rule != "NODE_NOT_ALLOWED" else node.key))
+
+    # CTEs
+
+    def _enter_with(
+        self, with_: exp.With, visible: frozenset[str]
+    ) -> Iterable[tuple[exp.Expr, frozenset[str]]]:
+        """Return each CTE with the names it can see, as the server resolves them."""
+        unknown = [cte for cte in with_.expressions if not isinstance(cte, exp.CTE)]
+        extra = [key for key, value in with_.args.items() if value and key not in NODES[exp.With]]
+        if unknown or extra:
+            self.broken.append(("NODE_NOT_ALLOWED", "With"))
+            return []
+        names = [self._cte_name(cte) for cte in with_.expressions]
+        if self._dialect == "sqlite" or (with_.recursive and self._dialect == "postgres"):
+            return [(cte, visible.union(names)) for cte in with_.expressions]
+        # Earlier ones only; T-SQL lets a CTE see itself as well.
+        own = 1 if self._dialect == "tsql" else 0
+        return [
+            (cte, visible.union(names[: place + own]))
+            for place, cte in enumerate(with_.expressions)
+        ]
+
+    def _cte_name(self, cte: exp.CTE) -> str:
+        alias = cte.args.get("alias")
+        return self._reference(alias.this if alias is not None else None)
+
+    def _reference(self, identifier: exp.Expr | None) -> str:
+        if not isinstance(identifier, exp.Identifier):
+            return ""
+        # By collation T-SQL may or may not ignore case; only an identical name is surely the CTE.
+        if self._dialect == "tsql":
+            return str(identifier.this)
+        return fold(self._dialect, identifier.this, quoted=bool(identifier.quoted))
+
+    # nodes with rules of their own
+
+    def _check(self, node: exp.Expr, visible: frozenset[str]) -> None:
+        match node:
+            case exp.Identifier():
+                self._check_identifier(node)
+            case exp.Column():
+                self._check_column(node)
+            case exp.Anonymous():
+                self._check_function(node)
+            case exp.Table():
+                self._check_table(node, visible)
+            case exp.DataType():
+                self._check_type(node)
+            case exp.Literal():
+                if not node.is_string and not _NUMBER.fullmatch(node.name):
+                    self.broken.append(("NODE_NOT_ALLOWED", f"number {node.name}"))
+            case exp.Var():
+                if not PLAIN_NAME.fullmatch(node.name):
+                    self.broken.append(("NAME_NOT_ALLOWED", node.name))
+            case _:
+                pass
+
+    def _check_identifier(self, node: exp.Identifier) -> None:
+        if not node.this or not (node.quoted or PLAIN_NAME.fullmatch(node.this)):
+            self.broken.append(("NAME_NOT_ALLOWED", str(node.this) or "(empty)"))
+
+    def _check_column(self, node: exp.Column) -> None:
+        identifier = node.this
+        bare = isinstance(identifier, exp.Identifier) and not identifier.quoted
+        if bare and not node.table and identifier.name.lower() in self._functions.session_names:
+            self.broken.append(("NAME_NOT_ALLOWED", identifier.name))
+
+    def _check_function(self, node: exp.Anonymous) -> None:
+        name = node.this
+        stands_as_table = isinstance(node.parent, exp.Table | exp.Lateral) and node.arg_key == "this"
+        listed = self._functions.table if stands_as_table else self._functions.scalar
+        if not isinstance(name, str) or name.lower() not in listed:
+            self.broken.append(("FUNCTION_NOT_ALLOWED", node.name))
+            return
+        place = self._functions.bounded.get(name.lower())
+        if place is not None and not _small_number(node.expressions, place):
+            self.broken.append(("ARGUMENT_TOO_LARGE", name))
+
+    def _check_type(self, node: exp.DataType) -> None:
+        name = getattr(node.this, "name", str(node.this))
+        if name not in TYPES[self._dialect]:
+            self.broken.append(("TYPE_NOT_ALLOWED", node.sql(comments=False)))
+
+    def _check_table(self, node: exp.Table, visible: frozenset[str]) -> None:
+        if not isinstance(node.this, exp.Identifier):
+            if not isinstance(node.this, exp.Anonymous) or node.args.get("db"):
+                self.broken.append(("TABLE_NOT_ALLOWED", node.sql(comments=False)))
+            return
+        schema = node.args.get("db")
+        if schema is None and self._reference(node.this) in visible:
+            return
+        if schema is not None and not isinstance(schema, exp.Identifier):
+            self.broken.append(("TABLE_NOT_ALLOWED", node.sql(comments=False)))
+            return
+        schema_name = self._stored(schema) if schema else self._policy.default_schema
+        table_name = self._stored(node.this)
+        fold_stored = self._policy.fold_stored
+        entry = self._tables.get((fold_stored(schema_name), fold_stored(table_name)))
+        shown = f"{schema.name}.{node.name}" if schema else node.name
+        if is_system_table(self._dialect, schema_name, table_name):
+            self.broken.append(("SYSTEM_CATALOG", shown))
+        elif entry is None:
+            self.broken.append(("TABLE_NOT_ALLOWED", shown))
+        else:
+            self.used_tables.add(entry)
+
+    def _stored(self, identifier: exp.Identifier) -> str:
+        return fold(self._dialect, identifier.this, quoted=bool(identifier.quoted))
+
+
+# Their text is checked by a rule of its own, or is data that the writer escapes.
+_SELF_CHECKED = (
+    exp.Identifier,
+    exp.Literal,
+    exp.RawString,
+    exp.National,
+    exp.Var,
+    exp.DataType,
+    exp.Anonymous,
+)
+
+
+def _small_number(arguments: list[exp.Expr], place: int) -> bool:
+    if place >= len(arguments):
+        return False
+    value = arguments[place]
+    written = isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal()
+    return written and int(value.name) <= _LARGEST_ARGUMENT

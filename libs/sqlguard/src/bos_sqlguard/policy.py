@@ -1,0 +1,106 @@
+"""What a guard permits: dialect, tables, limits."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Literal, get_args
+
+from bos_sqlguard.names import fold, is_system_table
+
+Dialect = Literal["postgres", "sqlite", "tsql"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_DEFAULT_SCHEMAS: dict[Dialect, str] = {"postgres": "public", "sqlite": "main", "tsql": "dbo"}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """What a query may read and how much it may return.
+
+    Attributes:
+        dialect: ``postgres``, ``sqlite`` or ``tsql``.
+        allowed_tables: ``table`` (in ``default_schema``) or ``schema.table``, spelled as the
+            database spells them. Nothing else can be read.
+        default_schema: where an unqualified name lives; by default ``public``, ``main`` or ``dbo``.
+            The connection that runs the query must resolve names the same way.
+        max_rows: rows a result may have. The guard writes ``max_rows + 1``, one row of look-ahead,
+            so that whoever runs the query can say whether more rows exist.
+        max_columns: columns a result may have (DEC-01).
+
+    Raises:
+        ValueError: an impossible limit, or a system catalogue on the allow-list.
+    """
+
+    dialect: Dialect
+    allowed_tables: frozenset[str]
+    default_schema: str = ""
+    max_rows: int = 200
+    max_columns: int = 50
+
+    def __post_init__(self) -> None:
+        if self.dialect not in DIALECTS:
+            raise ValueError(f"dialect must be one of {', '.join(DIALECTS)}, not {self.dialect!r}")
+        if self.max_rows < 1 or self.max_columns < 1:
+            raise ValueError("max_rows and max_columns must be at least 1")
+        if not self.default_schema:
+            object.__setattr__(self, "default_schema", _DEFAULT_SCHEMAS[self.dialect])
+        for entry in self.allowed_tables:
+            schema, table = split_table(entry, self.default_schema)
+            if not table or not schema or "*" in entry:
+                raise ValueError(f"allowed_tables: {entry!r} is not a table or schema.table")
+            if is_system_table(self.dialect, schema, table):
+                raise ValueError(f"allowed_tables: {entry!r} is a system catalogue")
+
+    def for_dialect(self, dialect: Dialect) -> GuardPolicy:
+        """Return the same policy for another dialect, for a variant written in it (SPEC D-15).
+
+        Tables of the default schema move to the default schema of ``dialect``.
+        """
+        if dialect == self.dialect:
+            return self
+        tables = set()
+        for entry in self.allowed_tables:
+            schema, table = split_table(entry, self.default_schema)
+            tables.add(table if schema == self.default_schema else entry)
+        return replace(self, dialect=dialect, allowed_tables=frozenset(tables), default_schema="")
+
+    def table_index(self) -> dict[tuple[str, str], str]:
+        """Return allow-list entries by their (schema, table), folded as the dialect compares names."""
+        index = {}
+        for entry in self.allowed_tables:
+            schema, table = split_table(entry, self.default_schema)
+            index[(self.fold_stored(schema), self.fold_stored(table))] = entry
+        return index
+
+    def fold_stored(self, name: str) -> str:
+        """Return how ``name``, spelled as the database stores it, compares with a reference."""
+        return fold(self.dialect, name, quoted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The functions a dialect may call; all names in lower case."""
+
+    scalar: frozenset[str]
+    table: frozenset[str]
+    session_names: frozenset[str]
+    bounded: dict[str, int]
+
+
+def load_functions(dialect: Dialect) -> Functions:
+    """Return the allow-list of ``functions/<dialect>.toml``."""
+    file = resources.files(__package__).joinpath("functions", f"{dialect}.toml")
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    return Functions(
+        scalar=frozenset(data["scalar"]),
+        table=frozenset(data["table"]),
+        session_names=frozenset(data["session_names"]),
+        bounded=data["bounded"],
+    )
+
+
+def split_table(entry: str, default_schema: str) -> tuple[str, str]:
+    """Split ``table`` or ``schema.table`` into schema and table."""
+    schema, dot, table = entry.rpartition(".")
+    return (schema, table) if dot else (default_schema, entry)
