@@ -1,0 +1,20 @@
+"""Money while it is generated: whole paise, so that sums are exact; rupees when it is stored."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+
+def rupees(paise: int) -> Decimal:
+    """Return whole paise as rupees with two decimals."""
+    return Decimal(paise).scaleb(-2)
+
+
+def paise(amount: Decimal) -> int:
+    """Return rupees with at most two decimals as whole paise."""
+    return int(amount.scaleb(2))
+
+
+def round_to(value: float, step: int) -> int:
+    """Return the multiple of `step` nearest to `value`, at least one step."""
+    return max(step, round(value / step) * step)

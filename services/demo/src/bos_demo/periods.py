@@ -1,0 +1,48 @@
+"""Named periods around the company's fixed today, as half-open ranges of dates."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import NamedTuple
+
+
+class Period(NamedTuple):
+    """Days from `start` up to, but without, `end`."""
+
+    start: date
+    end: date
+
+
+def add_months(day: date, months: int) -> date:
+    """Return the first day of the month that lies `months` after the month of `day`."""
+    index = day.year * 12 + day.month - 1 + months
+    return date(index // 12, index % 12 + 1, 1)
+
+
+def quarter_start(day: date) -> date:
+    """Return the first day of the calendar quarter of `day`."""
+    return date(day.year, (day.month - 1) // 3 * 3 + 1, 1)
+
+
+def named_periods(today: date) -> dict[str, Period]:
+    """Return what people mean by "last quarter", "this year" and so on.
+
+    Quarters are calendar quarters, fiscal years run from April to March.
+    """
+    this_quarter = quarter_start(today)
+    last_quarter = add_months(this_quarter, -3)
+    fiscal_year = date(today.year if today.month >= 4 else today.year - 1, 4, 1)
+    return {
+        "last_quarter": Period(last_quarter, this_quarter),
+        "quarter_before_last": Period(add_months(last_quarter, -3), last_quarter),
+        "same_quarter_last_year": Period(
+            add_months(last_quarter, -12), add_months(this_quarter, -12)
+        ),
+        "last_month": Period(add_months(today, -1), add_months(today, 0)),
+        "last_fiscal_year": Period(add_months(fiscal_year, -12), fiscal_year),
+        "year_before_last": Period(add_months(fiscal_year, -24), add_months(fiscal_year, -12)),
+        "this_year": Period(date(today.year, 1, 1), date(today.year + 1, 1, 1)),
+        "last_year": Period(date(today.year - 1, 1, 1), date(today.year, 1, 1)),
+        "last_six_months": Period(add_months(today, -6), add_months(today, 0)),
+        "today": Period(today, today + timedelta(days=1)),
+    }
