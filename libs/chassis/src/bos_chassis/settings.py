@@ -99,7 +99,12 @@ class ServerSettings(Settings):
         default=1000, ge=1, description="Calls at once; more are RESOURCE_EXHAUSTED"
     )
     metrics_port: int | None = Field(
-        default=None, ge=0, le=65535, description="Prometheus metrics on loopback; unset for none"
+        default=None, ge=0, le=65535, description="Port of the Prometheus metrics; unset for none"
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address of the metrics, which ask nobody who they are",
     )
     reflection: bool = Field(default=True, description="Offer gRPC server reflection")
 

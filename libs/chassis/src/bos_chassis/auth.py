@@ -1,0 +1,307 @@
+"""Who calls: static keys at the edge, short-lived signed run tokens inside.
+
+People and API clients send ``authorization: Bearer <key>``. Services send ``bos-run-token``, a JWT
+signed by the gateway (EdDSA) that names user, run, step and the services that may accept it. An
+:class:`Authenticator` looks at the metadata of a call; the server interceptor does the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from bos_chassis.errors import ConfigurationError, Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bos_chassis.settings import AuthSettings
+
+AUTHORIZATION_KEY = "authorization"
+RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a secret.
+
+_ISSUER = "bos"
+_ALGORITHM = "EdDSA"
+_REQUIRED_CLAIMS = ["iss", "sub", "aud", "iat", "exp", "run", "step"]
+_CLOCK_SKEW_S = 2
+_VERIFIED_TOKENS = 1024
+_MAX_TOKEN_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is behind the call in progress."""
+
+    user_id: str
+    run_id: str
+    """Empty outside of a run."""
+    step_key: str
+    """``run/revision/step``; empty outside of a step."""
+    kind: Literal["run_token", "static_key"]
+
+
+class Authenticator(Protocol):
+    """Decides from the metadata of a call who is calling."""
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        """The caller, or None if the call carries no credential of the kind examined here.
+
+        Args:
+            metadata: Text entries of the call's metadata by lower-case key.
+
+        Raises:
+            Unauthenticated: There is a credential of this kind and it is not valid.
+        """
+
+
+_principal: ContextVar[Principal | None] = ContextVar("bos_principal", default=None)
+_run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
+
+
+def current_principal() -> Principal | None:
+    """Who is behind the server call in progress; None outside of one or without authentication."""
+    return _principal.get()
+
+
+def current_run_token() -> str | None:
+    """The run token that outgoing calls pass on."""
+    return _run_token.get()
+
+
+def set_caller(principal: Principal | None, run_token: str | None) -> None:
+    """Set caller and run token for the current task; for the server interceptor."""
+    _principal.set(principal)
+    _run_token.set(run_token)
+
+
+@contextmanager
+def run_token(token: str) -> Iterator[None]:
+    """Outgoing calls made inside carry ``token``; for the gateway, which mints it."""
+    reset = _run_token.set(token)
+    try:
+        yield
+    finally:
+        _run_token.reset(reset)
+
+
+def generate_keypair() -> tuple[str, str]:
+    """A new Ed25519 key pair as PEM text: (private, public)."""
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return pem.decode(), _public_pem(private.public_key())
+
+
+class RunTokenSigner:
+    """Mints run tokens.
+
+    Raises:
+        ConfigurationError: The text is not an Ed25519 private key in PEM form.
+    """
+
+    def __init__(self, private_key_pem: str) -> None:
+        try:
+            key = serialization.load_pem_private_key(private_key_pem.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigurationError(
+                "The private key for run tokens is not an unencrypted Ed25519 key in PEM form. "
+                "Make one with `openssl genpkey -algorithm ed25519`."
+            )
+        self._key = key
+        self._key_id = _key_id(key.public_key())
+
+    @property
+    def public_key_pem(self) -> str:
+        """The key that verifies these tokens."""
+        return _public_pem(self._key.public_key())
+
+    def mint(self, user: str, run: str, step: str, audiences: Sequence[str], ttl_s: float) -> str:
+        """A token for ``audiences`` (service names), valid for ``ttl_s`` seconds.
+
+        ``run`` and ``step`` are empty for calls outside of a run or a step.
+        """
+        now = time.time()
+        claims = {
+            "iss": _ISSUER,
+            "sub": user,
+            "run": run,
+            "step": step,
+            "aud": list(audiences),
+            "iat": int(now),
+            "exp": now + ttl_s,
+        }
+        return jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
+
+
+class RunTokenVerifier:
+    """Accepts run tokens that were minted for ``audience`` by the owner of one of the keys.
+
+    Args:
+        public_keys_pem: Ed25519 public keys, each a PEM text that may hold several.
+        audience: Name of this service, as the gateway writes it into tokens.
+
+    Raises:
+        ConfigurationError: There is no usable key.
+    """
+
+    def __init__(self, public_keys_pem: Sequence[str], audience: str) -> None:
+        keys = [_load_public(pem) for text in public_keys_pem for pem in _split_pem(text)]
+        if not keys:
+            raise ConfigurationError(
+                "No public key for run tokens is set. "
+                "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS to one or more PEM blocks."
+            )
+        self._keys = {_key_id(key): key for key in keys}
+        self._audience = audience
+        # A verification costs about 0.15 ms and a step makes many calls with one token.
+        self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        """The principal of the token under ``bos-run-token``; see :class:`Authenticator`."""
+        token = metadata.get(RUN_TOKEN_KEY)
+        return None if token is None else self.verify(token)
+
+    def verify(self, token: str) -> Principal:
+        """The principal that ``token`` names.
+
+        Raises:
+            Unauthenticated: Wrong signature, expired, for another service, or incomplete.
+        """
+        known = self._verified.get(token)
+        if known is not None and time.time() < known[1]:
+            self._verified.move_to_end(token)
+            return known[0]
+        principal, expires = self._check(token)
+        self._verified[token] = (principal, expires)
+        while len(self._verified) > _VERIFIED_TOKENS:
+            self._verified.popitem(last=False)
+        return principal
+
+    def _check(self, token: str) -> tuple[Principal, float]:
+        # One message for all defects: which of them it was helps only somebody who forges tokens.
+        refusal = Unauthenticated("The run token is not valid.", reason="RUN_TOKEN_INVALID")
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise refusal
+        try:
+            key = self._keys.get(str(jwt.get_unverified_header(token).get("kid")))
+            if key is None:
+                raise refusal
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[_ALGORITHM],
+                audience=self._audience,
+                issuer=_ISSUER,
+                leeway=_CLOCK_SKEW_S,
+                options={"require": _REQUIRED_CLAIMS},
+            )
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated(
+                "The run token has expired.", reason="RUN_TOKEN_EXPIRED"
+            ) from None
+        except jwt.InvalidTokenError:
+            raise refusal from None
+        user, run, step = claims["sub"], claims["run"], claims["step"]
+        if not (isinstance(user, str) and isinstance(run, str) and isinstance(step, str) and user):
+            raise refusal
+        return Principal(user, run, step, "run_token"), float(claims["exp"])
+
+
+class StaticKey:
+    """Accepts one fixed bearer key; whoever holds it acts as ``user_id``."""
+
+    def __init__(self, key: str, user_id: str = "local") -> None:
+        self._digest = hashlib.sha256(key.encode()).digest()
+        self._principal = Principal(user_id, "", "", "static_key")
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        """The holder of the key under ``authorization``; see :class:`Authenticator`."""
+        header = metadata.get(AUTHORIZATION_KEY)
+        if header is None:
+            return None
+        scheme, _, key = header.partition(" ")
+        # Digests have one length, so the comparison reveals neither content nor length of the key.
+        given = hashlib.sha256(key.strip().encode()).digest()
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._digest):
+            raise Unauthenticated("The API key is not valid.", reason="API_KEY_INVALID")
+        return self._principal
+
+
+class AnyOf:
+    """Accepts what one of several authenticators accepts.
+
+    A call that brings an invalid credential is refused even if another one of it is valid.
+    """
+
+    def __init__(self, *authenticators: Authenticator) -> None:
+        self._authenticators = authenticators
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        """The first principal found; see :class:`Authenticator`."""
+        found: Principal | None = None
+        for authenticator in self._authenticators:
+            principal = await authenticator.authenticate(metadata)
+            found = found or principal
+        return found
+
+
+def authenticator_from(settings: AuthSettings, audience: str) -> Authenticator | None:
+    """The authenticator that ``settings`` describe; None if nothing is configured.
+
+    Raises:
+        ConfigurationError: A key is not usable.
+    """
+    found: list[Authenticator] = []
+    if settings.run_token_public_keys is not None:
+        found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
+    if settings.static_key is not None:
+        found.append(StaticKey(settings.static_key.get_secret_value()))
+    return AnyOf(*found) if found else None
+
+
+def _split_pem(text: str) -> Iterator[str]:
+    end = "-----END PUBLIC KEY-----"
+    for part in text.split(end):
+        if part.strip():
+            yield part.strip() + f"\n{end}\n"
+
+
+def _load_public(pem: str) -> Ed25519PublicKey:
+    try:
+        key = serialization.load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigurationError(
+            "A public key for run tokens is not an Ed25519 key in PEM form "
+            "(BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS)."
+        )
+    return key
+
+
+def _public_pem(key: Ed25519PublicKey) -> str:
+    pem = key.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return pem.decode()
+
+
+def _key_id(key: Ed25519PublicKey) -> str:
+    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return hashlib.sha256(raw).hexdigest()[:16]

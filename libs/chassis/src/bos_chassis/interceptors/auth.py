@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.auth import RUN_TOKEN_KEY, set_caller
+from bos_chassis.errors import Unauthenticated
+from bos_chassis.interceptors.concern import Concern
+
+if TYPE_CHECKING:
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.interceptors.concern import ServerCall
+
+
+class Authentication(Concern):
+    """Refuses callers that the authenticator does not know, and remembers the others.
+
+    Args:
+        authenticator: None asks nobody; the server then binds to loopback only.
+    """
+
+    def __init__(self, authenticator: Authenticator | None) -> None:
+        self._authenticator = authenticator
+
+    async def begin(self, call: ServerCall) -> None:
+        """Identify the caller and keep its run token for calls made inside.
+
+        Raises:
+            Unauthenticated: No credential, or an invalid one.
+        """
+        principal = None
+        if self._authenticator is not None:
+            principal = await self._authenticator.authenticate(call.metadata)
+            if principal is None:
+                raise Unauthenticated(
+                    "The call carries no credential. Send an API key as "
+                    "'authorization: Bearer <key>', or a run token as 'bos-run-token'.",
+                    reason="CREDENTIAL_MISSING",
+                )
+        set_caller(principal, call.metadata.get(RUN_TOKEN_KEY))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from bos_chassis.interceptors.concern import Concern
+
+if TYPE_CHECKING:
+    from bos_chassis.interceptors.concern import ServerCall
+    from bos_chassis.telemetry import Telemetry
+
+# Semantic conventions for gRPC servers: only these codes make a server span an error.
+_ERROR_CODES = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+
+
+class Tracing(Concern):
+    """A server span per call, child of the span that the client's ``traceparent`` names."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._tracer = telemetry.tracer
+        self._propagator = TraceContextTextMapPropagator()
+
+    async def begin(self, call: ServerCall) -> None:
+        """Start the span and make it current for the handler."""
+        # An empty context: without a traceparent the call starts a trace, whatever ran before.
+        parent = self._propagator.extract(call.metadata, context=otel_context.Context())
+        call.span = self._tracer.start_span(
+            f"{call.service}/{call.method}",
+            context=parent,
+            kind=trace.SpanKind.SERVER,
+            attributes={
+                "rpc.system": "grpc",
+                "rpc.service": call.service,
+                "rpc.method": call.method,
+            },
+        )
+        # Never detached: gRPC runs each call in a task of its own, whose context dies with it.
+        otel_context.attach(trace.set_span_in_context(call.span, parent))
+
+    def end(self, call: ServerCall) -> None:
+        """End the span with the call's status; the text of an exception is not recorded."""
+        span = call.span
+        if span is None:
+            return
+        span.set_attribute("rpc.grpc.status_code", call.code.value[0])
+        if call.code in _ERROR_CODES:
+            span.set_status(trace.Status(trace.StatusCode.ERROR))
+            if call.error is not None:
+                span.set_attribute("error.type", type(call.error).__qualname__)
+        span.end()

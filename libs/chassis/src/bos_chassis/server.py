@@ -1,0 +1,162 @@
+"""A gRPC server with everything a Bos service needs around its servicers.
+
+Life of a server: bind (or fail clearly), start, SERVING; on leaving NOT_SERVING, a delay in which
+load balancers notice, then new calls are refused while those in flight may finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_health.v1.health import aio as health_aio  # type: ignore[import-untyped]
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.interceptors import server_chain
+from bos_chassis.process import run_service
+from bos_chassis.settings import require_loopback
+from bos_chassis.telemetry import metrics_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.settings import ServerSettings
+    from bos_chassis.telemetry import Telemetry
+
+__all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
+
+_OVERALL = ""  # the health protocol's name for the server as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Servicer:
+    """One gRPC service to offer."""
+
+    servicer: object
+    add: Callable[[Any, grpc.aio.Server], None]
+    """The generated ``add_…Servicer_to_server``."""
+    name: str
+    """Full name, such as ``bos.planner.v1.PlannerService``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcServer:
+    """A running server."""
+
+    service: str
+    host: str
+    port: int
+    metrics_port: int | None
+    _health: health_aio.HealthServicer = field(repr=False)
+    _names: tuple[str, ...] = field(repr=False)
+    draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    """Set when shutdown begins. Endless streams should watch it and end, or they take all grace."""
+
+    @property
+    def address(self) -> str:
+        """Where clients connect, as ``host:port``."""
+        return _join(self.host, self.port)
+
+    async def set_serving(self, serving: bool) -> None:
+        """Report health as SERVING or NOT_SERVING, for each service and for the whole."""
+        states = health_pb2.HealthCheckResponse
+        state = states.SERVING if serving else states.NOT_SERVING
+        for name in (*self._names, _OVERALL):
+            await self._health.set(name, state)
+
+
+@asynccontextmanager
+async def grpc_server(
+    settings: ServerSettings,
+    servicers: Sequence[Servicer],
+    *,
+    telemetry: Telemetry,
+    auth: Authenticator | None = None,
+) -> AsyncIterator[GrpcServer]:
+    """Serve ``servicers`` until the context is left.
+
+    Raises:
+        ConfigurationError: The address cannot be bound, or is open to the network while nobody
+            authenticates callers.
+    """
+    require_loopback(settings.host, auth is not None)
+    names = tuple(one.name for one in servicers)
+    server = grpc.aio.server(
+        interceptors=[server_chain(settings, telemetry, auth)],
+        options=_options(settings),
+        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
+    )
+    for one in servicers:
+        one.add(one.servicer, server)
+    health = health_aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    if settings.reflection:
+        reflection.enable_server_reflection(
+            (*names, "grpc.health.v1.Health", reflection.SERVICE_NAME), server
+        )
+    log = telemetry.logger("bos.server")
+    async with AsyncExitStack() as stack:
+        port = _bind(server, settings)
+        metrics_port = None
+        if settings.metrics_port is not None:
+            metrics_port = await stack.enter_async_context(
+                metrics_server(telemetry.registry, settings.metrics_host, settings.metrics_port)
+            )
+        await server.start()
+        running = GrpcServer(telemetry.service, settings.host, port, metrics_port, health, names)
+        try:
+            await running.set_serving(True)
+            log.info("serving", address=running.address, services=list(names))
+            yield running
+        finally:
+            running.draining.set()
+            await health.enter_graceful_shutdown()
+            log.info("draining", delay_s=settings.drain_delay_s, grace_s=settings.grace_s)
+            try:
+                await asyncio.sleep(settings.drain_delay_s)
+            finally:
+                await server.stop(settings.grace_s)
+            log.info("stopped")
+
+
+def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:
+    address = _join(settings.host, settings.port)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = 0  # older versions of the library return 0, newer ones raise; both mean the same
+    if port == 0:
+        raise ConfigurationError(
+            f"The server cannot bind {address}: the port is in use, or the address is not one of "
+            "this machine. Set the service's host and port (BOS_<SERVICE>_SERVER__PORT), "
+            "or port 0 for any free one.",
+            reason="BIND_FAILED",
+        )
+    return port
+
+
+def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        # With port sharing a second server binds the same port without an error and takes every
+        # other connection.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_connection_age_ms", int(settings.max_connection_age_s * 1000)),
+        ("grpc.max_connection_age_grace_ms", int(settings.max_deadline_s * 1000)),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        # Our clients ping every 30 s, also between calls; stricter servers cut such clients off.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
