@@ -1,0 +1,141 @@
+"""References between steps: ``@{outputs.STEP_ID.FIELD}`` (SPEC B-18, C-16, C-17). Pure.
+
+A string that is nothing but one reference takes the referred value with its type; a reference
+inside a longer string is rendered as text. ``FIELD`` may reach into maps with dots.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
+from bos.common.v1 import Table, Value, ValueList, ValueMap
+from bos_chassis.values import render_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bos.planner.v1 import Step
+
+_REFERENCE = re.compile(
+    r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
+)
+_OPENING = "@{"
+_TABLE_FIELDS = ("table", "rows")
+
+
+class ReferenceUnresolved(Exception):
+    """A reference names something that is not there. The message is safe for people."""
+
+
+def references_of(step: Step) -> set[str]:
+    """Ids of the steps whose output ``step`` cannot do without."""
+    found = {match["step"] for match in _REFERENCE.finditer(step.task)}
+    for value in step.sub_task_input.values():
+        found.update(match["step"] for text in _texts(value) for match in _REFERENCE.finditer(text))
+    return found
+
+
+def malformed_references(step: Step) -> list[str]:
+    """Pieces of text that open a reference without being one."""
+    texts = [step.task, *(t for value in step.sub_task_input.values() for t in _texts(value))]
+    return [
+        text[start : start + 60]
+        for text in texts
+        for start in _openings(text)
+        if not _REFERENCE.match(text, start)
+    ]
+
+
+def resolve_text(text: str, outputs: Mapping[str, AgentResult]) -> str:
+    """``text`` with every reference rendered.
+
+    Raises:
+        ReferenceUnresolved: unknown step, step that did not succeed, or unknown field (C-17).
+    """
+    return _REFERENCE.sub(lambda match: render_value(_look_up(match, outputs)), text)
+
+
+def resolve_value(value: Value, outputs: Mapping[str, AgentResult]) -> Value:
+    """``value`` with every reference in it resolved, at any depth.
+
+    Raises:
+        ReferenceUnresolved: as :func:`resolve_text`.
+    """
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        whole = _REFERENCE.fullmatch(value.string_value)
+        if whole:
+            return _look_up(whole, outputs)
+        return Value(string_value=resolve_text(value.string_value, outputs))
+    if kind == "list_value":
+        items = [resolve_value(item, outputs) for item in value.list_value.values]
+        return Value(list_value=ValueList(values=items))
+    if kind == "map_value":
+        fields = {k: resolve_value(v, outputs) for k, v in value.map_value.fields.items()}
+        return Value(map_value=ValueMap(fields=fields))
+    return value
+
+
+def output_fields(result: AgentResult) -> dict[str, Value]:
+    """Everything of ``result`` that a reference can name; the agent's own data come first."""
+    fields: dict[str, Value] = {"answer": Value(string_value=result.answer)}
+    if result.HasField("table"):
+        rows = _rows(result.table)
+        for name in _TABLE_FIELDS:
+            fields[name] = rows
+        fields["columns"] = Value(
+            list_value=ValueList(values=[Value(string_value=c.name) for c in result.table.columns])
+        )
+        fields["row_count"] = Value(int64_value=result.table.row_count)
+    fields.update(result.data.fields)
+    return fields
+
+
+def _look_up(match: re.Match[str], outputs: Mapping[str, AgentResult]) -> Value:
+    step_id, path = match["step"], match["field"]
+    result = outputs.get(step_id)
+    if result is None:
+        raise ReferenceUnresolved(f'Step "{step_id}" has no output that could be used.')
+    if result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
+        raise ReferenceUnresolved(f'Step "{step_id}" did not succeed, so its output is missing.')
+    fields = output_fields(result)
+    # A name with dots may be a field of its own; otherwise the dots descend into maps.
+    if path in fields:
+        return fields[path]
+    head, *rest = path.split(".")
+    value = fields.get(head)
+    for name in rest:
+        value = value.map_value.fields.get(name) if value is not None else None
+    if value is None:
+        raise ReferenceUnresolved(f'Step "{step_id}" has no output field "{path}".')
+    return value
+
+
+def _rows(table: Table) -> Value:
+    names = [column.name for column in table.columns]
+    rows = [
+        Value(map_value=ValueMap(fields=dict(zip(names, row.values, strict=True))))
+        for row in table.rows
+    ]
+    return Value(list_value=ValueList(values=rows))
+
+
+def _texts(value: Value) -> Iterator[str]:
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        yield value.string_value
+    elif kind == "list_value":
+        for item in value.list_value.values:
+            yield from _texts(item)
+    elif kind == "map_value":
+        for item in value.map_value.fields.values():
+            yield from _texts(item)
+
+
+def _openings(text: str) -> Iterator[int]:
+    start = text.find(_OPENING)
+    while start >= 0:
+        yield start
+        start = text.find(_OPENING, start + 1)

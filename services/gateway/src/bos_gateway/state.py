@@ -1,0 +1,280 @@
+"""A run's state as a pure fold over its log.
+
+``fold(events)`` is the only way to a state: the owner applies each event after its commit, an
+adopter applies all of them at once, and both hold the same state (SPEC A-09, A-10, C-02).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_PENDING,
+    AGENT_EXECUTION_STATUS_RUNNING,
+    AgentCard,
+    AgentExecutionStatus,
+    AgentResult,
+)
+from bos.common.v1 import Clarification, TraceEvent, Usage
+from bos.gateway.v1 import (
+    RUN_STATUS_ACCEPTED,
+    RUN_STATUS_COMPOSING,
+    RUN_STATUS_EXECUTING,
+    RUN_STATUS_PLANNED,
+    RUN_STATUS_UNSPECIFIED,
+    OrchestratorResponse,
+    RunStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
+    from bos.runlog.v1 import LogEvent, PlanFailed, RunAccepted, StepDispatched, SubTask
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_UNSETTLED = frozenset({AGENT_EXECUTION_STATUS_PENDING, AGENT_EXECUTION_STATUS_RUNNING})
+
+
+class UnknownEvent(Exception):
+    """The log holds an event that this version does not know; a newer replica must go on."""
+
+
+class BrokenLog(Exception):
+    """The log contradicts itself; going on could repeat or lose work."""
+
+
+@dataclass(slots=True)
+class StepState:
+    """One step of the plan in force."""
+
+    step: Step
+    revision: int
+    agent_id: str
+    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_PENDING
+    attempt: int = 0
+    """Attempts dispatched so far."""
+    sub_task: SubTask | None = None
+    """What was sent, once it was."""
+    dispatch_time: datetime | None = None
+    result: AgentResult | None = None
+    trace: list[TraceEvent] = field(default_factory=list)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the step has ended, well or not."""
+        return self.status not in _UNSETTLED
+
+
+@dataclass(slots=True)
+class RunState:
+    """What the log of one run adds up to."""
+
+    run_id: str
+    last_sequence: int = 0
+    status: RunStatus = RUN_STATUS_UNSPECIFIED
+    accepted: RunAccepted | None = None
+    accept_time: datetime = _NEVER
+    update_time: datetime = _NEVER
+    plan: Plan | None = None
+    revision: int = 0
+    decision: PlannerDecision | None = None
+    intent: IntentRoute | None = None
+    plan_failure: PlanFailed | None = None
+    clarification: Clarification | None = None
+    steps: dict[str, StepState] = field(default_factory=dict)
+    """Steps of the plan in force, in planner order."""
+    outputs: dict[str, AgentResult] = field(default_factory=dict)
+    """Results of settled steps over all revisions, by step id."""
+    turns: int = 0
+    """Steps dispatched so far, retries not counted (DEC-09)."""
+    plan_trace: list[TraceEvent] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    answer_attempt: int = 0
+    answer: list[str] = field(default_factory=list)
+    """Deltas of the present attempt at the answer."""
+    cancel_reason: str | None = None
+    response: OrchestratorResponse | None = None
+
+    @property
+    def request(self) -> RunAccepted:
+        """The accepted request with everything frozen beside it.
+
+        Raises:
+            BrokenLog: the log does not begin with RunAccepted.
+        """
+        if self.accepted is None:
+            raise BrokenLog(f"run {self.run_id} has no RunAccepted event")
+        return self.accepted
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended; nothing is ever appended after that."""
+        return self.response is not None
+
+    def card(self, agent: str) -> AgentCard | None:
+        """The card of ``agent`` as frozen for this run."""
+        return next((card for card in self.request.cards if card.name == agent), None)
+
+
+def fold(run_id: str, events: Iterable[LogEvent]) -> RunState:
+    """The state after ``events``, which are the whole log from the first event on.
+
+    Raises:
+        UnknownEvent: an event's kind is not known to this version.
+        BrokenLog: the events contradict each other.
+    """
+    state = RunState(run_id)
+    for event in events:
+        apply(state, event)
+    return state
+
+
+def apply(state: RunState, event: LogEvent) -> None:
+    """Take one more event into ``state``.
+
+    Raises:
+        UnknownEvent: the event's kind is not known to this version.
+        BrokenLog: the event cannot follow what came before.
+    """
+    kind = event.WhichOneof("event")
+    if kind is None:
+        raise UnknownEvent(f"run {state.run_id}, event {state.last_sequence + 1}")
+    if state.finished:
+        raise BrokenLog(f"run {state.run_id} has an event {kind} after its end")
+    if (kind == "run_accepted") != (state.accepted is None):
+        raise BrokenLog(f"run {state.run_id} has its event run_accepted in the wrong place")
+    state.last_sequence += 1
+    state.update_time = event.create_time.ToDatetime(tzinfo=UTC)
+    _APPLY[kind](state, event)
+
+
+def _run_accepted(state: RunState, event: LogEvent) -> None:
+    state.accepted = event.run_accepted
+    state.accept_time = state.update_time
+    state.status = RUN_STATUS_ACCEPTED
+
+
+def _planned(state: RunState, event: LogEvent) -> None:
+    planned = event.planned
+    state.plan = planned.plan
+    state.revision = planned.revision
+    state.decision = planned.decision
+    state.intent = planned.intent
+    state.plan_trace += planned.trace
+    add_usage(state.usage, planned.usage)
+    state.status = RUN_STATUS_PLANNED
+    if planned.HasField("clarification"):
+        state.clarification = planned.clarification
+    state.steps = {
+        step.step_id: StepState(step, planned.revision, agent_id(step.agent, index, state.revision))
+        for index, step in enumerate(planned.plan.steps)
+    }
+
+
+def _plan_failed(state: RunState, event: LogEvent) -> None:
+    state.plan_failure = event.plan_failed
+    state.plan_trace += event.plan_failed.trace
+    add_usage(state.usage, event.plan_failed.usage)
+
+
+def _step_dispatched(state: RunState, event: LogEvent) -> None:
+    dispatched: StepDispatched = event.step_dispatched
+    step = _step(state, dispatched.step_id, dispatched.revision)
+    if step is None:
+        return
+    state.turns += step.sub_task is None
+    step.status = AGENT_EXECUTION_STATUS_RUNNING
+    step.attempt = dispatched.attempt
+    step.sub_task = dispatched.sub_task
+    step.dispatch_time = step.dispatch_time or state.update_time
+    state.status = RUN_STATUS_EXECUTING
+
+
+def _step_progressed(state: RunState, event: LogEvent) -> None:
+    step = _step(state, event.step_progressed.step_id, event.step_progressed.revision)
+    if step is not None:
+        step.trace += event.step_progressed.events
+
+
+def _step_finished(state: RunState, event: LogEvent) -> None:
+    finished = event.step_finished
+    step = _step(state, finished.step_id, finished.revision)
+    if step is None:
+        return
+    if step.settled:
+        raise BrokenLog(f"run {state.run_id} settles step {finished.step_id} twice")
+    step.result = finished.result
+    step.status = finished.result.status
+    step.attempt = finished.attempts
+    state.outputs[finished.step_id] = finished.result
+    add_usage(state.usage, finished.result.usage)
+    state.status = RUN_STATUS_EXECUTING
+
+
+def _answer_started(state: RunState, event: LogEvent) -> None:
+    state.answer_attempt = event.answer_started.attempt
+    state.answer = []
+    state.status = RUN_STATUS_COMPOSING
+
+
+def _answer_delta(state: RunState, event: LogEvent) -> None:
+    if event.answer_delta.attempt == state.answer_attempt:
+        state.answer.append(event.answer_delta.text)
+
+
+def _run_finished(state: RunState, event: LogEvent) -> None:
+    state.response = event.run_finished.response
+    state.status = event.run_finished.response.status
+
+
+def _cancel_requested(state: RunState, event: LogEvent) -> None:
+    if state.cancel_reason is None:
+        state.cancel_reason = event.cancel_requested.reason
+
+
+def _nothing(state: RunState, event: LogEvent) -> None:
+    """The event matters to readers of the log, not to the state."""
+
+
+_APPLY = {
+    "run_accepted": _run_accepted,
+    "planned": _planned,
+    "plan_failed": _plan_failed,
+    "step_dispatched": _step_dispatched,
+    "step_progressed": _step_progressed,
+    "step_finished": _step_finished,
+    "answer_started": _answer_started,
+    "answer_delta": _answer_delta,
+    "run_finished": _run_finished,
+    "cancel_requested": _cancel_requested,
+    "run_adopted": _nothing,
+    "run_released": _nothing,
+}
+
+
+def _step(state: RunState, step_id: str, revision: int) -> StepState | None:
+    """The step in force; None for a step of a plan that was since revised."""
+    step = state.steps.get(step_id)
+    if step is None and revision == state.revision:
+        raise BrokenLog(f"run {state.run_id} has no step {step_id} in revision {revision}")
+    return step if step is not None and step.revision == revision else None
+
+
+def agent_id(agent: str, index: int, revision: int) -> str:
+    """Instance id of the step at ``index``: unique in its plan, stable over retries (SPEC A-20)."""
+    return f"{agent}_{index}" if revision == 0 else f"{agent}_{revision}_{index}"
+
+
+def add_usage(total: Usage, more: Usage) -> None:
+    """Add ``more`` to ``total`` in place; wall-clock times add up as work, not as latency."""
+    total.model_calls += more.model_calls
+    total.input_tokens += more.input_tokens
+    total.output_tokens += more.output_tokens
+    total.api_calls += more.api_calls
+    total.cost_micros += more.cost_micros
+    nanos = total.duration.ToNanoseconds() + more.duration.ToNanoseconds()
+    total.duration.FromNanoseconds(nanos)
+    total.models.extend(model for model in more.models if model not in total.models)
