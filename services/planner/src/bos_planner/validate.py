@@ -1,0 +1,141 @@
+"""Whether a plan may be run (SPEC B-19). Pure.
+
+The orchestrator checks again on its side: a plan may come from another planner. A reference is
+``@{outputs.STEP_ID.FIELD}``; ``FIELD`` may reach into maps with dots.
+"""
+
+from __future__ import annotations
+
+import re
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from bos.planner.v1 import Plan, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from bos.agent.v1 import AgentCard
+    from bos.common.v1 import Value
+
+MAX_TASK_CHARS = 16_384
+_STEP_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_REFERENCE = re.compile(
+    r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
+)
+_OPENING = re.compile(r"@\{")
+
+
+def plan_problems(
+    plan: Plan,
+    cards: Mapping[str, AgentCard],
+    *,
+    max_steps: int,
+    completed: Collection[str] = (),
+) -> list[str]:
+    """What makes ``plan`` unusable, one sentence each; empty when it may be run.
+
+    Args:
+        plan: With dependencies implied by references or without.
+        cards: The agents that may be used, by canonical name.
+        max_steps: Most steps that the plan may have.
+        completed: Steps of the plan that is being revised whose output can be referred to; their
+            ids are taken.
+    """
+    problems = []
+    if len(plan.steps) > max_steps:
+        problems.append(f"It has {len(plan.steps)} steps; at most {max_steps} are allowed.")
+    ids = [step.step_id for step in plan.steps]
+    for position, step in enumerate(plan.steps):
+        taken = {*ids[:position], *completed}
+        problems += _identity_problems(step, position, taken)
+        problems += _work_problems(step, cards)
+        problems += _dependency_problems(step, known={*ids, *completed})
+    if not problems:
+        problems += _cycles(plan)
+    return problems
+
+
+def with_implied_dependencies(plan: Plan) -> Plan:
+    """``plan`` with every step depending on the steps of this plan that it refers to."""
+    ids = {step.step_id for step in plan.steps}
+    result = Plan()
+    result.CopyFrom(plan)
+    for step in result.steps:
+        implied = sorted(references(step) & ids - {*step.depends_on})
+        step.depends_on.extend(implied)
+    return result
+
+
+def references(step: Step) -> set[str]:
+    """Ids of the steps whose output ``step`` refers to."""
+    return {match["step"] for text in _texts_of(step) for match in _REFERENCE.finditer(text)}
+
+
+def without_references(text: str) -> str:
+    """``text`` of a person, in which nothing can be taken for a reference."""
+    return _OPENING.sub("@ {", text)
+
+
+def _identity_problems(step: Step, position: int, taken: set[str]) -> Iterator[str]:
+    if not _STEP_ID.fullmatch(step.step_id):
+        yield (
+            f"Step number {position + 1} needs an id of letters, digits, - or _ that begins with a "
+            "letter."
+        )
+    elif step.step_id in taken:
+        yield f'The id of step "{step.step_id}" is taken.'
+
+
+def _work_problems(step: Step, cards: Mapping[str, AgentCard]) -> Iterator[str]:
+    if not step.task.strip():
+        yield f'Step "{step.step_id}" has no task.'
+    if len(step.task) > MAX_TASK_CHARS:
+        yield f'The task of step "{step.step_id}" exceeds {MAX_TASK_CHARS} characters.'
+    card = cards.get(step.agent)
+    if card is None:
+        yield f'Step "{step.step_id}" names the unknown agent "{step.agent}".'
+        return
+    tools = {tool.name for tool in card.tools}
+    for tool in (step.tool_name, *step.tools):
+        if tool and tool not in tools:
+            yield f'Step "{step.step_id}" names the tool "{tool}", which {step.agent} has not.'
+
+
+def _dependency_problems(step: Step, known: set[str]) -> Iterator[str]:
+    for text in _texts_of(step):
+        for opening in _OPENING.finditer(text):
+            if not _REFERENCE.match(text, opening.start()):
+                piece = text[opening.start() : opening.start() + 60]
+                yield f'Step "{step.step_id}" has a malformed reference: {piece}'
+    for other in sorted({*step.depends_on} | references(step)):
+        if other == step.step_id:
+            yield f'Step "{step.step_id}" depends on itself.'
+        elif other not in known:
+            yield f'Step "{step.step_id}" depends on the unknown step "{other}".'
+
+
+def _cycles(plan: Plan) -> Iterator[str]:
+    graph = {step.step_id: {*step.depends_on} | references(step) for step in plan.steps}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield f"It is circular: {' -> '.join(error.args[1])}."
+
+
+def _texts_of(step: Step) -> Iterator[str]:
+    yield step.task
+    for name in sorted(step.sub_task_input):
+        yield from _texts(step.sub_task_input[name])
+
+
+def _texts(value: Value) -> Iterator[str]:
+    match value.WhichOneof("kind"):
+        case "string_value":
+            yield value.string_value
+        case "list_value":
+            for item in value.list_value.values:
+                yield from _texts(item)
+        case "map_value":
+            for name in sorted(value.map_value.fields):
+                yield from _texts(value.map_value.fields[name])

@@ -1,0 +1,113 @@
+"""SPEC B-03..B-06, B-21, X-05: the heuristic over cards."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos.agent.v1 import AgentCard
+from bos_planner.heuristic import apply_preferences, candidates, missing_context, score
+
+SQL = "table tables list show top per group average sum count trend breakdown report".split()
+COMPUTATION = [
+    *"calculate difference ratio project simulate compute forecast estimate compare".split(),
+    "what is",
+    "percent",
+]
+API_DOCS = [
+    *"api endpoint route http /api/".split(),
+    *("get /", "post /", "put /", "delete /", "patch /", "status code", "request body"),
+]
+
+
+def card(name: str, group: int, keywords: list[str], requires: tuple[str, ...] = ()) -> AgentCard:
+    return AgentCard(
+        name=name,
+        description=name,
+        selection_group=group,
+        keywords=keywords,
+        required_context_keys=requires,
+    )
+
+
+SPEC_CARDS = [
+    card("api_docs", 1, API_DOCS),
+    card("sql", 2, SQL),
+    card("computation", 2, COMPUTATION),
+]
+
+
+def literal_b05(question: str) -> list[str]:
+    """SPEC B-04 and B-05 word for word."""
+    text = question.lower()
+    api_score = sum(keyword in text for keyword in API_DOCS)
+    sql_score = sum(keyword in text for keyword in SQL)
+    comp_score = sum(keyword in text for keyword in COMPUTATION)
+    found = []
+    if api_score >= max(sql_score, comp_score) and api_score > 0:
+        found.append("api_docs")
+    if sql_score >= comp_score and sql_score > 0:
+        found.append("sql")
+    if comp_score >= sql_score and comp_score > 0:
+        found.append("computation")
+    return found or ["sql"]
+
+
+words = st.sampled_from([*SQL, *COMPUTATION, *API_DOCS, "Hello", "customers", "GET /", "Top"])
+
+
+@given(st.lists(words, max_size=12).map(" ".join))
+def test_the_rule_over_cards_is_b05_for_any_question(question: str) -> None:
+    assert candidates(question, SPEC_CARDS, fallback_agent="sql") == literal_b05(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("List all tables in the database", ["sql"]),  # T-10
+        ("List me all the API points available to you", ["api_docs", "sql"]),  # T-11
+        ("List APIs and query database", ["api_docs", "sql"]),  # T-11
+        ("Calculate the difference", ["computation"]),
+        ("Show the ratio", ["sql", "computation"]),
+        ("Good morning", ["sql"]),  # nothing matches
+    ],
+)
+def test_reference_questions_get_their_agents(question: str, expected: list[str]) -> None:
+    assert candidates(question, SPEC_CARDS, fallback_agent="sql") == expected
+
+
+def test_the_score_counts_keywords_not_occurrences() -> None:
+    assert score("TOP top tOp", SPEC_CARDS[1]) == 1
+    assert score("stop", SPEC_CARDS[1]) == 1  # a substring is enough (B-04)
+
+
+def test_without_a_fallback_agent_nothing_is_proposed() -> None:
+    assert candidates("Good morning", SPEC_CARDS) == []
+    assert candidates("Good morning", SPEC_CARDS, fallback_agent="mail") == []
+
+
+def test_an_agent_that_misses_required_context_comes_last() -> None:
+    """SPEC B-21."""
+    cards = [card("api_docs", 1, ["api"], ("api_base_url",)), card("sql", 2, ["list"])]
+    assert candidates("list api", cards) == ["sql", "api_docs"]
+    assert candidates("list api", cards, context_keys={"api_base_url"}) == ["api_docs", "sql"]
+    assert missing_context(cards[0], {"other"}) == ["api_base_url"]
+
+
+def test_preferred_agents_come_first_even_when_not_proposed() -> None:
+    """SPEC B-06, X-05."""
+    selection = apply_preferences(["sql", "computation"], prefer=["web", "computation"], disable=[])
+    assert selection.agents == ("web", "computation", "sql")
+    assert selection.guardrails == {"preferred_agents": ["web", "computation"]}
+
+
+def test_disabled_agents_vanish_from_candidates_and_preferences() -> None:
+    selection = apply_preferences(
+        ["sql", "computation"], prefer=["sql", "sql"], disable=["sql"], unavailable=["mail"]
+    )
+    assert selection.agents == ("computation",)
+    assert selection.guardrails == {
+        "disabled_agents": ["sql"],
+        "unavailable_agents": ["mail"],
+    }
