@@ -11,23 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel
-from sqlglot.generator import Generator
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
-from sqlglot.parser import Parser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
-from sqlglot.tokens import TokenType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlglot.tokens import Token
+    from sqlglot import Token
+    from sqlglot.generator import Generator
+    from sqlglot.parser import Parser
 
     from bos_sqlguard.policy import Dialect
 
@@ -72,7 +71,10 @@ class _TSQLReader(TSQLParser):
 
 class _SQLiteWriter(SQLiteGenerator):
     # CAST(x AS NUMERIC) keeps integers; sqlglot's REAL would turn them into floats.
-    TYPE_MAPPING = {**SQLiteGenerator.TYPE_MAPPING, exp.DType.DECIMAL: "NUMERIC"}
+    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
+        **SQLiteGenerator.TYPE_MAPPING,
+        exp.DType.DECIMAL: "NUMERIC",
+    }
 
 
 _PARTS: dict[Dialect, tuple[type[Parser], type[Generator]]] = {
@@ -88,6 +90,12 @@ class Grammar:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = SqlglotDialect.get_or_raise(dialect)
         self._parser, self._generator = _PARTS[dialect]
+        try:
+            self._parser(dialect=self._dialect)
+        except TypeError as error:
+            raise RuntimeError(
+                "sqlglotc, the compiled parser, cannot be narrowed for the guard: uninstall it"
+            ) from error
 
     def tokens(self, sql: str) -> list[Token]:
         """Split ``sql`` into tokens. Raises ``sqlglot.errors.TokenError``."""
@@ -99,7 +107,7 @@ class Grammar:
         return [tree for tree in parser.parse(tokens, sql) if tree is not None]
 
     def write(self, tree: exp.Expr) -> str:
-        """Return the SQL of ``tree`` on one line, without comments.
+        """Return the SQL of ``tree`` on one line, without comments; the tree is used up.
 
         Raises ``sqlglot.errors.UnsupportedError`` rather than leave anything out.
         """
@@ -109,4 +117,4 @@ class Grammar:
             normalize_functions=False,
             unsupported_level=ErrorLevel.RAISE,
         )
-        return str(generator.generate(tree))
+        return str(generator.generate(tree, copy=False))

@@ -1,4 +1,4 @@
-"""Walks a syntax tree once and reports every construct, name, function, type and table not on a list."""
+"""Walks a syntax tree once and reports whatever in it is not on a list."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ class Inspection:
 
     def _refuse_node(self, node: exp.Expr) -> None:
         rule = NODE_RULES.get(type(node), "NODE_NOT_ALLOWED")
-        self.broken.append((rule, node.sql(comments=False) if rule != "NODE_NOT_ALLOWED" else node.key))
+        self.broken.append(
+            (rule, node.key if rule == "NODE_NOT_ALLOWED" else node.sql(comments=False))
+        )
 
     # CTEs
 
@@ -150,8 +152,8 @@ class Inspection:
 
     def _check_function(self, node: exp.Anonymous) -> None:
         name = node.this
-        stands_as_table = isinstance(node.parent, exp.Table | exp.Lateral) and node.arg_key == "this"
-        listed = self._functions.table if stands_as_table else self._functions.scalar
+        as_table = isinstance(node.parent, exp.Table | exp.Lateral) and node.arg_key == "this"
+        listed = self._functions.table if as_table else self._functions.scalar
         if not isinstance(name, str) or name.lower() not in listed:
             self.broken.append(("FUNCTION_NOT_ALLOWED", node.name))
             return

@@ -15,7 +15,7 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Letters, digits, underscore, and $ after the first character: every lexer here reads these alike.
 PLAIN_NAME = re.compile(r"[^\W\d][\w$]*")
 
-_SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog", "pg_toast", "pg_temp", "sys", "temp"})
+_SYSTEM_SCHEMAS = frozenset({"information_schema", "sys", "temp"})
 _SYSTEM_TABLE_PREFIXES: dict[Dialect, tuple[str, ...]] = {
     "postgres": ("pg_",),
     "sqlite": ("sqlite_", "pragma_", "dbstat"),

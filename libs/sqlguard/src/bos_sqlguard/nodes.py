@@ -1,4 +1,4 @@
-"""The constructs a query may contain: node classes of the syntax tree and the arguments each may carry.
+"""The constructs a query may contain: classes of tree nodes, and the arguments each may carry.
 
 A class that is not here is refused, and so is a listed class with an argument that is not here. A
 new construct of a new sqlglot version is therefore refused until somebody adds it on purpose.
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # fmt: off
 _ARGUMENTS: Mapping[type[exp.Expr], str] = {
     # queries
-    exp.Select: "with_ expressions distinct from_ joins laterals where group having windows order limit offset",
+    exp.Select: "with_ expressions distinct from_ joins laterals where group having windows order"
+                " limit offset",
     exp.Union: "with_ this expression distinct by_name order limit offset",
     exp.Intersect: "with_ this expression distinct order limit offset",
     exp.Except: "with_ this expression distinct order limit offset",
@@ -170,14 +171,16 @@ ARGUMENT_RULES: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "catalog"): "TABLE_NOT_ALLOWED",
 }
 
-_COMMON_TYPES = "SMALLINT INT BIGINT DECIMAL FLOAT DOUBLE BOOLEAN TEXT VARCHAR CHAR DATE TIME TIMESTAMP"
+_COMMON_TYPES = (
+    "SMALLINT INT BIGINT DECIMAL FLOAT DOUBLE BOOLEAN TEXT VARCHAR CHAR DATE TIME TIMESTAMP"
+)
 TYPES: Mapping[str, frozenset[str]] = {
     "postgres": frozenset(
         f"{_COMMON_TYPES} TIMETZ TIMESTAMPTZ INTERVAL UUID JSON JSONB ARRAY".split()
     ),
     "sqlite": frozenset(f"{_COMMON_TYPES} TINYINT VARBINARY BLOB DATETIME".split()),
     "tsql": frozenset(
-        f"{_COMMON_TYPES} TINYINT UTINYINT BIT NVARCHAR NCHAR DATETIME DATETIME2 SMALLDATETIME TIMESTAMPTZ MONEY"
-        " SMALLMONEY UUID".split()
+        f"{_COMMON_TYPES} TINYINT UTINYINT BIT NVARCHAR NCHAR DATETIME DATETIME2 SMALLDATETIME"
+        " TIMESTAMPTZ MONEY SMALLMONEY UUID".split()
     ),
 }

@@ -66,7 +66,7 @@ class GuardPolicy:
         return replace(self, dialect=dialect, allowed_tables=frozenset(tables), default_schema="")
 
     def table_index(self) -> dict[tuple[str, str], str]:
-        """Return allow-list entries by their (schema, table), folded as the dialect compares names."""
+        """Return allow-list entries by (schema, table), folded as the dialect compares names."""
         index = {}
         for entry in self.allowed_tables:
             schema, table = split_table(entry, self.default_schema)

@@ -1,0 +1,102 @@
+"""Both sides of every rule on statements of the three dialects (SPEC D-14..D-18, T-12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sqlglot import exp, parse_one
+
+if TYPE_CHECKING:
+    import pytest
+
+    from bos_sqlguard import Dialect, Guard
+
+Case = tuple["Dialect", str, str]
+
+
+def test_hostile_statement_is_refused_by_the_expected_rules(
+    hostile: Case, guards: dict[str, Guard]
+) -> None:
+    dialect, heading, statement = hostile
+    expected = set(heading.split(" | ")[1].split())
+
+    verdict = guards[dialect].check(statement)
+
+    rules = {violation.rule for violation in verdict.violations}
+    assert not verdict.is_safe
+    assert verdict.safe_sql == ""
+    assert rules
+    assert rules <= expected, verdict.violations
+    assert verdict.user_message.startswith("The query was refused: ")
+
+
+def test_legitimate_query_passes(legitimate: Case, guards: dict[str, Guard]) -> None:
+    dialect, _, statement = legitimate
+
+    verdict = guards[dialect].check(statement)
+
+    assert verdict.violations == ()
+    assert verdict.is_safe
+    assert verdict.user_message == ""
+
+
+def test_legitimate_query_is_unchanged_but_for_the_limit(
+    legitimate: Case, guards: dict[str, Guard]
+) -> None:
+    dialect, _, statement = legitimate
+    verdict = guards[dialect].check(statement)
+
+    # An independent parser setting (functions understood) must see the same query.
+    given, written = parse_one(statement, read=dialect), parse_one(verdict.safe_sql, read=dialect)
+    if verdict.limited:
+        if dialect == "tsql" and isinstance(given, exp.SetOperation):
+            written = written.find(exp.Subquery).this
+        else:
+            written.set("limit", given.args.get("limit"))
+
+    assert _shape(written) == _shape(given)
+
+
+def test_checking_a_safe_query_again_changes_nothing(
+    legitimate: Case, guards: dict[str, Guard]
+) -> None:
+    dialect, _, statement = legitimate
+    first = guards[dialect].check(statement)
+
+    again = guards[dialect].check(first.safe_sql)
+
+    assert again.safe_sql == first.safe_sql
+    assert again.used_tables == first.used_tables
+
+
+def test_the_corpora_are_as_large_as_promised(request: pytest.FixtureRequest) -> None:
+    conftest = next(
+        plugin
+        for plugin in request.config.pluginmanager.get_plugins()
+        if hasattr(plugin, "read_corpus")
+    )
+    sizes = {
+        name: len(conftest.read_corpus(name))
+        for name in (
+            "hostile_postgres",
+            "hostile_sqlite",
+            "legitimate_postgres",
+            "legitimate_sqlite",
+        )
+    }
+
+    assert sizes["hostile_postgres"] >= 60
+    assert sizes["hostile_sqlite"] >= 60
+    assert sizes["legitimate_postgres"] + sizes["legitimate_sqlite"] >= 40
+
+
+def _shape(tree: exp.Expr) -> Counter[str]:
+    """Names, literals and constructs of a query, regardless of spelling and brackets."""
+    shape: Counter[str] = Counter()
+    for node in tree.walk():
+        if isinstance(node, exp.Identifier | exp.Literal | exp.RawString):
+            shape[f"{node.name.lower()}"] += 1
+        elif isinstance(node, exp.Func | exp.Binary | exp.Query):
+            shape[type(node).__name__] += 1
+    return shape
