@@ -287,7 +287,7 @@ class _TargetChannel(grpc.aio.Channel):
 
 
 def _code_of(call: Any) -> grpc.StatusCode:
-    """The status of a finished call; its ``code()`` is a coroutine with nothing left to wait for."""
+    """The status of a finished call, whose ``code()`` is a coroutine that need not wait."""
     coroutine = call.code()
     try:
         coroutine.send(None)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
 
+_SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of the grace
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -87,8 +88,9 @@ async def grpc_server(
     """
     require_loopback(settings.host, auth is not None)
     names = tuple(one.name for one in servicers)
+    chain = server_chain(settings, telemetry, auth)
     server = grpc.aio.server(
-        interceptors=[server_chain(settings, telemetry, auth)],
+        interceptors=[chain],
         options=_options(settings),
         maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
     )
@@ -122,7 +124,8 @@ async def grpc_server(
                 await asyncio.sleep(settings.drain_delay_s)
             finally:
                 await server.stop(settings.grace_s)
-            log.info("stopped")
+                late = await chain.settle(_SETTLE_S)
+            log.info("stopped", abandoned_calls=late)
 
 
 def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:

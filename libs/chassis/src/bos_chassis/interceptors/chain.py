@@ -55,6 +55,7 @@ class Chain(grpc.aio.ServerInterceptor):
     def __init__(self, concerns: Sequence[Concern]) -> None:
         self._begin = [c.begin for c in concerns if type(c).begin is not Concern.begin]
         self._request = [c.request for c in concerns if type(c).request is not Concern.request]
+        self._running: set[asyncio.Task[Any]] = set()
         # Inner concerns end first, as with nested functions.
         self._end = [c.end for c in reversed(concerns) if type(c).end is not Concern.end]
 
@@ -69,21 +70,32 @@ class Chain(grpc.aio.ServerInterceptor):
             return handler
         streaming = handler.request_streaming or handler.response_streaming
         call = ServerCall(details.method, details.invocation_metadata or (), streaming=streaming)
-        make, work = self._parts(handler)
+        send = partial(_send, call, handler.response_serializer)
+        work: Callable[..., Awaitable[Any]]
+        if handler.request_streaming and handler.response_streaming:
+            make, work = grpc.stream_stream_rpc_method_handler, _streamed(handler.stream_stream)
+        elif handler.response_streaming:
+            make, work = grpc.unary_stream_rpc_method_handler, _streamed(handler.unary_stream)
+        elif handler.request_streaming:
+            make, work = grpc.stream_unary_rpc_method_handler, _replied(handler.stream_unary, send)
+        else:
+            make, work = grpc.unary_unary_rpc_method_handler, _replied(handler.unary_unary, send)
         return make(
             partial(self._run, call, work),
             request_deserializer=partial(_receive, call, handler.request_deserializer),
-            response_serializer=partial(_send, call, handler.response_serializer),
+            response_serializer=send if handler.response_streaming else None,
         )
 
-    def _parts(self, handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        if handler.request_streaming and handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler, _streamed(handler.stream_stream)
-        if handler.request_streaming:
-            return grpc.stream_unary_rpc_method_handler, handler.stream_unary
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler, _streamed(handler.unary_stream)
-        return grpc.unary_unary_rpc_method_handler, handler.unary_unary
+    async def settle(self, timeout_s: float) -> int:
+        """Wait for handlers that still clean up; returns how many needed longer than that.
+
+        ``Server.stop`` cancels handlers at the end of its grace but does not wait for them, and
+        what they clean up with (pools, channels) is closed right after the server.
+        """
+        if not self._running:
+            return 0
+        _, late = await asyncio.wait(self._running, timeout=timeout_s)
+        return len(late)
 
     async def _run(
         self,
@@ -92,6 +104,10 @@ class Chain(grpc.aio.ServerInterceptor):
         request: Any,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         call.time_remaining_s = context.time_remaining()  # None if the client set no deadline
         result = None
         try:
@@ -130,6 +146,22 @@ class Chain(grpc.aio.ServerInterceptor):
             for check in self._request:
                 check(call, request)
             yield request
+
+
+def _replied(
+    handler: Callable[..., Awaitable[Any]], send: Callable[[Any], bytes]
+) -> Callable[..., Awaitable[bytes | None]]:
+    """A coroutine that returns the reply of ``handler`` as bytes.
+
+    gRPC would serialize after the end of the call as we see it, too late for its size.
+    """
+
+    async def run(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
+        reply = await handler(request, context)
+        # A handler that set a status returns nothing, which gRPC knows how to treat.
+        return None if reply is None else send(reply)
+
+    return run
 
 
 def _streamed(handler: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
