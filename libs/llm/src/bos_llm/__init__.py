@@ -1,0 +1,37 @@
+"""The one way to call a model: providers, structured output, streaming, usage."""
+
+from bos_llm.errors import (
+    ModelNotConfigured,
+    ModelOutputInvalid,
+    ModelRateLimited,
+    ModelRefused,
+    ModelRequestRejected,
+    ModelUnavailable,
+)
+from bos_llm.messages import Message, assistant, system, user
+from bos_llm.model import Completion, Model, Structured, TextDelta
+from bos_llm.models import Models
+from bos_llm.settings import AgentModelConfig, ModelSettings
+from bos_llm.usage import ModelPrice, Usage
+
+__all__ = [
+    "AgentModelConfig",
+    "Completion",
+    "Message",
+    "Model",
+    "ModelNotConfigured",
+    "ModelOutputInvalid",
+    "ModelPrice",
+    "ModelRateLimited",
+    "ModelRefused",
+    "ModelRequestRejected",
+    "ModelSettings",
+    "ModelUnavailable",
+    "Models",
+    "Structured",
+    "TextDelta",
+    "Usage",
+    "assistant",
+    "system",
+    "user",
+]

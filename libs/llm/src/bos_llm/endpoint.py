@@ -1,0 +1,203 @@
+"""One provider's endpoint: the only module that knows the ``openai`` package.
+
+It calls ``client.post(..., cast_to=object)`` instead of ``chat.completions.create``: the same
+authentication, transport and exceptions, without transforming every parameter and building typed
+objects of every chunk, which is most of the CPU of a call (README).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+import openai
+from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream, DefaultAioHttpClient
+
+from bos_chassis.errors import BosError, InvalidArgument
+from bos_llm.errors import (
+    ModelNotConfigured,
+    ModelRateLimited,
+    ModelRefused,
+    ModelRequestRejected,
+    ModelUnavailable,
+)
+from bos_llm.retry import Verdict
+from bos_llm.wire import Reply, read_chunk, read_completion
+
+if TYPE_CHECKING:
+    from bos_llm.settings import Access
+
+_PATH = "/chat/completions"
+_CONNECT_TIMEOUT_S = 5.0
+_NO_KEY = "none"  # the client insists on a key where a local server needs none
+_RETRYABLE_STATUS = frozenset((408, 409, 429))
+_TOO_LONG = frozenset(("context_length_exceeded", "string_above_max_length"))
+_FILTERED = frozenset(("content_filter", "content_policy_violation"))
+_QUOTA_USED_UP = "insufficient_quota"
+
+
+class Endpoint:
+    """A pooled client of one provider; safe to share between tasks."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._client = _client(access)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def complete(self, body: dict[str, Any], timeout_s: float) -> Reply:
+        """One attempt of a call that is answered as a whole.
+
+        Raises:
+            Exception: see :meth:`judge`.
+        """
+        async with asyncio.timeout(timeout_s):
+            reply = await self._client.post(
+                _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
+            )
+        return read_completion(reply)
+
+    async def stream(
+        self, body: dict[str, Any], timeout_s: float, idle_timeout_s: float
+    ) -> ReplyStream:
+        """Open a streamed reply, at most ``timeout_s`` long and ``idle_timeout_s`` silent.
+
+        Raises:
+            Exception: see :meth:`judge`.
+        """
+        ends_at = asyncio.get_running_loop().time() + timeout_s
+        async with asyncio.timeout_at(ends_at):
+            chunks = await self._client.post(
+                _PATH,
+                cast_to=object,
+                body={**body, "stream": True, "stream_options": {"include_usage": True}},
+                options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        return ReplyStream(chunks, ends_at)
+
+    def judge(self, error: Exception) -> Verdict | None:
+        """What a failed attempt means; None for an exception that is not one."""
+        if isinstance(error, BosError):
+            return None
+        if isinstance(error, openai.APIStatusError):
+            return self._judge_status(error)
+        if isinstance(error, TimeoutError | openai.APITimeoutError):
+            return self._unavailable("did not answer in time", "MODEL_TIMEOUT")
+        if isinstance(error, openai.APIError | aiohttp.ClientError | OSError):
+            return self._unavailable("could not be reached or broke off")
+        if isinstance(error, ValueError):
+            # JSON that is none, or JSON of another API: a proxy or a wrong address.
+            return self._unavailable(
+                f"did not answer as an OpenAI-compatible API; check {self.access.url_variable}",
+                "MODEL_REPLY_FOREIGN",
+            )
+        return None
+
+    def _unavailable(self, what: str, reason: str | None = None) -> Verdict:
+        text = f"The model endpoint ({self.access.provider}) {what}."
+        return Verdict(ModelUnavailable(text, reason=reason), retryable=True)
+
+    def _judge_status(self, error: openai.APIStatusError) -> Verdict:
+        status, name = error.status_code, f"The model endpoint ({self.access.provider})"
+        wait = _retry_after_s(error)
+        metadata = {"http_status": str(status)}
+        if status == 429:
+            used_up = error.code == _QUOTA_USED_UP
+            what = "has no quota left" if used_up else "admits no more calls for now"
+            limited = ModelRateLimited(f"{name} {what}.", metadata=metadata, retry_after_s=wait)
+            return Verdict(limited, retryable=not used_up, retry_after_s=wait)
+        if status in _RETRYABLE_STATUS or status >= 500:
+            failed = ModelUnavailable(f"{name} failed.", metadata=metadata, retry_after_s=wait)
+            return Verdict(failed, retryable=True, retry_after_s=wait)
+        return Verdict(self._refusal(error, name, metadata), retryable=False)
+
+    def _refusal(
+        self, error: openai.APIStatusError, name: str, metadata: dict[str, str]
+    ) -> BosError:
+        if error.status_code in (401, 403):
+            text = f"{name} refused the key. Check {self.access.key_variable}."
+            return ModelNotConfigured(text, reason="MODEL_KEY_REJECTED", metadata=metadata)
+        if error.status_code == 404:
+            text = (
+                f"{name} does not know the model or the path. "
+                f"Check BOS_MODEL (or <AGENT>_MODEL) and {self.access.url_variable}."
+            )
+            return ModelNotConfigured(text, reason="MODEL_NOT_FOUND", metadata=metadata)
+        if error.status_code == 413 or error.code in _TOO_LONG:
+            return InvalidArgument.field("messages", "too long for the model; shorten the input")
+        if error.code in _FILTERED:
+            return ModelRefused("A content filter declined the request.", metadata=metadata)
+        return ModelRequestRejected(f"{name} does not accept this request.", metadata=metadata)
+
+
+class ReplyStream:
+    """The chunks of a streamed reply; an async context manager that ends the HTTP response."""
+
+    def __init__(self, chunks: AsyncStream[object], ends_at: float) -> None:
+        self._chunks = chunks
+        self._ends_at = ends_at
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the HTTP response, whether or not it was read to its end."""
+        await self._chunks.close()
+
+    async def next(self) -> Reply | None:
+        """The next chunk; None after the last.
+
+        Raises:
+            Exception: see :meth:`Endpoint.judge`.
+        """
+        async with asyncio.timeout_at(self._ends_at):
+            try:
+                return read_chunk(await anext(self._chunks))
+            except StopAsyncIteration:
+                return None
+
+
+def _client(access: Access) -> AsyncOpenAI:
+    key = access.api_key.get_secret_value() if access.api_key is not None else _NO_KEY
+    transport = DefaultAioHttpClient()
+    if access.kind == "azure":
+        return AsyncAzureOpenAI(
+            azure_endpoint=access.base_url or "",
+            api_key=key,
+            api_version=access.api_version,
+            max_retries=0,
+            http_client=transport,
+        )
+    return AsyncOpenAI(api_key=key, base_url=access.base_url, max_retries=0, http_client=transport)
+
+
+def _timeout(read_s: float) -> openai.Timeout:
+    return openai.Timeout(read_s, connect=min(read_s, _CONNECT_TIMEOUT_S))
+
+
+def _retry_after_s(error: openai.APIStatusError) -> float | None:
+    """Seconds that the endpoint asks to wait: plain, in milliseconds, or until a date."""
+    headers = error.response.headers
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())

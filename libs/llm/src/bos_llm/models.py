@@ -1,0 +1,112 @@
+"""The models of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import random
+from typing import TYPE_CHECKING, Self
+
+from bos_llm.errors import ModelNotConfigured
+from bos_llm.model import Model
+from bos_llm.observe import ModelMetrics, Observer
+from bos_llm.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm.endpoint import Endpoint
+    from bos_llm.settings import AgentModelConfig, ModelSettings
+
+
+class Models:
+    """Models by agent, sharing one client per provider; an async context manager.
+
+    Clients are created on first use (SPEC N-09) and closed on leaving.
+
+    Args:
+        settings: Where the models are.
+        telemetry: Where calls are traced and counted.
+        sleep: Waits before a retry; tests pass their own.
+        jitter: A random number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        telemetry: Telemetry,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings = settings
+        self._telemetry = telemetry
+        self._metrics = ModelMetrics.of(telemetry.registry)
+        self._retry = RetryPolicy(
+            max_attempts=settings.max_attempts,
+            timeout_s=settings.timeout_s,
+            base_s=settings.retry_base_s,
+            cap_s=settings.retry_cap_s,
+            max_retry_after_s=settings.max_retry_after_s,
+            sleep=sleep,
+            jitter=jitter,
+        )
+        self._models: dict[str, Model] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._closed = False
+
+    @property
+    def configured(self) -> bool:
+        """Whether agents without settings of their own can call a model."""
+        return not self.settings.missing("", self.settings.get_agent_model_config(""))
+
+    def for_agent(self, name: str) -> Model:
+        """The model of the agent ``name``, the same object for the same name.
+
+        It can be had without a key; its calls then raise ``ModelNotConfigured``.
+
+        Raises:
+            ConfigurationError: the agent's own settings are wrong.
+        """
+        model = self._models.get(name)
+        if model is None:
+            config = self.settings.get_agent_model_config(name)
+            model = self._models[name] = Model(
+                name,
+                config,
+                self.settings,
+                endpoint=lambda: self._endpoint(name, config),
+                retry=self._retry,
+                observer=Observer(self._telemetry, self._metrics, name, config),
+            )
+        return model
+
+    async def __aenter__(self) -> Self:
+        if self.configured:
+            # The client package takes a second to import; better now than in the first question.
+            await asyncio.to_thread(importlib.import_module, "bos_llm.endpoint")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._closed = True
+        endpoints = list(self._endpoints.values())
+        self._endpoints.clear()
+        await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
+
+    def _endpoint(self, agent: str, config: AgentModelConfig) -> Endpoint:
+        if self._closed:
+            raise RuntimeError("Models is closed")
+        endpoint = self._endpoints.get(config.provider)
+        if endpoint is None:
+            missing = self.settings.missing(agent, config)
+            if missing:
+                raise ModelNotConfigured(
+                    f"No model is configured for {agent!r}: set {' and '.join(missing)}.",
+                    metadata={"agent": agent, "provider": config.provider},
+                )
+            from bos_llm.endpoint import Endpoint
+
+            endpoint = Endpoint(self.settings.access(config.provider))
+            self._endpoints[config.provider] = endpoint
+        return endpoint

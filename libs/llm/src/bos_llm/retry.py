@@ -1,0 +1,108 @@
+"""The one retry policy of model calls; the client's own retries are off."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from bos_chassis.deadlines import remaining_s
+from bos_chassis.errors import DeadlineExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bos_chassis.errors import BosError
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a failed attempt means."""
+
+    error: BosError
+    """What the caller gets if it stays the last attempt."""
+    retryable: bool
+    retry_after_s: float | None = None
+    """How long the endpoint asked to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Capped exponential backoff with full jitter, never past the deadline of the current call."""
+
+    max_attempts: int = 4
+    timeout_s: float = 60.0
+    """One attempt."""
+    base_s: float = 0.5
+    cap_s: float = 8.0
+    max_retry_after_s: float = 30.0
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+    """A number from 0 to 1."""
+
+    async def run(
+        self,
+        attempt: Callable[[float], Awaitable[R]],
+        judge: Callable[[Exception], Verdict | None],
+        on_retry: Callable[[Verdict, float], None],
+    ) -> R:
+        """Call ``attempt`` with its timeout in seconds until it succeeds or must not be repeated.
+
+        Args:
+            attempt: Gets the seconds it may take.
+            judge: Explains an exception; None for one that is not a failed attempt.
+            on_retry: Told about every retry, with the seconds until it starts.
+
+        Raises:
+            BosError: the judged error of the last attempt. The original exception is not chained:
+                it may hold what an endpoint echoes, keys included.
+            DeadlineExceeded: the time of the current call is used up.
+        """
+        number = 0
+        while True:
+            number += 1
+            timeout = self._timeout()
+            try:
+                return await attempt(timeout)
+            except Exception as error:
+                judged = judge(error)
+                if judged is None:
+                    raise
+            delay = self._delay(judged, number)
+            if delay is None:
+                raise final_error(judged)
+            on_retry(judged, delay)
+            await self.sleep(delay)
+
+    def _timeout(self) -> float:
+        left = remaining_s()
+        if left is None:
+            return self.timeout_s
+        if left <= 0:
+            raise _no_time()
+        return min(self.timeout_s, left)
+
+    def _delay(self, verdict: Verdict, number: int) -> float | None:
+        """Seconds until the next attempt; None if there is none."""
+        if not verdict.retryable or number >= self.max_attempts:
+            return None
+        delay = verdict.retry_after_s
+        if delay is None:
+            delay = min(self.cap_s, self.base_s * 2 ** (number - 1)) * self.jitter()
+        elif delay > self.max_retry_after_s:
+            return None
+        left = remaining_s()
+        return delay if left is None or delay < left else None
+
+
+def final_error(verdict: Verdict) -> BosError:
+    """What the caller gets: the judged error, unless its own time has just run out."""
+    left = remaining_s()
+    return verdict.error if left is None or left > 0 else _no_time()
+
+
+def _no_time() -> DeadlineExceeded:
+    return DeadlineExceeded("The model did not answer within the time of this call.")
