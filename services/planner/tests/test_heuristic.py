@@ -9,14 +9,38 @@ from hypothesis import strategies as st
 from bos.agent.v1 import AgentCard
 from bos_planner.heuristic import apply_preferences, candidates, missing_context, score
 
-SQL = "table tables list show top per group average sum count trend breakdown report".split()
+SQL = [
+    "table",
+    "tables",
+    "list",
+    "show",
+    "top",
+    "per",
+    "group",
+    "average",
+    "sum",
+    "count",
+    "trend",
+    "breakdown",
+    "report",
+]
 COMPUTATION = [
-    *"calculate difference ratio project simulate compute forecast estimate compare".split(),
+    *[
+        "calculate",
+        "difference",
+        "ratio",
+        "project",
+        "simulate",
+        "compute",
+        "forecast",
+        "estimate",
+        "compare",
+    ],
     "what is",
     "percent",
 ]
 API_DOCS = [
-    *"api endpoint route http /api/".split(),
+    *["api", "endpoint", "route", "http", "/api/"],
     *("get /", "post /", "put /", "delete /", "patch /", "status code", "request body"),
 ]
 

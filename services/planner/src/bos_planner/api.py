@@ -1,0 +1,26 @@
+"""The planner's gRPC face: translation only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.planner.v1 import PlannerServiceServicer
+
+if TYPE_CHECKING:
+    import grpc
+
+    from bos.planner.v1 import MakePlanRequest, MakePlanResponse
+    from bos_planner.planner import Planner
+
+
+class PlannerApi(PlannerServiceServicer):
+    """``bos.planner.v1.PlannerService``; requests are validated before they get here."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    async def MakePlan(  # noqa: N802  the name in the contract
+        self, request: MakePlanRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> MakePlanResponse:
+        """Plan, or revise a plan."""
+        return await self._planner.make_plan(request)

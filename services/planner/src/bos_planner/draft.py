@@ -1,0 +1,230 @@
+"""From a reply of the model, a template or the heuristic to a plan that may be run. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
+from bos_chassis.values import to_value
+from bos_planner.names import canonical_name, canonical_names
+from bos_planner.validate import (
+    MAX_TASK_CHARS,
+    plan_problems,
+    references,
+    with_implied_dependencies,
+    without_references,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bos.agent.v1 import AgentCard
+    from bos_planner.heuristic import Selection
+    from bos_planner.reply import NamedValue, PlannedStep, PlannerReply
+
+HEURISTIC_CONFIDENCE = 0.4  # SPEC B-09
+DATABASE_CAPABILITY = "database"
+"""Capability of agents that query databases; GENERAL_QA is answered without them (SPEC D-02)."""
+
+
+class PlanInvalid(Exception):
+    """The plan must not be executed (SPEC B-19). The message is safe for people."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, who chose it and why."""
+
+    plan: Plan
+    decision: PlannerDecision
+    intent: IntentRoute
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a plan must keep to."""
+
+    cards: Mapping[str, AgentCard]
+    """All agents that exist, by canonical name, in card order."""
+    disabled: Collection[str]
+    max_steps: int
+    earlier: Mapping[str, Step] = field(default_factory=dict)
+    """Steps of the plan that is being revised."""
+    completed: Collection[str] = ()
+    """Ids of steps that succeeded in earlier attempts; new steps can refer to them."""
+
+
+def draft_from_reply(
+    reply: PlannerReply, question: str, selection: Selection, bounds: Bounds, *, origin: str
+) -> Draft:
+    """The plan that ``reply`` describes; ``origin`` is "model" or "template".
+
+    Names of agents are normalised, and steps of agents that the user disabled or that the intent
+    rules out are taken out together with the wishes of others to know their outcome (SPEC B-08,
+    D-02). A step that no longer has what it refers to makes the plan invalid, as does a step of an
+    agent that does not exist: leaving it out would leave part of the question out in silence.
+
+    Raises:
+        PlanInvalid: SPEC B-19; the caller falls back.
+    """
+    intent = cast("Intent", Intent.Value(f"INTENT_{reply.intent}"))
+    needs_data = intent in (Intent.INTENT_DATA_QA, Intent.INTENT_ANALYTICS_REPORT)
+    named, _ = canonical_names(reply.agents, bounds.cards)
+    steps = [_step(planned, bounds.cards) for planned in reply.steps]
+    if not steps and needs_data:
+        # The smaller reply of SPEC B-08, agents alone, is a plan as well.
+        steps = independent_steps(question, named)
+    steps = _without_repetitions(steps, bounds)
+    kept, removed = _permitted(steps, intent, bounds)
+    plan = with_implied_dependencies(
+        Plan(steps=kept, entities=_values(reply.entities), origin=origin)
+    )
+    problems = plan_problems(
+        plan, bounds.cards, max_steps=bounds.max_steps, completed=bounds.completed
+    )
+    if not kept and needs_data and not bounds.earlier:
+        problems.append("It has no steps, though the question needs data.")
+    if problems:
+        raise PlanInvalid(problems)
+    guardrails = dict(selection.guardrails)
+    if removed:
+        guardrails["removed_steps"] = removed
+    confidence = clamp(reply.confidence)
+    decision = _decision(plan, named, reply.rationale, confidence, guardrails)
+    route = IntentRoute(
+        intent=intent,
+        confidence=confidence
+        if reply.intent_confidence is None
+        else clamp(reply.intent_confidence),
+        reason=reply.intent_reason,
+        suggested_next_agent=next(iter(decision.chosen_agents), ""),
+    )
+    return Draft(plan, decision, route)
+
+
+def heuristic_draft(question: str, selection: Selection, bounds: Bounds, *, why: str) -> Draft:
+    """One independent step per proposed agent, in order: works without a model (SPEC B-09)."""
+    agents = selection.agents[: bounds.max_steps]
+    plan = Plan(steps=independent_steps(question, agents), origin="heuristic")
+    chosen = f"The question's keywords and preferences speak for {', '.join(agents)}."
+    rationale = f"{chosen if agents else 'No available agent fits the question.'} {why}".strip()
+    decision = _decision(plan, agents, rationale, HEURISTIC_CONFIDENCE, selection.guardrails)
+    return Draft(plan, decision, IntentRoute(suggested_next_agent=next(iter(agents), "")))
+
+
+def independent_steps(question: str, agents: Sequence[str]) -> list[Step]:
+    """A step per agent that asks it the whole question; named after the agents."""
+    # The question is a person's text: what looks like a reference in it is none.
+    task = without_references(question)[:MAX_TASK_CHARS]
+    return [Step(step_id=agent, agent=agent, task=task) for agent in agents]
+
+
+def same_work(plan: Plan, other: Plan) -> bool:
+    """Whether two plans ask the same of the same agents, whatever their steps are called."""
+    return _work(plan) == _work(other)
+
+
+def clamp(confidence: float) -> float:
+    """``confidence`` within 0.0 to 1.0 (SPEC B-08); what is no number is no confidence."""
+    return 0.0 if math.isnan(confidence) else min(1.0, max(0.0, confidence))
+
+
+def _step(planned: PlannedStep, cards: Mapping[str, AgentCard]) -> Step:
+    return Step(
+        step_id=planned.step_id.strip(),
+        agent=canonical_name(planned.agent, cards) or planned.agent,
+        task=planned.task,
+        tool_name=planned.tool_name or "",
+        sub_task_input=_values(planned.sub_task_input),
+        depends_on=dict.fromkeys(planned.depends_on),
+        is_final_answer=planned.is_final_answer,
+    )
+
+
+def _values(named: Sequence[NamedValue]) -> dict[str, Any]:
+    return {item.name: to_value(item.value) for item in named}
+
+
+def _without_repetitions(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
+    """Leave out completed steps that a revised plan repeats word for word: they stay completed."""
+
+    def repeated(step: Step) -> bool:
+        before = bounds.earlier.get(step.step_id)
+        return (
+            step.step_id in bounds.completed
+            and before is not None
+            and _shape(step) == _shape(before)
+        )
+
+    return [step for step in steps if not repeated(step)]
+
+
+def _permitted(
+    steps: Sequence[Step], intent: Intent, bounds: Bounds
+) -> tuple[list[Step], list[str]]:
+    def ruled_out(step: Step) -> bool:
+        card = bounds.cards.get(step.agent)
+        return (
+            step.agent in bounds.disabled
+            or intent == Intent.INTENT_OUT_OF_SCOPE
+            or (
+                intent == Intent.INTENT_GENERAL_QA
+                and card is not None
+                and DATABASE_CAPABILITY in card.capabilities
+            )
+        )
+
+    kept = [step for step in steps if not ruled_out(step)]
+    removed = {step.step_id for step in steps} - {step.step_id for step in kept}
+    for step in kept:
+        lost = sorted(references(step) & removed)
+        if lost:
+            raise PlanInvalid(
+                [f'Step "{step.step_id}" refers to "{lost[0]}", whose agent may not be used.']
+            )
+        remaining = [other for other in step.depends_on if other not in removed]
+        del step.depends_on[:]
+        step.depends_on.extend(remaining)
+    return kept, sorted(removed)
+
+
+def _decision(
+    plan: Plan,
+    named: Sequence[str],
+    rationale: str,
+    confidence: float,
+    guardrails: Mapping[str, Any],
+) -> PlannerDecision:
+    """Who runs: the agents of the plan, in the order in which they were named."""
+    running = dict.fromkeys(step.agent for step in plan.steps)
+    order = [agent for agent in named if agent in running]
+    return PlannerDecision(
+        rationale=rationale,
+        chosen_agents=dict.fromkeys((*order, *running)),
+        confidence=confidence,
+        guardrails={name: to_value(value) for name, value in guardrails.items()},
+    )
+
+
+def _work(plan: Plan) -> list[tuple[bytes, set[int | str]]]:
+    position: dict[str, int | str] = {step.step_id: n for n, step in enumerate(plan.steps)}
+    return [
+        (_shape(step), {position.get(other, other) for other in step.depends_on})
+        for step in plan.steps
+    ]
+
+
+def _shape(step: Step) -> bytes:
+    asked = Step(
+        agent=step.agent,
+        task=" ".join(step.task.split()),
+        tool_name=step.tool_name,
+        sub_task_input=step.sub_task_input,
+    )
+    return asked.SerializeToString(deterministic=True)

@@ -1,0 +1,323 @@
+"""Planning: heuristic, preferences, then a stored plan or one call of the model (SPEC B-02).
+
+Whatever goes wrong with the model, a plan comes out (SPEC B-09); the trace says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import timestamp_pb2
+
+from bos.common.v1 import TraceEvent, TraceEventType
+from bos.common.v1 import Usage as UsageMessage
+from bos.planner.v1 import (
+    Intent,
+    IntentRoute,
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    PlannerDecision,
+)
+from bos_chassis.deadlines import timeout_for
+from bos_chassis.errors import BosError
+from bos_chassis.values import to_value
+from bos_llm import ModelNotConfigured, Usage
+from bos_planner.draft import (
+    HEURISTIC_CONFIDENCE,
+    Bounds,
+    Draft,
+    PlanInvalid,
+    draft_from_reply,
+    heuristic_draft,
+    same_work,
+)
+from bos_planner.heuristic import Selection, apply_preferences, candidates
+from bos_planner.names import canonical_names
+from bos_planner.prompts import plan_messages
+from bos_planner.reply import PlannerReply
+
+if TYPE_CHECKING:
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Model, Models
+    from bos_planner.settings import PlannerSettings
+    from bos_planner.templates import Templates
+
+# What remains of the caller's time when the model has had its share: enough to plan without it.
+_RESERVE_S = 0.5
+
+
+class _ModelFailed(Exception):
+    """The model yielded no plan; the message is safe for people."""
+
+    def __init__(self, message: str, reason: str, *, usage: Usage | None, configured: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason
+        self.usage = usage or Usage()
+        self.configured = configured
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A request, made ready for planning."""
+
+    request: MakePlanRequest
+    selection: Selection
+    bounds: Bounds
+
+    @property
+    def revising(self) -> bool:
+        return self.request.HasField("revision")
+
+
+class Planner:
+    """Makes plans; keeps nothing between calls (SPEC B-01) and is safe to share.
+
+    Args:
+        settings: Limits.
+        telemetry: Where plans are logged.
+        models: Where the model is; None plans by heuristic and stored plans alone.
+        templates: Stored plans that are tried first.
+    """
+
+    def __init__(
+        self,
+        settings: PlannerSettings,
+        telemetry: Telemetry,
+        *,
+        models: Models | None,
+        templates: Templates,
+    ) -> None:
+        self._settings = settings
+        self._log = telemetry.logger("bos.planner")
+        self._models = models
+        self._templates = templates
+
+    async def make_plan(self, request: MakePlanRequest) -> MakePlanResponse:
+        """A plan for the question, or a revised one.
+
+        A revision that finds no new plan has no steps (SPEC C-22). Never fails for reasons of the model (SPEC B-09, Q-04).
+        """
+        task = self._task(request)
+        trace: list[TraceEvent] = []
+        usage = Usage()
+        draft = None if task.revising else self._stored(task, trace)
+        if draft is None:
+            try:
+                draft, usage = await self._asked(task, trace)
+            except _ModelFailed as failure:
+                trace.append(_explain(failure, task))
+                usage = failure.usage
+                draft = _fallback(task, failure)
+        trace += _route_and_decision(draft)
+        self._log.info(
+            "planned",
+            origin=draft.plan.origin,
+            intent=Intent.Name(draft.intent.intent),
+            agents=list(draft.decision.chosen_agents),
+            steps=len(draft.plan.steps),
+            confidence=draft.decision.confidence,
+        )
+        return MakePlanResponse(
+            plan=draft.plan,
+            decision=draft.decision,
+            intent=draft.intent,
+            trace=trace,
+            usage=_usage_message(usage),
+        )
+
+    def _task(self, request: MakePlanRequest) -> _Task:
+        cards = {card.name: card for card in request.cards}
+        prefer, unknown = canonical_names(request.prefer_agents, cards)
+        disable, absent = canonical_names(request.disable_agents, cards)
+        selection = apply_preferences(
+            candidates(
+                request.question,
+                request.cards,
+                fallback_agent=request.fallback_agent,
+                context_keys=request.context.fields,
+            ),
+            prefer=prefer,
+            disable=disable,
+            unavailable=[*unknown, *absent],
+        )
+        completed = {e.step_id for e in request.revision.execution_context if e.succeeded}
+        steps = {step.step_id: step for step in request.revision.failed_plan.steps}
+        bounds = Bounds(
+            cards=cards,
+            disabled=disable,
+            max_steps=request.max_steps or self._settings.max_steps,
+            completed=completed,
+            earlier=steps,
+        )
+        return _Task(request, selection, bounds)
+
+    def _stored(self, task: _Task, trace: list[TraceEvent]) -> Draft | None:
+        reply = self._templates.match(task.request.question)
+        if reply is None:
+            return None
+        try:
+            draft = draft_from_reply(
+                reply, task.request.question, task.selection, task.bounds, origin="template"
+            )
+        except PlanInvalid as error:
+            trace.append(
+                _event(
+                    TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
+                    "A stored plan fits the question but cannot be used here.",
+                    problems=list(error.problems),
+                )
+            )
+            return None
+        wanted = task.selection.guardrails.get("preferred_agents", ())
+        # A stored plan knows nothing of this user's wishes; the model does.
+        return draft if set(wanted) <= set(draft.decision.chosen_agents) else None
+
+    async def _asked(self, task: _Task, trace: list[TraceEvent]) -> tuple[Draft, Usage]:
+        if self._models is None:
+            raise _ModelFailed(
+                "No model is configured.", "MODEL_NOT_CONFIGURED", usage=None, configured=False
+            )
+        reply, usage = await self._reply(self._models.for_agent("planner"), task)
+        trace.append(
+            _event(
+                TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
+                "Planner called its model",
+                model=usage.model,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                model_calls=usage.calls,
+            )
+        )
+        try:
+            draft = draft_from_reply(
+                reply, task.request.question, task.selection, task.bounds, origin="model"
+            )
+        except PlanInvalid as error:
+            raise _ModelFailed(
+                f"The model's plan cannot be used. {error}",
+                "PLAN_INVALID",
+                usage=usage,
+                configured=True,
+            ) from error
+        if task.revising and _nothing_new(draft.plan, task):
+            raise _ModelFailed(
+                "The model found no new plan.", "NO_NEW_PLAN", usage=usage, configured=True
+            )
+        return draft, usage
+
+    async def _reply(self, model: Model, task: _Task) -> tuple[PlannerReply, Usage]:
+        bounds = task.bounds
+        messages = plan_messages(
+            task.request,
+            task.selection,
+            cards=[c for c in task.request.cards if c.name not in bounds.disabled],
+            disabled=list(bounds.disabled),
+            max_steps=bounds.max_steps,
+            history_messages=self._settings.history_messages,
+        )
+        share = timeout_for(self._settings.model_timeout_s + _RESERVE_S, 0) - _RESERVE_S
+        try:
+            async with asyncio.timeout(max(0.0, share)):
+                reply = await model.structured(messages, PlannerReply)
+        except TimeoutError:
+            raise _ModelFailed(
+                "The model took too long.", "MODEL_TIMEOUT", usage=None, configured=True
+            ) from None
+        except BosError as error:
+            raise _ModelFailed(
+                error.message,
+                error.reason,
+                usage=getattr(error, "usage", None),
+                configured=not isinstance(error, ModelNotConfigured),
+            ) from error
+        except Exception as error:
+            # SPEC B-09 knows no failure of the model that stops a request; a defect on the way to
+            # it must not either. The log keeps what happened.
+            self._log.exception("model call failed unexpectedly")
+            raise _ModelFailed(
+                "The model could not be asked.", "INTERNAL", usage=None, configured=True
+            ) from error
+        return reply.value, reply.usage
+
+
+def _fallback(task: _Task, failure: _ModelFailed) -> Draft:
+    if not task.revising:
+        return heuristic_draft(
+            task.request.question, task.selection, task.bounds, why=failure.message
+        )
+    # The heuristic has no other idea than before: no new plan ends the attempts (SPEC C-22).
+    decision = PlannerDecision(
+        rationale=f"No new plan: {failure.message}", confidence=HEURISTIC_CONFIDENCE
+    )
+    return Draft(Plan(origin="heuristic"), decision, IntentRoute())
+
+
+def _nothing_new(plan: Plan, task: _Task) -> bool:
+    open_steps = [
+        step
+        for step in task.request.revision.failed_plan.steps
+        if step.step_id not in task.bounds.completed
+    ]
+    return not plan.steps or same_work(plan, Plan(steps=open_steps))
+
+
+def _explain(failure: _ModelFailed, task: _Task) -> TraceEvent:
+    """Working without a model is a way to run Bos; a model that fails is an error (SPEC Q-07)."""
+    kind = (
+        TraceEventType.TRACE_EVENT_TYPE_ERROR
+        if failure.configured
+        else TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+    )
+    outcome = "There is no new plan." if task.revising else "The heuristic plans instead."
+    return _event(kind, f"{failure.message} {outcome}", reason=failure.reason)
+
+
+def _route_and_decision(draft: Draft) -> list[TraceEvent]:
+    events = []
+    route, decision = draft.intent, draft.decision
+    if route.intent != Intent.INTENT_UNSPECIFIED:
+        events.append(
+            _event(
+                TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
+                "Planner routed the intent",  # SPEC D-02
+                intent=Intent.Name(route.intent).removeprefix("INTENT_"),
+                confidence=route.confidence,
+                reason=route.reason,
+                suggested_next_agent=route.suggested_next_agent,
+            )
+        )
+    events.append(
+        _event(
+            TraceEventType.TRACE_EVENT_TYPE_DECISION,
+            "Planner produced execution order",  # SPEC B-10, word for word
+            agents=list(decision.chosen_agents),
+            confidence=decision.confidence,
+        )
+    )
+    return events
+
+
+def _event(kind: TraceEventType, message: str, **data: Any) -> TraceEvent:
+    now = timestamp_pb2.Timestamp()
+    now.GetCurrentTime()
+    return TraceEvent(
+        type=kind,
+        agent="planner",
+        message=message,
+        data={name: to_value(value) for name, value in data.items()},
+        create_time=now,
+    )
+
+
+def _usage_message(usage: Usage) -> UsageMessage:
+    return UsageMessage(
+        model_calls=usage.calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_micros=usage.cost_micros,
+        models=usage.models,
+    )
