@@ -94,6 +94,33 @@ def fallback_output(state: RunState) -> ComposerOutput:
     return output
 
 
+def final_answer(state: RunState) -> ComposerOutput | None:
+    """The answer that a step has already synthesised, if the plan says so (SPEC C-24).
+
+    Only when every step went well and nothing asks for another wording; otherwise the composer
+    must explain what is missing.
+    """
+    results = [(step.step, step.result) for step in state.steps.values() if step.result]
+    if state.request.request.system_prompt or not all(_ok(result) for _, result in results):
+        return None
+    flagged = [result for step, result in results if step.is_final_answer and result.answer]
+    if len(flagged) != 1:
+        return None
+    final = flagged[0]
+    output = ComposerOutput(
+        answer=final.answer,
+        sources=final.sources,
+        highlights=final.highlights,
+        followups=final.followups,
+        charts=final.charts,
+        deterministic=True,
+    )
+    table = first_table([final, *(result for _, result in results)])
+    if table is not None:
+        output.data.CopyFrom(table)
+    return output
+
+
 def first_table(results: Iterable[AgentResult]) -> Table | None:
     """The first table among successful results (SPEC K-03)."""
     return next((r.table for r in results if _ok(r) and r.HasField("table")), None)

@@ -1,0 +1,103 @@
+"""What an agent is sent for one step, built from the run's state. Pure (SPEC A-15, C-13, C-14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentInput,
+    AgentResult,
+    RetryConfig,
+    TaskMetadata,
+)
+from bos.common.v1 import ValueMap
+from bos_gateway.plan_graph import dependencies
+from bos_gateway.references import output_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos.runlog.v1 import SubTask
+    from bos_gateway.state import RunState, StepState
+
+# `table` and `columns` say the same as `rows`; a reference may name them, a prompt need not.
+_REDUNDANT = ("table", "columns")
+
+
+def agent_input(
+    state: RunState,
+    step: StepState,
+    sub_task: SubTask,
+    *,
+    attempt: int,
+    timeout_s: float,
+    secrets: Mapping[str, str],
+) -> AgentInput:
+    """The input of one attempt at ``step``.
+
+    Args:
+        state: The run.
+        step: The step.
+        sub_task: Its task message, references resolved.
+        attempt: Counted from 1.
+        timeout_s: Time the attempt may take.
+        secrets: Credentials of the run; only those that the agent's card declares are sent.
+    """
+    accepted = state.request
+    card = state.card(step.step.agent)
+    declared = set(card.secret_context_keys) if card else set()
+    message = AgentInput(
+        agent_id=step.agent_id,
+        agent_name=step.step.agent,
+        task=sub_task.task,
+        entities={**(state.plan.entities if state.plan else {}), **step.step.entities},
+        tools=step.step.tools,
+        conversation_history=accepted.conversation_history,
+        long_term_memory=accepted.long_term_memory,
+        dependency_outputs=_dependency_outputs(state, step),
+        sub_task_input=sub_task.sub_task_input,
+        retry_config=RetryConfig(
+            max_retries=card.max_retries if card else 0,
+            backoff_multiplier=accepted.settings.backoff_multiplier,
+        ),
+        metadata=TaskMetadata(
+            user_id=accepted.user_id,
+            run_id=state.run_id,
+            conversation_id=accepted.request.conversation_id,
+            step_key=sub_task.sub_task_id,
+            attempt=attempt,
+        ),
+        question=accepted.request.question,
+        context=accepted.request.context,
+        secrets={key: value for key, value in secrets.items() if key in declared},
+        clarification_turn_count=accepted.clarification_turn_count,
+        tool_name=sub_task.tool_name,
+        tainted=any(
+            state.outputs[needed].tainted
+            for needed in dependencies(step.step)
+            if needed in state.outputs
+        ),
+    )
+    message.retry_config.timeout.FromMilliseconds(int(timeout_s * 1000))
+    return message
+
+
+def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]:
+    return {
+        needed: _handed_on(state.outputs[needed])
+        for needed in sorted(dependencies(step.step))
+        if needed in state.outputs
+    }
+
+
+def _handed_on(result: AgentResult) -> ValueMap:
+    """What a dependent gets of ``result``: all of it, or what there was when it failed (C-14)."""
+    if result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
+        fields = output_fields(result)
+        return ValueMap(fields={k: v for k, v in fields.items() if k not in _REDUNDANT})
+    handed = ValueMap()
+    handed.CopyFrom(result.partial_data)
+    if "reason" not in handed.fields:
+        handed.fields["reason"].string_value = result.error.type
+    return handed

@@ -1,0 +1,127 @@
+"""A raw request made fit to be run: names, temporal keys, credentials (SPEC A-03..A-06). Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from google.protobuf.json_format import MessageToJson
+
+from bos.gateway.v1 import AgentRequest
+from bos_chassis.errors import FieldViolation, InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from google.protobuf.struct_pb2 import Struct, Value
+
+    from bos.agent.v1 import AgentCard
+
+# Keys of SPEC A-05 that hold credentials, whatever the cards say. Headers may carry a token.
+SECRET_KEYS = frozenset(
+    {
+        "api_headers",
+        "api_bearer_token",
+        "firebase_id_token",
+        "api_token_file",
+        "firebase_web_api_key",
+        "firebase_email",
+        "firebase_password",
+    }
+)
+
+
+def normalise(
+    request: AgentRequest, cards: Sequence[AgentCard], *, max_context_bytes: int
+) -> AgentRequest:
+    """The request with canonical agent names, or the reasons why it cannot be run.
+
+    Names are lower-cased, aliases replaced, empty ones and repetitions dropped (SPEC A-03).
+
+    Raises:
+        InvalidArgument: names every unusable field and its fix.
+    """
+    canonical = {alias: card.name for card in cards for alias in (card.name, *card.aliases)}
+    violations: list[FieldViolation] = []
+    if not request.question.strip():
+        violations.append(FieldViolation("request.question", "must not be empty"))
+    size = request.context.ByteSize()
+    if size > max_context_bytes:
+        limit = f"holds {size} bytes; at most {max_context_bytes} are allowed"
+        violations.append(
+            FieldViolation("request.context", f"{limit}. Upload large inputs as documents.")
+        )
+    names: dict[str, list[str]] = {}
+    for field in ("prefer_agents", "disable_agents"):
+        names[field], unknown = _canonical(getattr(request, field), canonical)
+        violations += [
+            FieldViolation(
+                f"request.{field}",
+                f'"{name}" is not an agent; the agents are {", ".join(sorted(set(canonical)))}',
+            )
+            for name in unknown
+        ]
+    if violations:
+        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
+        raise InvalidArgument(f"The request cannot be run: {text}", violations)
+    normalised = AgentRequest()
+    normalised.CopyFrom(request)
+    for field, found in names.items():
+        del getattr(normalised, field)[:]
+        getattr(normalised, field).extend(found)
+    return normalised
+
+
+def attach_temporal_context(context: Struct, now: datetime) -> None:
+    """Fill in the temporal keys that the caller left out, in place (SPEC A-06, X-06).
+
+    The boundaries follow the effective ``current_date``, which may be the caller's own.
+    """
+    if "current_datetime_utc" not in context:
+        context["current_datetime_utc"] = now.isoformat()
+    if "current_date" not in context:
+        context["current_date"] = now.date().isoformat()
+    date = context["current_date"]
+    if "current_date_start_hour" not in context:
+        context["current_date_start_hour"] = f"{date} 00"
+    if "current_date_end_hour" not in context:
+        context["current_date_end_hour"] = f"{date} 23"
+
+
+def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
+    """Remove credentials from ``context`` and return them, so that they never reach the log."""
+    declared = {key for card in cards for key in card.secret_context_keys}
+    found = sorted((SECRET_KEYS | declared) & set(context.fields))
+    secrets: dict[str, str] = {}
+    for key in found:
+        value = context.fields[key]
+        secrets[key] = value.string_value if value.HasField("string_value") else _text(value)
+        del context.fields[key]
+    return secrets
+
+
+def digest(request: AgentRequest) -> bytes:
+    """Identifies a request's content: equal for equal requests, whatever their request id."""
+    copy = AgentRequest()
+    copy.CopyFrom(request)
+    copy.request_id = ""
+    return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
+
+
+def _text(value: Value) -> str:
+    return MessageToJson(value, indent=None)
+
+
+def _canonical(names: Iterable[str], canonical: dict[str, str]) -> tuple[list[str], list[str]]:
+    found: dict[str, None] = {}
+    unknown: list[str] = []
+    for raw in names:
+        name = raw.strip().lower()
+        if not name:
+            continue
+        if name in canonical:
+            found[canonical[name]] = None
+        else:
+            unknown.append(raw.strip())
+    return list(found), unknown

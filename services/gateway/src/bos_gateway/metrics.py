@@ -1,0 +1,67 @@
+"""Domain metrics of the gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge, Histogram
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_APPEND_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+_EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class GatewayMetrics:
+    """What an operator wants to know about runs. Labels are bounded: states and agent names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.runs = Counter(
+            "bos_runs", "Runs that ended, by outcome", ("outcome",), registry=registry
+        )
+        self.run_seconds = Histogram(
+            "bos_run_duration_seconds",
+            "Time from acceptance to the end of a run",
+            ("outcome",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.active_runs = Gauge(
+            "bos_runs_active", "Runs that this replica works on", registry=registry
+        )
+        self.adopted = Counter(
+            "bos_runs_adopted",
+            "Runs taken over, by why they had no owner",
+            ("reason",),
+            registry=registry,
+        )
+        self.lost = Counter(
+            "bos_runs_lost", "Runs that another replica took from this one", registry=registry
+        )
+        self.refused = Counter(
+            "bos_runs_refused", "Requests not accepted, by reason", ("reason",), registry=registry
+        )
+        self.step_seconds = Histogram(
+            "bos_step_duration_seconds",
+            "Time from dispatch to result of a step",
+            ("agent", "status"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.step_retries = Counter(
+            "bos_step_retries", "Attempts at steps after the first", ("agent",), registry=registry
+        )
+        self.append_seconds = Histogram(
+            "bos_run_log_append_seconds",
+            "Time from asking for an append to its commit",
+            buckets=_APPEND_SECONDS,
+            registry=registry,
+        )
+        self.batch_events = Histogram(
+            "bos_run_log_batch_events",
+            "Events written by one statement",
+            buckets=_EVENTS,
+            registry=registry,
+        )

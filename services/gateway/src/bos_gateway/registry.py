@@ -1,0 +1,118 @@
+"""The agents that exist: targets from deployment config, cards from the agents themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
+from bos.gateway.v1 import AgentInfo
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.errors import BosError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from bos.agent.v1 import AgentServiceAsyncStub
+    from bos_chassis.channels import Channels
+    from bos_chassis.telemetry import Telemetry
+
+_DESCRIBE_TIMEOUT_S = 3.0
+_NEVER_ANSWERED = "The agent has not answered yet."
+
+
+@dataclass(slots=True)
+class _Agent:
+    stub: AgentServiceAsyncStub
+    card: AgentCard | None = None
+    unavailable_reason: str = _NEVER_ANSWERED
+
+
+class Registry:
+    """Knows every configured agent by its card. A card once seen is kept while its agent is away.
+
+    Args:
+        targets: gRPC targets by the name that deployment config gives each agent.
+        channels: Long-lived channels; shared with the rest of the process.
+        telemetry: For the log.
+    """
+
+    def __init__(
+        self, targets: Mapping[str, str], channels: Channels, telemetry: Telemetry
+    ) -> None:
+        self._agents = {
+            name: _Agent(AgentServiceStub(channels.get(target))) for name, target in targets.items()
+        }
+        self._log = telemetry.logger("bos.gateway.registry")
+
+    @property
+    def cards(self) -> Sequence[AgentCard]:
+        """Cards of all agents that ever answered, by name."""
+        found = [agent.card for agent in self._agents.values() if agent.card is not None]
+        return sorted(found, key=lambda card: card.name)
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Agents that do not answer at the moment, with a reason that is safe to show."""
+        return {n: a.unavailable_reason for n, a in self._agents.items() if a.unavailable_reason}
+
+    def agents(self) -> list[AgentInfo]:
+        """What clients may know, by name."""
+        return [
+            AgentInfo(
+                card=agent.card or AgentCard(name=name),
+                available=not agent.unavailable_reason,
+                unavailable_reason=agent.unavailable_reason,
+            )
+            for name, agent in sorted(self._agents.items())
+        ]
+
+    def stub(self, agent: str) -> AgentServiceAsyncStub | None:
+        """How to call ``agent``, by its canonical name; None if no such agent is configured."""
+        for name, known in self._agents.items():
+            if (known.card.name if known.card else name) == agent:
+                return known.stub
+        return None
+
+    async def refresh(self) -> None:
+        """Ask every agent for its card, all at once."""
+        await asyncio.gather(*(self._describe(name) for name in self._agents))
+
+    async def _describe(self, name: str) -> None:
+        agent = self._agents[name]
+        try:
+            with translate_rpc_errors():
+                answer = await agent.stub.Describe(DescribeRequest(), timeout=_DESCRIBE_TIMEOUT_S)
+        except BosError as error:
+            if not agent.unavailable_reason or agent.unavailable_reason == _NEVER_ANSWERED:
+                self._log.warning("agent does not answer", agent=name, reason=error.reason)
+            agent.unavailable_reason = error.message
+            return
+        if answer.card.name != name:
+            agent.unavailable_reason = f'The agent calls itself "{answer.card.name}".'
+            self._log.error("agent has another name", agent=name, card=answer.card.name)
+            return
+        if agent.unavailable_reason:
+            self._log.info("agent answers", agent=name, version=answer.card.version)
+        agent.card = answer.card
+        agent.unavailable_reason = ""
+
+
+@asynccontextmanager
+async def watched_registry(registry: Registry, interval_s: float) -> AsyncIterator[Registry]:
+    """Keep ``registry`` fresh while the block runs; the first look is taken before it starts."""
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await registry.refresh()
+
+    await registry.refresh()
+    task = asyncio.create_task(watch(), name="agent-registry")
+    try:
+        yield registry
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

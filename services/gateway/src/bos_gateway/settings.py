@@ -1,0 +1,86 @@
+"""Settings of the gateway."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from bos.runlog.v1 import RunSettings
+from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+
+
+class GatewaySettings(Settings):
+    """Everything the gateway can be told. Times are in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
+    auth: AuthSettings = Field(default_factory=AuthSettings.load)
+
+    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+    planner_target: str = Field(min_length=1, description="Where the planner listens")
+    composer_target: str = Field(min_length=1, description="Where the composer listens")
+    agent_targets: Annotated[dict[str, str], NoDecode] = Field(
+        description="Agents as name=target, separated by commas, such as sql=dns:///sql:8080"
+    )
+    run_token_private_key: SecretStr | None = Field(
+        default=None, description="Ed25519 private key (PEM) that signs run tokens"
+    )
+
+    max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
+    max_context_bytes: int = Field(default=65536, ge=1024, description="Largest request context")
+    run_timeout_s: float = Field(default=300.0, gt=0, description="Time a run may take")
+    plan_timeout_s: float = Field(default=60.0, gt=0, description="Time planning may take")
+    compose_timeout_s: float = Field(default=60.0, gt=0, description="Time composing may take")
+    agent_timeout_s: float = Field(
+        default=60.0, gt=0, description="Time a step may take whose agent's card sets none"
+    )
+    max_concurrency: int = Field(default=16, ge=1, description="Steps of a run at the same time")
+    max_steps: int = Field(default=24, ge=1, le=64, description="Most steps of a plan")
+    max_revisions: int = Field(default=0, ge=0, le=10, description="Times a plan may be revised")
+    fallback_agent: str = Field(
+        default="sql", description="Agent that stands in when no keyword matches"
+    )
+    backoff_s: float = Field(default=0.2, ge=0, description="Wait before the second attempt")
+    backoff_multiplier: float = Field(default=2.0, ge=1, description="Growth of that wait")
+    confidence_threshold: float = Field(
+        default=0.5, ge=0, le=1, description="Below it planning counts as uncertain"
+    )
+    delta_window_s: float = Field(
+        default=0.015, ge=0, description="Answer text is gathered this long into one event"
+    )
+    lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
+    lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
+    describe_interval_s: float = Field(
+        default=15.0, gt=0, description="Time between two looks at every agent's card"
+    )
+
+    @field_validator("agent_targets", mode="before")
+    @classmethod
+    def _parse_targets(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        targets: dict[str, str] = {}
+        for entry in filter(None, (part.strip() for part in value.split(","))):
+            name, separator, target = entry.partition("=")
+            if not separator or not name.strip() or not target.strip():
+                raise ValueError(f'"{entry}" is not of the form name=target')
+            targets[name.strip()] = target.strip()
+        return targets
+
+    def run_settings(self) -> RunSettings:
+        """The limits as they are frozen into a run."""
+        settings = RunSettings(
+            max_concurrency=self.max_concurrency,
+            max_revisions=self.max_revisions,
+            max_steps=self.max_steps,
+            fallback_agent=self.fallback_agent,
+            backoff_multiplier=self.backoff_multiplier,
+            confidence_threshold=self.confidence_threshold,
+        )
+        settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
+        settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))
+        return settings
