@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from bos_chassis.errors import ConfigurationError, DeadlineExceeded, Unavailable
-from bos_postgres.dsn import check_dsn, check_identifier, describe
+from bos_postgres.dsn import check_identifier, describe, driver_dsn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from asyncpg.pool import PoolConnectionProxy
+
+    Session = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 CONNECT_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -34,6 +36,8 @@ _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
+    asyncpg.UndefinedObjectError,  # an option in the URL that is none of the server's settings
+    asyncpg.InvalidParameterValueError,
 )
 
 
@@ -68,7 +72,7 @@ async def open_database(
     settings = _server_settings(application_name, schema, statement_timeout_s)
     with connection_errors(dsn):
         pool = await asyncpg.create_pool(
-            check_dsn(dsn),
+            driver_dsn(dsn),
             min_size=min_size,
             max_size=max_size,
             timeout=connect_timeout_s,
@@ -107,7 +111,7 @@ async def acquire(
     except (OSError, *_LOST) as error:
         raise _unavailable("The database") from error
     try:
-        with statement_errors():
+        with statement_errors(connection):
             yield connection
     finally:
         await pool.release(connection, timeout=_CLOSE_TIMEOUT_S)
@@ -139,7 +143,7 @@ async def connect(
     """
     with connection_errors(dsn):
         connection = await asyncpg.connect(
-            check_dsn(dsn),
+            driver_dsn(dsn),
             timeout=connect_timeout_s,
             command_timeout=_command_timeout(statement_timeout_s),
             server_settings=_server_settings(application_name, schema, statement_timeout_s),
@@ -161,15 +165,18 @@ def connection_errors(dsn: str) -> Iterator[None]:
     except _REFUSED as error:
         raise ConfigurationError(
             f"The database {describe(dsn)} refuses the connection: "
-            "check user, password and database name in its URL."
+            "check user, password, database name and options in its URL."
         ) from error
     except (OSError, *_LOST) as error:  # TimeoutError is an OSError
         raise _unavailable(f"The database {describe(dsn)}") from error
 
 
 @contextmanager
-def statement_errors() -> Iterator[None]:
+def statement_errors(connection: Session | None = None) -> Iterator[None]:
     """Translate failures of the session or of time; errors in SQL stay asyncpg's.
+
+    Args:
+        connection: The connection in use, so that its loss between statements is seen as well.
 
     Raises:
         Unavailable: The session was lost.
@@ -181,6 +188,18 @@ def statement_errors() -> Iterator[None]:
         raise DeadlineExceeded("A database statement took too long and was cancelled.") from error
     except _LOST as error:
         raise _unavailable("The database") from error
+    except asyncpg.InterfaceError as error:
+        # A lost connection and a wrong call look alike; only the connection itself can tell.
+        if connection is None or not _is_lost(connection):
+            raise
+        raise _unavailable("The database") from error
+
+
+def _is_lost(connection: Session) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:  # a pooled connection that was lost is detached at once
+        return True
 
 
 def _unavailable(what: str) -> Unavailable:

@@ -8,6 +8,15 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
 from bos_chassis.errors import ConfigurationError
 
 _SCHEMES = ("postgresql", "postgres")
+# Options of libpq's client side. Drivers other than libpq would send them to the server, which
+# refuses what is not a setting of its own.
+_LIBPQ_ONLY = frozenset(
+    {
+        *("connect_timeout", "channel_binding", "gssencmode", "fallback_application_name"),
+        *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
+        *("tcp_user_timeout", "sslcompression", "sslsni", "load_balance_hosts"),
+    }
+)
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _FORM = "postgresql://user:password@host:5432/database or postgresql://user@/database?host=/folder"
 
@@ -57,6 +66,13 @@ def with_options(dsn: str, **options: str) -> str:
     """``dsn`` with query options set or replaced."""
     parts = urlsplit(check_dsn(dsn))
     query = parse_qs(parts.query) | {key: [value] for key, value in options.items()}
+    return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
+
+
+def driver_dsn(dsn: str) -> str:
+    """``dsn`` without the options that only libpq understands; our own arguments replace them."""
+    parts = urlsplit(check_dsn(dsn))
+    query = {k: v for k, v in parse_qs(parts.query).items() if k not in _LIBPQ_ONLY}
     return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
 
 

@@ -57,8 +57,6 @@ _SETTINGS: Final = {
     "log_checkpoints": "off",
     "unix_socket_permissions": "0700",
 }
-# The password is 192 random bits: stretching it would cost each connection and gain nothing.
-_SCRAM: Final = "scram_iterations=1"
 
 
 class EmbeddedPostgres:
@@ -310,7 +308,7 @@ class EmbeddedPostgres:
                 *(f"--pgdata={partial}", f"--username={USER}", f"--pwfile={handed_over}"),
                 *("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
                 *("--locale=C", f"--lc-ctype={ctype}", "--no-instructions"),
-                *("--auth=scram-sha-256", "-c", _SCRAM),
+                "--auth=scram-sha-256",
                 *(() if self._durable else ("--no-sync",)),
             ]
             try:

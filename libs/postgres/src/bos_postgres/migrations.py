@@ -17,7 +17,14 @@ import asyncpg
 
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_postgres.connections import connect, statement_errors
-from bos_postgres.dsn import check_identifier, describe, option, password_of, with_options
+from bos_postgres.dsn import (
+    check_identifier,
+    describe,
+    driver_dsn,
+    option,
+    password_of,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +38,10 @@ _REPORT_CHARS: Final = 400
 async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120.0) -> None:
     """Bring ``schema`` up to date with the ``*.sql`` files of ``folder``, in order of their names.
 
-    A file is ``<digits>_<what>.sql`` with a line ``-- migrate:up`` above its statements, which see
-    ``schema`` only and run in one transaction (``-- migrate:up transaction:false`` for those that
-    cannot). What has been applied is recorded in ``<schema>.schema_migrations``. Processes that
+    A file is ``<digits>_<what>.sql`` with a line ``-- migrate:up`` above its statements and a line
+    ``-- migrate:down`` below them, under which nothing need follow. The statements see ``schema``
+    only and run in one transaction (``-- migrate:up transaction:false`` for those that cannot).
+    What has been applied is recorded in ``<schema>.schema_migrations``. Processes that
     start at once wait for each other; a merged file must never change.
 
     Args:
@@ -51,18 +59,20 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
     check_identifier(schema, "The schema name")
     try:
         async with asyncio.timeout(timeout_s), connect(dsn, statement_timeout_s=0) as session:
-            with statement_errors():
+            with statement_errors(session):
                 await session.fetchval(
                     "SELECT pg_advisory_lock(hashtextextended($1, 0))", f"bos.migrate.{schema}"
                 )
                 await _ensure_schema(session, dsn, schema)
-                url = with_options(dsn, search_path=schema, sslmode=await _ssl_mode(session, dsn))
+                url = with_options(
+                    driver_dsn(dsn), search_path=schema, sslmode=await _ssl_mode(session, dsn)
+                )
             status, report = await _run_dbmate(url, folder, schema)
             if status != 0:
-                pending = await _first_pending(session, files, schema)
+                failed = await _first_pending(session, files, schema) or folder
                 raise ConfigurationError(
-                    f"The migration {pending or folder} of schema {schema} in {describe(dsn)} "
-                    f"failed: {_last_line(report, dsn)}",
+                    f"The migration {failed} of schema {schema} in {describe(dsn)} failed: "
+                    f"{_last_line(report, dsn)}",
                     reason="MIGRATION_FAILED",
                 )
     except TimeoutError as error:
@@ -115,16 +125,9 @@ async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
     inherited = {key: value for key, value in os.environ.items() if key.startswith("PG")}
     if home := os.environ.get("HOME"):
         inherited["HOME"] = home
-    command: Sequence[str] = (
-        str(dbmate_program()),
-        *("--env-file", os.devnull),  # by default it reads .env from the working directory
-        *("--migrations-dir", str(folder.absolute())),
-        *("--migrations-table", f"{schema}.{_TABLE}"),
-        *("--no-dump-schema", "migrate"),
-    )
     with tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
-            *command,
+            *_dbmate_command(folder, schema),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -141,14 +144,26 @@ async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
         return status, output.read(1 << 20).decode(errors="replace")
 
 
+def _dbmate_command(folder: Path, schema: str) -> Sequence[str]:
+    return (
+        str(dbmate_program()),
+        *("--env-file", os.devnull),  # by default it reads .env from the working directory
+        *("--migrations-dir", str(folder.absolute())),
+        *("--migrations-table", f"{schema}.{_TABLE}"),
+        *("--no-dump-schema", "migrate"),
+    )
+
+
 async def _first_pending(
     session: asyncpg.Connection[asyncpg.Record], files: list[Path], schema: str
 ) -> Path | None:
-    """The migration at which dbmate stopped: it applies them in order."""
-    applied: set[str] = set()
-    with contextlib.suppress(asyncpg.UndefinedTableError), statement_errors():
-        rows = await session.fetch(f'SELECT version FROM "{schema}".{_TABLE}')  # noqa: S608
-        applied = {row["version"] for row in rows}
+    """The migration at which dbmate stopped, applying them in order; None if it never began."""
+    try:
+        with statement_errors(session):
+            rows = await session.fetch(f'SELECT version FROM "{schema}".{_TABLE}')  # noqa: S608
+    except asyncpg.UndefinedTableError:
+        return None
+    applied = {row["version"] for row in rows}
     for path in files:
         match = _FILE_NAME.fullmatch(path.name)
         if match is not None and match[1] not in applied:

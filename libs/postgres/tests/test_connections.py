@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import asyncpg
+import pytest
+
+from bos_chassis.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    DeadlineExceeded,
+    Unavailable,
+)
+from bos_postgres import (
+    acquire,
+    connect,
+    create_database,
+    drop_database,
+    open_database,
+    statement_errors,
+    with_database,
+)
+from bos_postgres.dsn import password_of, with_options
+
+
+async def test_the_pool_sees_its_schema_and_says_who_it_is(postgres_dsn: str) -> None:
+    async with connect(postgres_dsn) as connection:
+        await connection.execute("CREATE SCHEMA shop; CREATE TABLE shop.items AS SELECT 7 AS id")
+    async with (
+        open_database(postgres_dsn, schema="shop", application_name="till") as pool,
+        acquire(pool) as connection,
+    ):
+        assert await connection.fetchval("SELECT id FROM items") == 7
+        for setting, expected in {
+            "application_name": "till",
+            "search_path": "shop",
+            "jit": "off",
+            "statement_timeout": "30s",
+            "TimeZone": "UTC",
+        }.items():
+            assert await connection.fetchval("SELECT current_setting($1)", setting) == expected
+
+
+async def test_a_statement_that_takes_too_long_is_cancelled(postgres_dsn: str) -> None:
+    async with open_database(postgres_dsn, schema="public", statement_timeout_s=0.05) as pool:
+        with pytest.raises(DeadlineExceeded):
+            async with acquire(pool) as connection:
+                await connection.execute("SELECT pg_sleep(60)")
+        async with acquire(pool) as connection:  # the connection itself is still good
+            assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_an_exhausted_pool_says_so_and_when_to_come_back(postgres_dsn: str) -> None:
+    async with open_database(postgres_dsn, schema="public", max_size=1) as pool:
+        async with acquire(pool):
+            with pytest.raises(Unavailable) as busy:
+                async with acquire(pool, timeout_s=0.05):
+                    pass
+        assert busy.value.reason == "DATABASE_BUSY"
+        assert busy.value.retry_after_s == 1
+        async with acquire(pool, timeout_s=5) as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_a_lost_session_is_unavailable_and_the_pool_recovers(postgres_dsn: str) -> None:
+    async with (
+        open_database(postgres_dsn, schema="public", max_size=1) as pool,
+        connect(postgres_dsn) as administrator,
+    ):
+
+        async def lose_it() -> None:
+            async with acquire(pool) as connection:
+                pid = await connection.fetchval("SELECT pg_backend_pid()")
+                await administrator.execute(f"SELECT pg_terminate_backend({pid}, 10000)")
+                await connection.fetchval("SELECT 1")
+
+        with pytest.raises(Unavailable) as lost:
+            await lose_it()
+        assert lost.value.reason == "DATABASE_UNAVAILABLE"
+        async with acquire(pool) as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_errors_in_sql_stay_what_they_are(postgres_dsn: str) -> None:
+    async with open_database(postgres_dsn, schema="public") as pool:
+        with pytest.raises(asyncpg.UndefinedTableError):
+            async with acquire(pool) as connection:
+                await connection.execute("SELECT * FROM nowhere")
+
+
+async def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    dsn = f"postgresql://ada:s3cret@127.0.0.1:{port}/sales"
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}/sales") as pool_failed:
+        async with open_database(dsn, schema="public"):
+            pass
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}/sales") as single_failed:
+        async with connect(dsn):
+            pass
+    for failure in (pool_failed.value, single_failed.value):
+        assert "s3cret" not in str(failure)
+
+
+async def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dsn = f"postgresql://ada:s3cret@127.0.0.1:{silent.getsockname()[1]}/sales"
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable):
+                async with open_database(dsn, schema="public", connect_timeout_s=0.1):
+                    pass
+
+
+async def test_a_wrong_password_or_database_is_a_matter_of_configuration(
+    postgres_dsn: str,
+) -> None:
+    password = password_of(postgres_dsn)
+    assert password
+    for wrong in (
+        postgres_dsn.replace(password, "guess"),
+        with_database(postgres_dsn, "absent"),
+        with_options(postgres_dsn, no_such_setting="1"),
+    ):
+        with pytest.raises(ConfigurationError, match="refuses") as refused:
+            async with open_database(wrong, schema="public"):
+                pass
+        assert "guess" not in str(refused.value)
+        assert password not in str(refused.value)
+
+
+async def test_a_single_connection_tells_when_it_is_lost(postgres_dsn: str) -> None:
+    lost = asyncio.Event()
+    async with (
+        connect(postgres_dsn, on_lost=lost.set) as single,
+        connect(postgres_dsn) as administrator,
+    ):
+        await administrator.execute(f"SELECT pg_terminate_backend({single.get_server_pid()})")
+        async with asyncio.timeout(10):
+            await lost.wait()
+
+
+async def test_databases_are_created_once_and_dropped_even_in_use(postgres_dsn: str) -> None:
+    name = f"extra_{id(postgres_dsn)}"
+    created = await create_database(postgres_dsn, name)
+    async with connect(created) as connection:
+        assert await connection.fetchval("SELECT current_database()") == name
+        with pytest.raises(AlreadyExists, match=name):
+            await create_database(postgres_dsn, name)
+        await drop_database(postgres_dsn, name)
+    await drop_database(postgres_dsn, name)
+    with pytest.raises(ConfigurationError):
+        async with connect(created):
+            pass
+
+
+async def test_a_database_name_that_needs_quoting_is_refused(postgres_dsn: str) -> None:
+    with pytest.raises(ConfigurationError, match="database name"):
+        await create_database(postgres_dsn, 'x"; DROP')
+
+
+async def test_a_wrong_call_is_not_mistaken_for_a_lost_connection(postgres_dsn: str) -> None:
+    async with open_database(postgres_dsn, schema="public") as pool:
+        with pytest.raises(asyncpg.InterfaceError):
+            async with acquire(pool) as connection:
+                await connection.fetchval("SELECT $1::int")
+    async with connect(postgres_dsn) as connection:
+        await connection.close()
+        with pytest.raises(Unavailable), statement_errors(connection):
+            await connection.fetchval("SELECT 1")

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_postgres import EmbeddedPostgres, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WAIT_S = 30
+OWNER = """
+    import sys
+    from pathlib import Path
+    from bos_postgres import EmbeddedPostgres
+    with EmbeddedPostgres(Path(sys.argv[1])) as server:
+        print(server.pid, server._running._supervisor.pid, server.dsn(), flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _data_kept_elsewhere_are_removed(tmp_path: Path) -> Iterator[None]:
+    yield
+    for lock in (*tmp_path.glob("lock"), *tmp_path.glob("*/lock")):
+        EmbeddedPostgres(lock.parent).delete_data()
+
+
+async def value(dsn: str, query: str) -> object:
+    async with connect(dsn) as connection:
+        return await connection.fetchval(query)
+
+
+async def execute(dsn: str, statement: str) -> None:
+    async with connect(dsn) as connection:
+        await connection.execute(statement)
+
+
+def owner(folder: Path) -> tuple[subprocess.Popen[str], int, int, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    postmaster, supervisor, dsn = process.stdout.readline().split()
+    return process, int(postmaster), int(supervisor), dsn
+
+
+def wait_until_gone(pid: int) -> None:
+    """Wait for the end of a process that need not be our child."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        readable, _, _ = select.select([fd], [], [], WAIT_S)
+        assert readable, f"process {pid} still runs"
+    finally:
+        os.close(fd)
+
+
+def kill_owner(process: subprocess.Popen[str]) -> None:
+    with process:
+        process.kill()
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "data")
+    async with server:
+        await execute(server.dsn(), "CREATE TABLE kept AS SELECT 42 AS answer")
+    async with server:
+        assert await value(server.dsn(), "SELECT answer FROM kept") == 42
+
+
+async def test_the_cluster_is_utf8_c_utf8_utc_with_fsync(tmp_path: Path) -> None:
+    async with EmbeddedPostgres(tmp_path) as server:
+        row = """SELECT array[current_setting('server_encoding'), datlocale,
+            current_setting('fsync'), current_setting('data_checksums'),
+            current_setting('max_connections'), current_setting('password_encryption')]
+            FROM pg_database WHERE datname = current_database()"""
+        found = await value(server.dsn(), row)
+        assert found == ["UTF8", "C.UTF-8", "on", "on", "100", "scram-sha-256"]
+        assert await value(server.dsn(), "SELECT upper('straße é')") == "STRASSE É".replace(
+            "SS", "ß"
+        )
+        await execute(server.dsn(), "CREATE EXTENSION pg_trgm; CREATE EXTENSION vector")
+
+
+async def test_socket_and_tcp_both_want_the_password(tmp_path: Path) -> None:
+    async with EmbeddedPostgres(tmp_path, port=0) as server:
+        for dsn in (server.dsn(), server.tcp_dsn()):
+            assert await value(dsn, "SELECT 1") == 1
+            with pytest.raises(ConfigurationError, match="refuses") as refused:
+                await value(dsn.replace(server._password, "guess"), "SELECT 1")
+            assert "guess" not in str(refused.value)
+        assert server.port is not None
+    for name in ("password", "lock", "server.log"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+async def test_without_a_port_nothing_listens_on_tcp(tmp_path: Path) -> None:
+    async with EmbeddedPostgres(tmp_path) as server:
+        assert server.port is None
+        assert await value(server.dsn(), "SHOW listen_addresses") == ""
+        with pytest.raises(ConfigurationError, match="port"):
+            server.tcp_dsn()
+
+
+async def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=str(tmp_path)):
+            async with EmbeddedPostgres(tmp_path, port=port):
+                pass
+    async with EmbeddedPostgres(tmp_path, port=port) as server:
+        assert server.port == port
+
+
+async def test_a_long_path_gets_a_short_socket_folder_that_goes_away(tmp_path: Path) -> None:
+    async with EmbeddedPostgres(tmp_path / ("long" * 30)) as server:
+        folder = server._socket_dir
+        assert folder is not None
+        assert folder.stat().st_mode & 0o077 == 0
+        assert await value(server.dsn(), "SELECT 1") == 1
+    assert not folder.exists()
+
+
+async def test_a_killed_server_is_recovered_at_the_next_start(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    async with server:
+        await execute(server.dsn(), "CREATE TABLE kept AS SELECT 42 AS answer")
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until_gone(server.pid)
+    async with server:
+        assert await value(server.dsn(), "SELECT answer FROM kept") == 42
+
+
+async def test_the_server_ends_with_a_killed_owner(tmp_path: Path) -> None:
+    process, postmaster, _, dsn = owner(tmp_path)
+    await execute(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
+    kill_owner(process)
+    async with EmbeddedPostgres(tmp_path) as server:  # does not wait for us to notice the end
+        wait_until_gone(postmaster)
+        assert await value(server.dsn(), "SELECT answer FROM kept") == 42
+
+
+async def test_the_server_ends_with_a_killed_supervisor(tmp_path: Path) -> None:
+    process, postmaster, supervisor, dsn = owner(tmp_path)
+    await execute(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
+    os.kill(supervisor, signal.SIGKILL)
+    kill_owner(process)
+    async with EmbeddedPostgres(tmp_path) as server:
+        wait_until_gone(postmaster)
+        assert await value(server.dsn(), "SELECT answer FROM kept") == 42
+
+
+async def test_a_folder_in_use_by_a_live_process_is_refused(tmp_path: Path) -> None:
+    process, _, _, dsn = owner(tmp_path)
+    with process:
+        with pytest.raises(ConfigurationError, match=f"in use by process {process.pid}"):
+            EmbeddedPostgres(tmp_path).start()
+        with pytest.raises(ConfigurationError, match="in use"):
+            EmbeddedPostgres(tmp_path).delete_data()
+        assert await value(dsn, "SELECT 1") == 1
+        assert process.stdin is not None
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+async def test_a_server_started_by_other_means_is_refused(tmp_path: Path) -> None:
+    async with EmbeddedPostgres(tmp_path) as server:
+        (tmp_path / "lock").unlink()
+        with pytest.raises(ConfigurationError, match=rf"Another PostgreSQL \(process {server.pid}"):
+            EmbeddedPostgres(tmp_path).start()
+        assert await value(server.dsn(), "SELECT 1") == 1
+
+
+async def test_a_stale_pid_file_naming_an_unrelated_process_is_no_obstacle(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    async with server:
+        path = server._cluster / "postmaster.pid"
+        pid_file = path.read_text()
+        stale = "\n".join([str(os.getpid()), *pid_file.splitlines()[1:]])
+    path.write_text(stale)
+    async with server:
+        assert await value(server.dsn(), "SELECT 1") == 1
+
+
+async def test_an_interrupted_initialisation_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "cluster.partial").mkdir()
+    (tmp_path / "cluster.partial" / "PG_VERSION").write_text("18\n")
+    async with EmbeddedPostgres(tmp_path) as server:
+        assert await value(server.dsn(), "SELECT 1") == 1
+
+
+def test_data_of_another_version_is_refused_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "PG_VERSION").write_text("15\n")
+    with pytest.raises(ConfigurationError, match=r"PostgreSQL 15.*Dump it"):
+        EmbeddedPostgres(tmp_path).start()
+
+
+def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="file/data"):
+        EmbeddedPostgres(tmp_path / "file" / "data").start()
+
+
+def test_a_stopped_server_has_no_address(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    server.stop()
+    with pytest.raises(Unavailable):
+        server.dsn()
+    with pytest.raises(Unavailable):
+        _ = server.pid
+
+
+async def test_a_cancelled_start_leaves_no_server(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    starting = asyncio.create_task(server.__aenter__())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    async with EmbeddedPostgres(tmp_path) as other:  # the lock is free, nothing half-made remains
+        assert await value(other.dsn(), "SELECT 1") == 1
+
+
+async def test_stopping_disconnects_clients_and_deleting_removes_the_data(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "data")
+    async with server, connect(server.dsn()) as connection:
+        await connection.execute("BEGIN; CREATE TABLE never_committed ()")
+        await asyncio.to_thread(server.stop)
+        assert connection.is_closed()
+    server.delete_data()
+    server.delete_data()
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_postgres import connect
+from bos_testkit.postgres import (
+    ContainerServer,
+    embedded_server,
+    engine_holds,
+    postgres_dsn,
+    postgres_server,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["postgres_dsn", "postgres_server"]
+
+
+async def test_each_test_gets_an_empty_database(postgres_dsn: str) -> None:
+    async with connect(postgres_dsn) as connection:
+        assert (await connection.fetchval("SELECT current_database()")).startswith("test_")
+        await connection.execute("CREATE TABLE leftover ()")
+
+
+async def test_what_another_test_left_behind_is_not_seen(postgres_dsn: str) -> None:
+    async with connect(postgres_dsn) as connection:
+        assert await connection.fetchval("SELECT to_regclass('leftover')") is None
+
+
+def test_the_embedded_server_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    with embedded_server(folder) as server:
+        assert server.dsn("x").startswith("postgresql://")
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_a_container_is_addressed_by_database_like_any_server() -> None:
+    server = ContainerServer("postgresql://test:test@127.0.0.1:32768/test")
+    assert server.dsn("other") == "postgresql://test:test@127.0.0.1:32768/other"
+    assert server.dsn().endswith("/postgres")
+
+
+def test_without_an_engine_there_is_no_image(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    assert not engine_holds("postgres:18")
+
+
+@pytest.mark.parametrize(("status", "held"), [("200 OK", True), ("404 Not Found", False)])
+def test_an_engine_is_used_only_if_it_holds_the_image(
+    monkeypatch: pytest.MonkeyPatch, status: str, held: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=_answer_as_engine, args=(listener, status), daemon=True)
+        answering.start()
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        assert engine_holds("postgres:18") is held
+
+
+def test_an_engine_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        assert not engine_holds("postgres:18")
+
+
+def _answer_as_engine(listener: socket.socket, status: str) -> None:
+    """Two requests: the version, which every client asks first, then the image."""
+    for line, body in (
+        ("200 OK", b'{"ApiVersion": "1.45"}'),
+        (status, b'{"Id": "sha256:0", "message": "as asked"}'),
+    ):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            head = (
+                f"HTTP/1.1 {line}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
+            connection.sendall(head.encode() + body)
