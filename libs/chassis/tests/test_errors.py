@@ -112,6 +112,11 @@ def test_a_downstream_outage_is_passed_on() -> None:
     assert "10.0.0.1" not in status.message
 
 
+def test_a_call_dropped_by_a_stopping_server_is_unavailable() -> None:
+    dropped = from_rpc_error(_downstream(grpc.StatusCode.CANCELLED))
+    assert type(dropped) is errors.Unavailable
+
+
 def test_a_downstream_refusal_of_our_call_is_our_defect() -> None:
     status = to_status(_downstream(grpc.StatusCode.INVALID_ARGUMENT))
     assert status.code == grpc.StatusCode.INTERNAL.value[0]

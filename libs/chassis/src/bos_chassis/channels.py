@@ -40,8 +40,9 @@ _RETRY_POLICY = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 3,
-    # Other codes either mean that trying again is pointless, or are the application's to judge.
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    # CANCELLED is how gRPC servers drop calls that arrive just as they stop; gRPC never retries
+    # what the caller cancelled. Other codes are the application's to judge, or hopeless.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),

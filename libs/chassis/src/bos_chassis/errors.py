@@ -1,4 +1,3 @@
-# ruff: noqa: N818  The names are those of the gRPC status codes; every one of them is an error.
 """The one exception tree of Bos, and its translation to and from gRPC status.
 
 ::
@@ -236,7 +235,9 @@ _FOREIGN: dict[grpc.StatusCode, tuple[type[BosError], str]] = {
     ),
     grpc.StatusCode.UNAVAILABLE: (Unavailable, "A service is not reachable at the moment."),
     grpc.StatusCode.DEADLINE_EXCEEDED: (DeadlineExceeded, "A service did not answer in time."),
-    grpc.StatusCode.CANCELLED: (Cancelled, "The call was cancelled."),
+    # Whoever cancels a call gets asyncio.CancelledError, and a Bos service that cancels says why. A
+    # bare CANCELLED is a server that went away: gRPC drops calls that arrive as it stops like that.
+    grpc.StatusCode.CANCELLED: (Unavailable, "A service ended the call; it may be restarting."),
     grpc.StatusCode.ABORTED: (Aborted, "A service aborted the call."),
     grpc.StatusCode.UNIMPLEMENTED: (Unimplemented, "A service does not offer this method."),
 }

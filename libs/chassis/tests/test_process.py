@@ -1,0 +1,160 @@
+"""Real processes and real signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.errors import Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """
+import asyncio
+from contextlib import asynccontextmanager
+import grpc
+from bos_chassis.server import Servicer, grpc_server, run_service
+from bos_chassis.settings import ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+
+async def echo(request, context):
+    return request
+
+async def wait(request, context):
+    print("entered", flush=True)
+    await asyncio.sleep(float(request))
+    return b"finished"
+
+def add(_, server):
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo),
+                "Wait": grpc.unary_unary_rpc_method_handler(wait)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Wait", handlers),))
+
+@asynccontextmanager
+async def serve(settings):
+    with setup_telemetry("waiter", TelemetrySettings.load()) as telemetry:
+        async with grpc_server(
+            settings, [Servicer(object(), add, "test.Wait")], telemetry=telemetry
+        ) as server:
+            yield server
+    print("cleaned up", flush=True)
+
+if __name__ == "__main__":
+    run_service(serve, ServerSettings)
+"""
+
+Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
+
+
+@pytest.fixture
+async def spawn(tmp_path: Path) -> AsyncIterator[Spawn]:
+    program = tmp_path / "waiter.py"
+    program.write_text(PROGRAM)
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(**env: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(program),
+            env=env,
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def _line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+
+
+async def _serving(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(await _line(process))
+    return line
+
+
+async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(spawn: Spawn) -> None:
+    process = await spawn(BOS_SERVER_GRACE_S="30")
+    serving = await _serving(process)
+    assert serving["event"] == "serving"
+    assert serving["service"] == "waiter"
+    assert serving["pid"] == process.pid
+    async with grpc.aio.insecure_channel(serving["address"]) as channel:
+        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"1.0"))
+        assert await _line(process) == "entered"
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(Unavailable), translate_rpc_errors():
+            await _until_refused(channel.unary_unary("/test.Wait/Echo"))
+        assert not call.done()
+        assert await call == b"finished"
+    assert await _line(process) == "cleaned up"
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def _until_refused(method: Any) -> None:
+    while True:
+        await method(b"", timeout=10)
+
+
+async def test_a_second_signal_exits_at_once(spawn: Spawn) -> None:
+    process = await spawn(BOS_SERVER_GRACE_S="60")
+    serving = await _serving(process)
+    async with grpc.aio.insecure_channel(serving["address"]) as channel:
+        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"60"))
+        assert await _line(process) == "entered"
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await _until_refused(channel.unary_unary("/test.Wait/Echo"))
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) == 128 + signal.SIGTERM
+        call.cancel()
+
+
+async def test_an_idle_service_ends_on_sigint(spawn: Spawn) -> None:
+    process = await spawn()
+    await _serving(process)
+    process.send_signal(signal.SIGINT)
+    assert await _line(process) == "cleaned up"
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_q03_unusable_settings_prevent_the_start_and_are_named(spawn: Spawn) -> None:
+    process = await spawn(BOS_SERVER_PORT="seventy")
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 78
+    assert out == b""
+    assert b"BOS_SERVER_PORT" in err
+    assert b"Traceback" not in err
+
+
+async def test_q03_a_port_in_use_prevents_the_start(spawn: Spawn) -> None:
+    first = await spawn()
+    port = (await _serving(first))["address"].rpartition(":")[2]
+    second = await spawn(BOS_SERVER_PORT=port)
+    _, err = await asyncio.wait_for(second.communicate(), 30)
+    assert second.returncode == 78
+    assert b"cannot bind" in err
+
+
+async def test_a_network_address_without_authentication_prevents_the_start(spawn: Spawn) -> None:
+    process = await spawn(BOS_SERVER_HOST="0.0.0.0")
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 78
+    assert b"BOS_AUTH_STATIC_KEY" in err

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from opentelemetry import trace
+from prometheus_client import CollectorRegistry
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import Telemetry, metrics_server, setup_telemetry
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_json_lines_carry_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    with setup_telemetry("sql", TelemetrySettings()) as telemetry:
+        with telemetry.tracer.start_as_current_span("work") as span:
+            telemetry.logger("bos.sql").info("query finished", rows=3)
+        telemetry.logger("bos.sql").debug("not written at level info")
+    (line,) = _lines(capsys)
+    assert (line["event"], line["rows"], line["service"]) == ("query finished", 3, "sql")
+    assert line["trace_id"] == trace.format_trace_id(span.get_span_context().trace_id)
+    assert line["span_id"] == trace.format_span_id(span.get_span_context().span_id)
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_tracebacks_hold_no_local_variables(
+    log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        password = "hun" + "ter2"
+        raise ValueError(len(password))
+
+    with setup_telemetry("sql", TelemetrySettings(log_format=log_format)) as telemetry:
+        try:
+            work()
+        except ValueError:
+            telemetry.logger("bos.sql").exception("failed")
+    text = capsys.readouterr().err
+    assert "ValueError" in text
+    assert "hunter2" not in text
+
+
+def test_library_warnings_join_the_stream_and_leave_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = list(logging.getLogger().handlers)
+    with setup_telemetry("sql", TelemetrySettings()):
+        logging.getLogger("somelib").warning("pool is %s", "full")
+        logging.getLogger("somelib").info("chatter")
+    (line,) = _lines(capsys)
+    assert (line["event"], line["logger"], line["level"]) == ("pool is full", "somelib", "warning")
+    assert logging.getLogger().handlers == before
+
+
+def test_nothing_global_is_set() -> None:
+    before = trace.get_tracer_provider()
+    with setup_telemetry("sql", TelemetrySettings()):
+        assert trace.get_tracer_provider() is before
+
+
+def test_named_shares_registry_and_spans_but_not_the_name() -> None:
+    one = Telemetry.for_tests("one")
+    two = one.named("two")
+    assert two.registry is one.registry
+    for telemetry in (one, two):
+        telemetry.tracer.start_span("work").end()
+    assert [s.resource.attributes["service.name"] for s in one.spans] == ["one", "two"]
+    two.logger("x").info("hello")
+    assert one.logs[0]["service"] == "two"
+
+
+def test_sampling_none_records_nothing() -> None:
+    settings = TelemetrySettings(trace_sample_ratio=0)
+    with setup_telemetry("sql", settings) as telemetry:
+        assert not telemetry.tracer.start_span("work").is_recording()
+
+
+async def test_a_metrics_port_in_use_is_a_configuration_error() -> None:
+    async with metrics_server(CollectorRegistry(), "127.0.0.1", 0) as port:
+        with pytest.raises(ConfigurationError, match="METRICS_PORT"):
+            async with metrics_server(CollectorRegistry(), "127.0.0.1", port):
+                pass
