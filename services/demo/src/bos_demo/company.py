@@ -10,15 +10,16 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import asyncpg
-
 from bos_chassis.errors import FailedPrecondition, InvalidArgument
 from bos_demo.generate import SEED, generate
 from bos_demo.schema import comment_statements, read_tables, schema_sql
+from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    import asyncpg
 
     from bos_demo.rows import CompanyRows
 
@@ -27,8 +28,7 @@ VERSION = 1
 
 DEFAULT_TODAY = date(2026, 6, 15)
 LOCK = 0x_B05_DE30
-CONNECT_TIMEOUT_S = 10.0
-COMMAND_TIMEOUT_S = 60.0
+STATEMENT_TIMEOUT_S = 60.0
 
 _MARKER = """
 CREATE TABLE demo_load (version integer NOT NULL, seed integer NOT NULL, today date NOT NULL)
@@ -58,21 +58,23 @@ async def load_postgres(
     Raises:
         InvalidArgument: `schema` is not a plain lower-case identifier.
         FailedPrecondition: the schema exists and was not made by this function.
+        Unavailable: the database cannot be reached.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise InvalidArgument.field("schema", "use lower-case letters, digits and underscores")
-    connection = await asyncpg.connect(
-        dsn, timeout=CONNECT_TIMEOUT_S, command_timeout=COMMAND_TIMEOUT_S
-    )
-    try:
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            if await _marker(connection, schema) == (VERSION, seed, today):
-                return Loaded(0, skipped=True)
-            rows = await asyncio.to_thread(generate, today, seed)
-            return Loaded(await _fill(connection, schema, rows, (VERSION, seed, today)), False)
-    finally:
-        await connection.close()
+    marker = (VERSION, seed, today)
+    async with (
+        connect(
+            dsn, application_name="bos-demo", statement_timeout_s=STATEMENT_TIMEOUT_S
+        ) as session,
+        session.transaction(),
+    ):
+        # Two that load at once: the second waits, then finds everything in place.
+        await session.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        if await _marker(session, schema) == marker:
+            return Loaded(0, skipped=True)
+        rows = await asyncio.to_thread(generate, today, seed)
+        return Loaded(await _fill(session, schema, rows, marker), skipped=False)
 
 
 async def _marker(

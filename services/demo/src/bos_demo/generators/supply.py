@@ -106,7 +106,7 @@ def _add_orders(
     planned = []
     for (supplier_id, warehouse), products in sorted(by_source.items()):
         supplier = rows.suppliers[supplier_id - 1]
-        slack = chance.gauss(1, 4) + (5.0 - float(supplier.rating)) * 2  # average days late
+        slack = chance.gauss(-2, 2) + (4.2 - float(supplier.rating)) * 2.5  # average days late
         offset = chance.randint(0, MONTHS_PER_ORDER - 1)
         month = add_months(world.start, offset)
         while month <= add_months(world.today, 2):

@@ -1,0 +1,10 @@
+"""`python -m bos_demo`: load the sample company and run the scripted model until a signal."""
+
+from __future__ import annotations
+
+from bos_chassis.process import run_service
+from bos_demo.service import serve
+from bos_demo.settings import DemoSettings
+
+if __name__ == "__main__":
+    run_service(serve, DemoSettings)

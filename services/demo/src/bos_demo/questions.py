@@ -1,0 +1,120 @@
+"""The demo questions: what is asked, how it is planned and answered, and what must come out.
+
+`questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, and
+`talk` for what needs no agent. Every query, program and sentence is written there once; `bos_demo.fixtures` turns them into replies of
+the scripted model. In a step's `answer`, `{name}` stands for a value of the step's real result:
+a column of the first row (`{name@2}`: of the second) or a field of the program's result.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from bos_demo.dialects import Dialect, write_sql
+
+if TYPE_CHECKING:
+    from datetime import date
+
+Kind = Literal["sql", "computation", "chains", "parallel", "talk"]
+KINDS: tuple[Kind, ...] = ("sql", "computation", "chains", "parallel", "talk")
+Intent = Literal["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]
+REFERENCE = re.compile(r"@\{outputs\.([A-Za-z][\w-]*)\.(\w+)\}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SqlStep(_Strict):
+    """A step that one query answers."""
+
+    agent: Literal["sql"]
+    id: str
+    task: str
+    tables: tuple[str, ...] = Field(min_length=1)
+    sql: str
+    """The query, with the marks of `bos_demo.dialects`."""
+    reference: str
+    """The same rows by another query, PostgreSQL only, written independently of `sql`."""
+    answer: str
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """A query takes no input from other steps."""
+        return {}
+
+    def query(self, dialect: Dialect, today: date) -> str:
+        """Return the query in `dialect`."""
+        return write_sql(self.sql, dialect, today)
+
+    def reference_query(self, today: date) -> str:
+        """Return the reference for PostgreSQL."""
+        return write_sql(self.reference, "postgres", today)
+
+
+class ComputationStep(_Strict):
+    """A step that a small Python program answers; its inputs are the program's variables."""
+
+    agent: Literal["computation"]
+    id: str
+    task: str
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Variables by name: text, or references like `@{outputs.STEP.rows}`."""
+    program: str
+    answer: str
+
+
+Step = Annotated[SqlStep | ComputationStep, Field(discriminator="agent")]
+
+
+class Question(_Strict):
+    """One demo question."""
+
+    id: str
+    kind: Kind
+    question: str
+    rationale: str
+    intent: Intent = "DATA_QA"
+    steps: tuple[Step, ...] = ()
+    reply: str = ""
+    """What the composer says when there are no steps."""
+    facts: str | tuple[str, ...] = ()
+    """What the answer must mention: literals, or a PostgreSQL query for one row of values, of which
+    a text may hold several separated by `|`. Empty: every value of the first row of the result."""
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents of the plan in order, each once."""
+        return tuple(dict.fromkeys(step.agent for step in self.steps))
+
+    def depends_on(self, step: SqlStep | ComputationStep) -> tuple[str, ...]:
+        """Return the ids of the steps whose output `step` refers to, in plan order."""
+        sources = {
+            match[1] for value in step.inputs.values() for match in REFERENCE.finditer(value)
+        }
+        return tuple(other.id for other in self.steps if other.id in sources)
+
+    @model_validator(mode="after")
+    def _has_something_to_say(self) -> Self:
+        if bool(self.steps) == bool(self.reply):
+            raise ValueError("give either steps or a reply")
+        return self
+
+    def facts_query(self, today: date) -> str:
+        """Return the PostgreSQL query for the facts; empty when they are not taken by a query."""
+        return write_sql(self.facts, "postgres", today) if isinstance(self.facts, str) else ""
+
+
+def load_questions() -> tuple[Question, ...]:
+    """Return every demo question in file order."""
+    folder = files("bos_demo") / "questions"
+    return tuple(
+        Question.model_validate({"kind": kind, **entry})
+        for kind in KINDS
+        for entry in yaml.safe_load((folder / f"{kind}.yaml").read_text(encoding="utf-8"))
+    )

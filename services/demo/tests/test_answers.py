@@ -1,0 +1,132 @@
+"""Every demo question against its reference, on both databases and through the prepared replies."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+from bos_demo.company import DEFAULT_TODAY
+from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
+from bos_demo.fixtures import demo_fixtures
+from bos_demo.questions import REFERENCE, ComputationStep, Question, SqlStep, load_questions
+from bos_testkit.model_fixtures import FixtureBook, load_fixtures
+
+if TYPE_CHECKING:
+    import sqlite3
+
+QUESTIONS = load_questions()
+SQL_STEPS = [s for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
+Connection = asyncpg.Connection[asyncpg.Record]
+
+
+def _name(value: Question | SqlStep) -> str:
+    return value.id
+
+
+@pytest.fixture(scope="module")
+def book() -> FixtureBook:
+    return load_fixtures(demo_fixtures(DEFAULT_TODAY))
+
+
+@pytest.mark.parametrize("step", SQL_STEPS, ids=_name)
+async def test_both_databases_return_what_the_reference_returns(
+    step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
+) -> None:
+    reference = await expected_rows(company, step, DEFAULT_TODAY)
+    found = await company.fetch(step.query("postgres", DEFAULT_TODAY))
+    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY))
+    columns = [column[0] for column in in_sqlite.description]
+    assert reference
+    assert columns == list(reference[0].keys()) == list(found[0].keys())
+    assert same_rows([tuple(record) for record in found], [tuple(r) for r in reference])
+    assert same_rows(in_sqlite.fetchall(), [tuple(record) for record in reference])
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
+async def test_the_prepared_replies_state_the_real_facts(
+    question: Question, company: Connection, book: FixtureBook
+) -> None:
+    answers = await _play(question, company, book)
+    answer = _reply(book, None, _composer_prompt(question, answers))
+    facts = await expected_facts(company, question, DEFAULT_TODAY)
+    assert facts
+    assert [fact for fact in facts if not mentions(answer, fact)] == []
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
+def test_the_planner_is_given_the_plan_of_the_question(
+    question: Question, book: FixtureBook
+) -> None:
+    plan = _reply(book, "PlannerReply", f"Agents: sql, computation\nQuestion: {question.question}")
+    assert plan["agents"] == list(question.agents)
+    assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
+
+
+def test_a_question_nobody_prepared_has_no_reply(book: FixtureBook) -> None:
+    prompt = "Question: How tall is the company's tallest employee?"
+    assert book.find(schema="PlannerReply", model="any", prompt=prompt) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "fact", "stated"),
+    [
+        ("Revenue was Rs.1,75,206.00.", Decimal("175206"), True),
+        ("Revenue was Rs.1,75,206.00.", "175206", True),
+        ("Revenue was Rs.175,206.", 175206.0, True),
+        ("Revenue was Rs.1,75,207.00.", Decimal("175206"), False),
+        ("It fell by 3.5 percent.", Decimal("-3.5"), True),
+        ("The best was kaveri dyes.", "Kaveri Dyes", True),
+        ("The best was Kaveri.", "Kaveri Dyes", False),
+    ],
+)
+def test_facts_are_found_whatever_the_number_format(answer: str, fact: Any, stated: bool) -> None:
+    assert mentions(answer, fact) is stated
+
+
+async def _play(question: Question, company: Connection, book: FixtureBook) -> list[str]:
+    """Answer the steps with the scripted replies and real queries, as the services would."""
+    outputs: dict[str, list[dict[str, Any]]] = {}
+    answers = []
+    for step in question.steps:
+        if isinstance(step, ComputationStep):
+            answers.append(_compute(step, outputs, book))
+            continue
+        generated = _reply(book, "GeneratedSql", step.task)
+        records = await company.fetch(generated["sql_postgres"])
+        outputs[step.id] = [dict(record) for record in records]
+        shown = json.dumps(outputs[step.id], default=str)
+        answers.append(_reply(book, "ResultInterpretation", f"{step.task}\n{shown}")["answer"])
+    return answers
+
+
+def _compute(
+    step: ComputationStep, outputs: dict[str, list[dict[str, Any]]], book: FixtureBook
+) -> str:
+    names: dict[str, Any] = {}
+    for name, value in step.inputs.items():
+        reference = REFERENCE.fullmatch(value)
+        assert reference
+        names[name] = outputs[reference[1]]
+    program = _reply(book, "ComputationPlan", step.task)["code"]
+    exec(program, names)
+    result = json.dumps(names["result"], default=str)
+    return str(_reply(book, "ComputationSummary", f"{step.task}\n{program}\n{result}")["answer"])
+
+
+def _composer_prompt(question: Question, answers: list[str]) -> str:
+    """SPEC K-02, K-06."""
+    lines = [
+        f"Agent: {step.agent} | status: succeeded. Answer: {answer} Error: none"
+        for step, answer in zip(question.steps, answers, strict=True)
+    ]
+    return "\n".join([f"Question: {question.question}", question.rationale, *lines])
+
+
+def _reply(book: FixtureBook, schema: str | None, prompt: str) -> Any:
+    found = book.find(schema=schema, model="scripted", prompt=prompt)
+    assert found is not None, prompt
+    return found.render(prompt)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from contextlib import closing
+from datetime import date
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+
+from bos_chassis.errors import FailedPrecondition, InvalidArgument
+from bos_demo.company import load_postgres, table_names, write_sqlite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bos_demo.rows import CompanyRows
+
+Connection = asyncpg.Connection[asyncpg.Record]
+
+
+async def _digest(dsn: str) -> str:
+    connection = await asyncpg.connect(dsn)
+    sha = hashlib.sha256()
+    try:
+        for table in table_names():
+            found = await connection.fetch(
+                f"SELECT t::text AS row FROM company.{table} t ORDER BY 1"
+            )
+            sha.update("\n".join(record["row"] for record in found).encode())
+    finally:
+        await connection.close()
+    return sha.hexdigest()
+
+
+async def test_postgres_holds_every_row(company: Connection, rows: CompanyRows) -> None:
+    counts = {t: await company.fetchval(f"SELECT count(*) FROM {t}") for t in table_names()}
+    assert counts == {name: len(records) for name, records in rows.tables().items()}
+
+
+async def test_postgres_enforces_the_relations_of_the_tables(company: Connection) -> None:
+    constraints = await company.fetchval(
+        "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND convalidated "
+        "AND connamespace = 'company'::regnamespace"
+    )
+    assert constraints == 29
+
+
+async def test_every_table_and_column_has_its_comment_in_postgres(company: Connection) -> None:
+    described = await company.fetch(
+        """
+        SELECT c.relname AS table_name, coalesce(a.attname, '') AS column_name, d.description
+        FROM pg_class c
+        JOIN pg_description d ON d.objoid = c.oid AND d.classoid = 'pg_class'::regclass
+        LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.objsubid AND d.objsubid > 0
+        WHERE c.relnamespace = 'company'::regnamespace AND c.relkind = 'r'
+        """
+    )
+    dictionary = await company.fetch("SELECT * FROM data_dictionary")
+    assert {tuple(record) for record in described} == {tuple(record) for record in dictionary}
+
+
+async def test_a_second_load_is_skipped_and_another_today_refills(postgres_dsn: str) -> None:
+    first = await load_postgres(postgres_dsn)
+    before = await _digest(postgres_dsn)
+    assert (await load_postgres(postgres_dsn)).skipped
+    moved = await load_postgres(postgres_dsn, today=date(2026, 3, 31))
+    assert not moved.skipped
+    assert await _digest(postgres_dsn) != before
+    again = await load_postgres(postgres_dsn)
+    assert again == first
+    assert await _digest(postgres_dsn) == before
+
+
+async def test_two_loads_at_once_fill_the_schema_once(postgres_dsn: str) -> None:
+    both = await asyncio.gather(load_postgres(postgres_dsn), load_postgres(postgres_dsn))
+    assert sorted(loaded.skipped for loaded in both) == [False, True]
+
+
+async def test_a_schema_that_holds_something_else_is_left_alone(postgres_dsn: str) -> None:
+    connection = await asyncpg.connect(postgres_dsn)
+    await connection.execute("CREATE SCHEMA company; CREATE TABLE company.precious (id integer)")
+    with pytest.raises(FailedPrecondition, match="schema company"):
+        await load_postgres(postgres_dsn)
+    assert await connection.fetchval("SELECT count(*) FROM company.precious") == 0
+    await connection.close()
+
+
+async def test_a_schema_name_that_needs_quoting_is_refused(postgres_dsn: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await load_postgres(postgres_dsn, schema='company"; DROP SCHEMA public; --')
+
+
+def test_sqlite_holds_the_same_rows_with_intact_relations(
+    sqlite_company: sqlite3.Connection, rows: CompanyRows
+) -> None:
+    counts = {
+        name: sqlite_company.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+        for name in table_names()
+    }
+    assert counts == {name: len(records) for name, records in rows.tables().items()}
+    assert sqlite_company.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_sqlite_keeps_the_comments_in_its_ddl(sqlite_company: sqlite3.Connection) -> None:
+    (ddl,) = sqlite_company.execute(
+        "SELECT sql FROM sqlite_master WHERE name = 'invoices'"
+    ).fetchone()
+    assert "this is revenue" in ddl
+
+
+def test_a_sqlite_file_is_written_once_and_the_same_each_time(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.sqlite", tmp_path / "other.sqlite"
+    assert not write_sqlite(one).skipped
+    assert write_sqlite(one).skipped
+    write_sqlite(other)
+    dumps = []
+    for path in (one, other):
+        with closing(sqlite3.connect(path)) as connection:
+            dumps.append(hashlib.sha256("\n".join(connection.iterdump()).encode()).hexdigest())
+    assert dumps[0] == dumps[1]
+    assert not write_sqlite(one, today=date(2026, 3, 31)).skipped
+
+
+def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, and precious")
+    with pytest.raises(FailedPrecondition, match=r"notes\.txt"):
+        write_sqlite(path)
+    assert path.read_text() == "not a database, and precious"

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections import Counter
+from graphlib import TopologicalSorter
+from itertools import permutations
+
+import pytest
+
+from bos_demo.company import DEFAULT_TODAY, table_names
+from bos_demo.dialects import DIALECTS, write_sql
+from bos_demo.questions import REFERENCE, Question, SqlStep, load_questions
+from bos_sqlguard.guard import Guard
+from bos_sqlguard.policy import GuardPolicy
+
+QUESTIONS = load_questions()
+SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
+
+
+def _name(value: object) -> str:
+    return value.id if isinstance(value, Question | SqlStep) else str(value)
+
+
+def test_there_are_enough_questions_of_each_kind() -> None:
+    kinds = Counter(question.kind for question in QUESTIONS)
+    assert kinds["sql"] >= 12
+    assert kinds["computation"] >= 4
+    assert kinds["chains"] >= 5
+    assert kinds["parallel"] >= 2
+    assert kinds.total() >= 24
+
+
+def test_the_questions_that_the_specification_names_are_there() -> None:
+    """SPEC T-10 and the acceptance question of `make demo`."""
+    asked = {question.question: question for question in QUESTIONS}
+    assert asked["List all tables in the database"].agents == ("sql",)
+    top = asked[
+        "Which five customers brought the most revenue last quarter, "
+        "and what share of the total is that?"
+    ]
+    assert top.agents == ("sql", "computation")
+
+
+def test_ids_are_unique() -> None:
+    assert len({question.id for question in QUESTIONS}) == len(QUESTIONS)
+    for question in QUESTIONS:
+        assert len({step.id for step in question.steps}) == len(question.steps)
+
+
+def test_no_question_or_task_occurs_in_another() -> None:
+    """The scripted model tells prompts apart by these texts."""
+    for texts in ([q.question for q in QUESTIONS], [s.task for q in QUESTIONS for s in q.steps]):
+        for one, other in permutations(texts, 2):
+            assert one.casefold() not in other.casefold(), (one, other)
+    for question in QUESTIONS:
+        for step in question.steps:
+            assert not any(step.task.casefold() in q.question.casefold() for q in QUESTIONS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
+def test_references_lead_to_earlier_steps_and_plans_have_no_cycle(question: Question) -> None:
+    before: set[str] = set()
+    for step in question.steps:
+        assert set(question.depends_on(step)) <= before
+        for value in step.inputs.values():
+            assert REFERENCE.fullmatch(value)
+            assert value.endswith(".rows}")
+        before.add(step.id)
+    graph = {step.id: question.depends_on(step) for step in question.steps}
+    assert set(TopologicalSorter(graph).static_order()) == before
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
+def test_a_kind_says_what_its_plans_look_like(question: Question) -> None:
+    joined = [step for step in question.steps if question.depends_on(step)]
+    independent = len(question.steps) - len(joined)
+    match question.kind:
+        case "sql":
+            assert question.agents == ("sql",)
+        case "computation":
+            assert question.agents == ("computation",)
+        case "chains":
+            assert question.agents == ("sql", "computation")
+            assert joined
+        case "parallel":
+            assert independent >= 2
+        case "talk":
+            assert question.agents == ()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("question", "step"), SQL_STEPS, ids=_name)
+def test_the_guard_passes_every_query_in_every_dialect(
+    question: Question, step: SqlStep, dialect: str
+) -> None:
+    """SPEC T-04, T-05: all variants are single SELECTs on the tables they name."""
+    policy = GuardPolicy(
+        dialect=dialect,  # type: ignore[arg-type]
+        allowed_tables=frozenset(table_names()),
+        default_schema="company",
+    )
+    verdict = Guard(policy).check(step.query(dialect, DEFAULT_TODAY))  # type: ignore[arg-type]
+    assert verdict.is_safe, verdict.violations
+    assert set(verdict.used_tables) == set(step.tables)
+
+
+def test_marks_become_what_a_dialect_knows() -> None:
+    query = "SELECT {top 3}{month d} FROM t WHERE d < '{last_quarter.end}' {limit 3}"
+    assert write_sql(query, "postgres", DEFAULT_TODAY) == (
+        "SELECT to_char(d, 'YYYY-MM') FROM t WHERE d < '2026-04-01' LIMIT 3"
+    )
+    assert write_sql(query, "sqlite", DEFAULT_TODAY) == (
+        "SELECT strftime('%Y-%m', d) FROM t WHERE d < '2026-04-01' LIMIT 3"
+    )
+    assert write_sql(query, "tsql", DEFAULT_TODAY) == (
+        "SELECT TOP (3) FORMAT(d, 'yyyy-MM') FROM t WHERE d < '2026-04-01'"
+    )

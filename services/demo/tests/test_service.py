@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.telemetry import Telemetry
+from bos_demo.company import DEFAULT_TODAY, table_names
+from bos_demo.service import serve
+from bos_demo.settings import DemoSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bos_demo.service import Demo
+
+
+def _ask(demo: Demo, question: str, schema: str) -> Any:
+    body = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": question}],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": schema, "schema": {"type": "object"}},
+        },
+    }
+    request = Request(
+        f"{demo.model_base_url}/chat/completions",
+        data=json.dumps(body).encode(),
+        headers={"content-type": "application/json"},
+    )
+    with urlopen(request, timeout=10) as response:
+        return json.load(response)["choices"][0]["message"]
+
+
+async def test_it_offers_the_company_and_a_model_that_knows_it(
+    postgres_dsn: str, tmp_path: Path
+) -> None:
+    settings = DemoSettings.load(database_url=postgres_dsn, sqlite_path=tmp_path / "company.sqlite")
+    async with serve(settings, Telemetry.for_tests()) as demo:
+        message = await asyncio.to_thread(
+            _ask, demo, "List all tables in the database", "PlannerReply"
+        )
+        assert json.loads(message["content"])["agents"] == ["sql"]
+        assert demo.database_dsn == postgres_dsn
+        assert demo.database_schema == "company"
+        assert demo.today == DEFAULT_TODAY
+        assert demo.allowed_tables == table_names()
+        assert "demo_load" not in demo.allowed_tables
+        assert demo.sqlite_path is not None
+        assert demo.sqlite_path.exists()
+        assert demo.address in demo.model_base_url
+
+
+async def test_the_model_is_honest_about_other_questions(postgres_dsn: str) -> None:
+    settings = DemoSettings.load(database_url=postgres_dsn)
+    async with serve(settings, Telemetry.for_tests()) as demo:
+        message = await asyncio.to_thread(_ask, demo, "Who will win the cup?", "PlannerReply")
+        assert message["refusal"]
+
+
+async def test_the_model_is_not_offered_to_the_network(postgres_dsn: str) -> None:
+    settings = DemoSettings.load(database_url=postgres_dsn, model_host="0.0.0.0")
+    with pytest.raises(ConfigurationError):
+        async with serve(settings, Telemetry.for_tests()):
+            pass
+
+
+def test_the_database_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BOS_DEMO_DATABASE_URL", raising=False)
+    with pytest.raises(ConfigurationError, match="BOS_DEMO_DATABASE_URL"):
+        DemoSettings.load()
