@@ -1,0 +1,72 @@
+"""What every specialist stands on: one contract, tools, approvals, prompts and results."""
+
+from bos_agentkit.actions import action_digest, digest_matches
+from bos_agentkit.agent import Agent, agent_card
+from bos_agentkit.effective_task import effective_task
+from bos_agentkit.failures import (
+    CONFIGURATION_ERROR,
+    HTTP_ERROR,
+    HTTP_REQUEST_ERROR,
+    PATH_RESOLUTION_ERROR,
+    PLANNING_DECLINED,
+    QUERY_ERROR,
+    SANDBOX_VIOLATION,
+    AgentFailure,
+    ApprovalNeeded,
+    is_retryable,
+)
+from bos_agentkit.prompts import (
+    UNTRUSTED_NOTICE,
+    format_dependencies,
+    format_entities,
+    format_user_profile,
+    mark_untrusted,
+    prompt_sections,
+)
+from bos_agentkit.results import awaiting_approval, failed, needs_clarification, succeeded
+from bos_agentkit.service import AgentServiceSettings, agent_service, serve_agent
+from bos_agentkit.servicer import AgentServicer
+from bos_agentkit.task import AgentTask
+from bos_agentkit.toolbox import Toolbox
+from bos_agentkit.tools import AgentTool, ToolContext, tool
+from bos_agentkit.trace import TraceRecorder
+from bos_agentkit.usage import UsageMeter
+
+__all__ = [
+    "CONFIGURATION_ERROR",
+    "HTTP_ERROR",
+    "HTTP_REQUEST_ERROR",
+    "PATH_RESOLUTION_ERROR",
+    "PLANNING_DECLINED",
+    "QUERY_ERROR",
+    "SANDBOX_VIOLATION",
+    "UNTRUSTED_NOTICE",
+    "Agent",
+    "AgentFailure",
+    "AgentServiceSettings",
+    "AgentServicer",
+    "AgentTask",
+    "AgentTool",
+    "ApprovalNeeded",
+    "ToolContext",
+    "Toolbox",
+    "TraceRecorder",
+    "UsageMeter",
+    "action_digest",
+    "agent_card",
+    "agent_service",
+    "awaiting_approval",
+    "digest_matches",
+    "effective_task",
+    "failed",
+    "format_dependencies",
+    "format_entities",
+    "format_user_profile",
+    "is_retryable",
+    "mark_untrusted",
+    "needs_clarification",
+    "prompt_sections",
+    "serve_agent",
+    "succeeded",
+    "tool",
+]

@@ -1,0 +1,79 @@
+"""Proposed actions and their digest: what a person approves is exactly what is performed.
+
+The digest is ``sha256:`` and the hex SHA-256 of the canonical form, which depends on nothing but
+this description (no protobuf encoding, no locale, no map order):
+
+* UTF-8 JSON without white space, keys sorted by code point, characters beyond ASCII as they are;
+* ``{"arguments":{NAME:VALUE,…},"tool":NAME}``;
+* a VALUE is ``null``, ``true``, ``false``, a JSON string for text, a JSON array for a list, or an
+  object with one key that names the type: ``{"int":"5"}``, ``{"double":"0x1.8000000000000p+0"}``
+  (C99 hex, so that no two doubles look alike; ``nan``, ``inf``, ``-inf``), ``{"decimal":"1.50"}``,
+  ``{"bytes":HEX}``, ``{"date":"2026-01-31"}``,
+  ``{"timestamp":"SECONDS.NANOS"}`` (since 1970 UTC, nine decimals), ``{"map":{NAME:VALUE,…}}``.
+
+The type is part of the form because the tool sees it: ``"5"`` and ``5`` are different arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bos.agent.v1 import ProposedAction
+    from bos.common.v1 import Value, ValueMap
+
+_PREFIX = "sha256:"
+
+
+def canonical_form(tool: str, arguments: ValueMap) -> str:
+    """The text that the digest is taken of."""
+    return json.dumps(
+        {"tool": tool, "arguments": _canonical_fields(arguments)},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+
+
+def action_digest(tool: str, arguments: ValueMap) -> str:
+    """Identity of one call of ``tool`` with exactly these ``arguments``."""
+    return _PREFIX + hashlib.sha256(canonical_form(tool, arguments).encode()).hexdigest()
+
+
+def digest_matches(action: ProposedAction) -> bool:
+    """Whether ``action`` carries the digest of its own tool and arguments."""
+    return action.digest == action_digest(action.tool, action.arguments)
+
+
+def _canonical_fields(fields: ValueMap) -> dict[str, Any]:
+    return {name: _canonical(value) for name, value in fields.fields.items()}
+
+
+def _canonical(value: Value) -> Any:
+    match value.WhichOneof("kind"):
+        case None | "null_value":
+            return None
+        case "bool_value":
+            return value.bool_value
+        case "string_value":
+            return value.string_value
+        case "int64_value":
+            return {"int": str(value.int64_value)}
+        case "double_value":
+            return {"double": value.double_value.hex()}
+        case "decimal_value":
+            return {"decimal": value.decimal_value}
+        case "bytes_value":
+            return {"bytes": value.bytes_value.hex()}
+        case "date_value":
+            day = value.date_value
+            return {"date": f"{day.year:04}-{day.month:02}-{day.day:02}"}
+        case "timestamp_value":
+            moment = value.timestamp_value
+            return {"timestamp": f"{moment.seconds}.{moment.nanos:09}"}
+        case "list_value":
+            return [_canonical(item) for item in value.list_value.values]
+        case "map_value":
+            return {"map": _canonical_fields(value.map_value)}

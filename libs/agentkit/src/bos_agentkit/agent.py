@@ -1,0 +1,159 @@
+"""What a specialist is: a card, and one coroutine that does a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from google.protobuf import duration_pb2
+
+from bos.agent.v1 import AgentCard, AgentResult, OutputField
+from bos_agentkit.results import succeeded
+from bos_agentkit.toolbox import result_fields
+from bos_agentkit.tools import AgentTool
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bos.agent.v1 import ProposedAction
+    from bos_agentkit.task import AgentTask
+
+
+class Agent(ABC):
+    """One specialist with one responsibility (SPEC S-05, S-13). Shared by concurrent steps.
+
+    ``card`` says all that the rest of Bos knows about it. Tools are the ``@tool`` methods of the
+    class, or what a subclass assigns to ``tools``; the card must list the same ones.
+    """
+
+    card: AgentCard
+    tools: Sequence[AgentTool] | None = None
+    """Tools that are plain functions, shared with other agents perhaps; None: the class's own."""
+
+    @abstractmethod
+    async def execute(self, task: AgentTask) -> AgentResult:
+        """Do one step. Raise on failure and suppress nothing (SPEC Q-06).
+
+        The call is cancelled when the time for the step is used up or nobody waits any longer.
+
+        Raises:
+            AgentFailure: the task cannot be done.
+            ApprovalNeeded: passed on from the toolbox; ends the step AWAITING_APPROVAL.
+        """
+
+    async def perform(self, task: AgentTask, actions: Sequence[ProposedAction]) -> AgentResult:
+        """Perform the approved actions, exactly these and in this order.
+
+        Override it to word the answer or to go on after the actions; call them by
+        ``task.tools.perform``.
+        """
+        results = {}
+        for action in actions:
+            results[action.action_id] = result_fields(await task.tools.perform(action))
+        # One action is the usual case; its fields are then within reach of references.
+        data = next(iter(results.values())) if len(results) == 1 else results
+        return succeeded(task, answer="Done: " + "; ".join(a.summary for a in actions), data=data)
+
+    def all_tools(self) -> tuple[AgentTool, ...]:
+        """The tools, methods bound to this object."""
+        if self.tools is not None:
+            return tuple(self.tools)
+        names = {
+            name: None
+            for cls in reversed(type(self).__mro__)
+            for name, member in vars(cls).items()
+            if isinstance(member, AgentTool)
+        }
+        members = (getattr(self, name) for name in names)
+        return tuple(member for member in members if isinstance(member, AgentTool))
+
+
+def agent_card(
+    name: str,
+    description: str,
+    *,
+    capabilities: Sequence[str] = (),
+    typical_use_cases: Sequence[str] = (),
+    keywords: Sequence[str] = (),
+    selection_group: int = 0,
+    tools: Iterable[AgentTool] = (),
+    output_fields: Mapping[str, str] | None = None,
+    required_context_keys: Sequence[str] = (),
+    secret_context_keys: Sequence[str] = (),
+    default_timeout_s: float = 30.0,
+    max_retries: int = 2,
+    latency_budget_s: float = 5.0,
+    downstream_audiences: Sequence[str] = (),
+    aliases: Sequence[str] = (),
+    version: str = "",
+) -> AgentCard:
+    """A card (SPEC B-14, S-01); see ``bos/agent/v1/card.proto`` for what each field means.
+
+    Args:
+        name: Canonical name without suffix; ``{name}_agent`` becomes an alias by itself.
+        description: What the agent is for, in one sentence.
+        capabilities: What it can do, as short terms.
+        typical_use_cases: Example questions for the planner.
+        keywords: Lower-case substrings that speak for the agent.
+        selection_group: Order of the planner's heuristic.
+        tools: ``@tool`` functions or methods.
+        output_fields: Fields of its data and what they hold, by name.
+        required_context_keys: Context keys without which it cannot work.
+        secret_context_keys: Context keys with credentials that it receives.
+        default_timeout_s: Seconds for one attempt.
+        max_retries: Attempts after the first.
+        latency_budget_s: Seconds that it usually takes.
+        downstream_audiences: Services it calls on behalf of a step.
+        aliases: Other names accepted on input.
+        version: Version of the agent's code.
+    """
+    return AgentCard(
+        name=name,
+        description=description,
+        capabilities=capabilities,
+        typical_use_cases=typical_use_cases,
+        keywords=keywords,
+        selection_group=selection_group,
+        tools=[tool.card for tool in tools],
+        output_fields=[
+            OutputField(name=field, description=what)
+            for field, what in (output_fields or {}).items()
+        ],
+        required_context_keys=required_context_keys,
+        secret_context_keys=secret_context_keys,
+        default_timeout=_duration(default_timeout_s),
+        max_retries=max_retries,
+        latency_budget=_duration(latency_budget_s),
+        downstream_audiences=downstream_audiences,
+        aliases=list(dict.fromkeys([f"{name}_agent", *aliases])),
+        version=version,
+    )
+
+
+def check_tools(agent: Agent) -> None:
+    """Refuse an agent whose card and code disagree about its tools (SPEC S-02, S-04).
+
+    Raises:
+        ConfigurationError: names the tools that differ.
+    """
+    implemented = {tool.name: tool.card for tool in agent.all_tools()}
+    declared = {card.name: card for card in agent.card.tools}
+    differing = sorted(
+        name
+        for name in implemented.keys() | declared.keys()
+        if implemented.get(name) != declared.get(name)
+    )
+    if differing or len(declared) != len(agent.card.tools):
+        raise ConfigurationError(
+            f"The card of agent {agent.card.name} and its code disagree about these tools: "
+            f"{', '.join(differing) or 'one is listed twice'}. "
+            "Build the card with agent_card(tools=[…]) from the functions marked @tool."
+        )
+
+
+def _duration(seconds: float) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromTimedelta(timedelta(seconds=seconds))
+    return duration

@@ -1,0 +1,49 @@
+"""The task as a person left it: the one function by which agents obtain it (SPEC M-18..M-20)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import InstructionMode
+
+if TYPE_CHECKING:
+    from bos.agent.v1 import AgentInput
+
+_ENHANCE = """\
+Complete BOTH the original task AND the additional user instructions below.
+
+### Original Task
+{task}
+
+### User Enhanced Instructions
+{instructions}"""
+
+_OVERRIDE = """\
+IMPORTANT — The user wants you to follow these override instructions
+INSTEAD of the original task.
+
+### User Override Instructions
+{instructions}
+
+### Original Task (for reference only)
+{task}"""
+
+
+def effective_task(input: AgentInput) -> str:
+    """The task with the instructions given on approval; without any, the original unchanged.
+
+    Instructions whose mode was not classified enhance the task (SPEC M-17).
+    """
+    instructions = input.approval_context.user_instructions
+    if not instructions.strip():
+        return input.task
+    template = _OVERRIDE if is_overridden(input) else _ENHANCE
+    return template.format(task=input.task, instructions=instructions)
+
+
+def is_overridden(input: AgentInput) -> bool:
+    """Whether a person replaced the task; the marker that the composer looks for (SPEC K-11)."""
+    context = input.approval_context
+    return context.instruction_mode == InstructionMode.INSTRUCTION_MODE_OVERRIDE and bool(
+        context.user_instructions.strip()
+    )

@@ -1,0 +1,283 @@
+"""Running one step: time, errors, cancellation, and what every result carries.
+
+This is the wrapper of SPEC C-32 as far as one attempt goes; attempts are repeated by the gateway,
+which is told by ``AgentError.details["retryable"]`` whether that makes sense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from google.protobuf import duration_pb2, timestamp_pb2
+from opentelemetry.trace import StatusCode
+
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
+from bos_agentkit.actions import digest_matches
+from bos_agentkit.agent import check_tools
+from bos_agentkit.failures import ApprovalNeeded, agent_error, error_of, is_retryable
+from bos_agentkit.results import awaiting_approval
+from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
+from bos_chassis.deadlines import remaining_s, set_remaining
+from bos_chassis.errors import BosError, DeadlineExceeded, Internal
+from bos_llm.errors import ModelOutputInvalid, ModelRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opentelemetry.trace import Span
+
+    from bos.agent.v1 import AgentInput
+    from bos_agentkit.agent import Agent
+    from bos_chassis.telemetry import Telemetry
+
+_FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+_AWAITING_APPROVAL = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+_RESULT_STATUSES = frozenset(
+    {
+        AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED,
+        _FAILED,
+        AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED,
+        _AWAITING_APPROVAL,
+        AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    }
+)
+# Time kept back from the caller's deadline, so that the result, with what is there so far, still
+# gets out (SPEC C-33): a tenth of what is left, within these bounds in seconds.
+_MIN_RESERVE_S, _MAX_RESERVE_S = 0.05, 0.5
+_MAX_CLEANUP_S = 1.0
+
+
+class AgentRunner:
+    """Runs the steps of one agent.
+
+    Args:
+        agent: The agent.
+        telemetry: For spans and the log; the only place where tracebacks go.
+        max_result_bytes: Larger results become failures here, before the transport refuses them.
+
+    Raises:
+        ConfigurationError: the agent's card and code disagree about its tools.
+    """
+
+    def __init__(self, agent: Agent, telemetry: Telemetry, *, max_result_bytes: int) -> None:
+        check_tools(agent)
+        self.agent = agent
+        self._tools = agent.all_tools()
+        self._tracer = telemetry.tracer
+        self._log = telemetry.logger("bos.agent")
+        self._max_result_bytes = max_result_bytes
+        self._stubborn: set[asyncio.Task[AgentResult]] = set()
+
+    @property
+    def stubborn(self) -> int:
+        """Steps whose agent goes on although it was cancelled; they still use resources."""
+        return len(self._stubborn)
+
+    def task(self, input: AgentInput) -> AgentTask:
+        """The task for ``input``; its time starts now."""
+        return AgentTask(
+            input,
+            agent=self.agent.card.name,
+            tools=self._tools,
+            timeout_s=self._timeout_s(input),
+            tracer=self._tracer,
+        )
+
+    async def run(self, task: AgentTask) -> AgentResult:
+        """Do the step; every failure is in the result (SPEC C-12, Q-05). Closes the trace.
+
+        Cancelling this cancels the agent and waits for it.
+        """
+        started, clock = datetime.now(UTC), time.perf_counter()
+        with self._tracer.start_as_current_span(
+            f"invoke_agent {task.agent}",
+            attributes={
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": task.agent,
+                "gen_ai.agent.id": task.input.agent_id,
+            },
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                result = await self._attempt(task)
+                elapsed = timedelta(seconds=time.perf_counter() - clock)
+                result = self._complete(task, result, started, elapsed)
+                if result.status == _FAILED:
+                    self._record_failure(task, result, span)
+                return result
+            finally:
+                task.trace.close()
+
+    def _timeout_s(self, input: AgentInput) -> float:
+        """The plan's limit, or else the card's, but never beyond the caller's deadline."""
+        wanted = input.retry_config.timeout.ToTimedelta().total_seconds()
+        if wanted <= 0:
+            wanted = self.agent.card.default_timeout.ToTimedelta().total_seconds()
+        if wanted <= 0:
+            wanted = DEFAULT_TIMEOUT_S
+        remaining = remaining_s()
+        if remaining is None:
+            return wanted
+        reserve = min(_MAX_RESERVE_S, max(_MIN_RESERVE_S, remaining / 10))
+        return min(wanted, max(0.0, remaining - reserve))
+
+    async def _attempt(self, task: AgentTask) -> AgentResult:
+        work = asyncio.create_task(self._work(task), name=f"step {task.input.metadata.step_key}")
+        try:
+            await asyncio.wait({work}, timeout=task.remaining_s())
+            if work.done():
+                return self._outcome(task, work)
+        finally:
+            if not work.done():
+                await self._cancel(work)
+        return _failure(task, _out_of_time(task))
+
+    async def _work(self, task: AgentTask) -> AgentResult:
+        set_remaining(task.remaining_s())  # calls that the agent makes end before it does
+        approved = task.input.approval_context.approved_actions
+        if approved:
+            return await self.agent.perform(task, approved)
+        return await self.agent.execute(task)
+
+    def _outcome(self, task: AgentTask, work: asyncio.Task[AgentResult]) -> AgentResult:
+        if work.cancelled():
+            return self._failure_of(task, asyncio.CancelledError())
+        error = work.exception()
+        if error is None:
+            return self._checked(task, work.result())
+        errors = tuple(_leaves(error))
+        actions = [one.action for one in errors if isinstance(one, ApprovalNeeded)]
+        if len(actions) == len(errors):
+            return awaiting_approval(task, actions)
+        return self._failure_of(
+            task, next(one for one in errors if not isinstance(one, ApprovalNeeded))
+        )
+
+    def _checked(self, task: AgentTask, result: object) -> AgentResult:
+        problem = _defect(result)
+        if problem is None and isinstance(result, AgentResult):
+            return result
+        return self._failure_of(task, Internal(f"The agent {task.agent} {problem}."))
+
+    def _failure_of(self, task: AgentTask, error: BaseException) -> AgentResult:
+        if isinstance(error, ModelOutputInvalid | ModelRefused) and error.usage is not None:
+            task.usage.add(error.usage)
+        if not isinstance(error, BosError) or isinstance(error, Internal):
+            self._log.error(
+                "agent failed unexpectedly",
+                agent=task.agent,
+                step=task.input.metadata.step_key,
+                exc_info=error,
+            )
+        return _failure(task, error)
+
+    async def _cancel(self, work: asyncio.Task[AgentResult]) -> None:
+        """Cancel the agent and wait for its cleanup, as long as the caller's deadline allows."""
+        work.cancel()
+        remaining = remaining_s()
+        patience = _MAX_CLEANUP_S if remaining is None else min(_MAX_CLEANUP_S, remaining / 2)
+        await asyncio.wait({work}, timeout=patience)
+        if not work.done():
+            self._log.error("agent ignores cancellation", agent=self.agent.card.name)
+            self._stubborn.add(work)
+            work.add_done_callback(self._stubborn.discard)
+        elif not work.cancelled():
+            # Its outcome comes too late to count; looking at it keeps asyncio from complaining.
+            work.exception()
+
+    def _complete(
+        self, task: AgentTask, result: AgentResult, started: datetime, elapsed: timedelta
+    ) -> AgentResult:
+        """A copy of ``result`` with what every result carries (SPEC A-16, M-18, P-12)."""
+        if result.ByteSize() > self._max_result_bytes:
+            result = _failure(task, _too_large(result, self._max_result_bytes))
+        complete = AgentResult()
+        complete.CopyFrom(result)
+        complete.agent_id = task.input.agent_id
+        complete.agent_name = task.agent
+        complete.task_description = task.effective_task
+        complete.task_overridden = task.overridden
+        complete.tainted = result.tainted or task.tainted
+        complete.start_time.CopyFrom(_timestamp(started))
+        complete.latency.CopyFrom(_duration(elapsed))
+        if not result.HasField("usage"):
+            complete.usage.CopyFrom(task.usage.message(elapsed))
+        if not result.performed_actions:
+            complete.performed_actions.extend(task.tools.performed)
+        if complete.status == _FAILED:
+            _complete_failure(task, complete)
+        return complete
+
+    def _record_failure(self, task: AgentTask, result: AgentResult, span: Span) -> None:
+        """Every error is an ERROR event (SPEC Q-07)."""
+        error = result.error
+        task.trace.error(error.message, type=error.type, retryable=is_retryable(error))
+        span.set_attribute("error.type", error.type)
+        span.set_status(StatusCode.ERROR)
+
+
+def _failure(task: AgentTask, error: BaseException) -> AgentResult:
+    return AgentResult(status=_FAILED, error=error_of(error), partial_data=task.partial_data)
+
+
+def _complete_failure(task: AgentTask, result: AgentResult) -> None:
+    if not result.error.type:
+        result.error.type = Internal.__name__
+    if not result.HasField("partial_data"):
+        result.partial_data.CopyFrom(task.partial_data)
+    # Not retried whatever the error says: the action would happen a second time (SPEC Q-06).
+    retryable = is_retryable(result.error) and not task.tools.irreversible_dispatched
+    result.error.MergeFrom(agent_error("", "", retryable=retryable))
+
+
+def _defect(result: object) -> str | None:
+    """What is wrong with a result as a result; what it says is the agent's business."""
+    if not isinstance(result, AgentResult):
+        return "returned something that is not a result"
+    if result.status not in _RESULT_STATUSES:
+        return "returned a result without a final status"
+    if (result.status == _AWAITING_APPROVAL) != bool(result.proposed_actions):
+        return "returned proposed actions without waiting for approval, or the other way round"
+    if not all(digest_matches(action) for action in result.proposed_actions):
+        return "proposed an action whose digest is not its own"
+    return None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside an exception group; tools may be called side by side."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _out_of_time(task: AgentTask) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"The agent {task.agent} did not finish within {task.timeout_s:.3g} s.",
+        reason="STEP_TIMEOUT",
+    )
+
+
+def _too_large(result: AgentResult, limit: int) -> BosError:
+    return BosError(
+        f"The result has {result.ByteSize()} bytes and only {limit} can be sent. "
+        "Ask for fewer rows or columns.",
+        reason="RESULT_TOO_LARGE",
+    )
+
+
+def _timestamp(moment: datetime) -> timestamp_pb2.Timestamp:
+    stamp = timestamp_pb2.Timestamp()
+    stamp.FromDatetime(moment)
+    return stamp
+
+
+def _duration(elapsed: timedelta) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromTimedelta(elapsed)
+    return duration

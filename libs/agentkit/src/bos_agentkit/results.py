@@ -1,0 +1,122 @@
+"""Results in one call each. What every result carries (ids, usage, times) is added by the kit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
+from bos.common.v1 import Clarification
+from bos_agentkit.failures import agent_error
+from bos_chassis.values import to_value_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bos.agent.v1 import ProposedAction
+    from bos.common.v1 import Chart, ClarifyingQuestion, Source, Table
+    from bos_agentkit.task import AgentTask
+
+
+def succeeded(
+    task: AgentTask,
+    *,
+    answer: str = "",
+    table: Table | None = None,
+    data: Mapping[str, Any] | None = None,
+    confidence: float = 1.0,
+    sources: Sequence[Source] = (),
+    charts: Sequence[Chart] = (),
+    highlights: Sequence[str] = (),
+    followups: Sequence[str] = (),
+) -> AgentResult:
+    """The step is done.
+
+    Args:
+        task: The step.
+        answer: Text for people.
+        table: Tabular result, if any.
+        data: Full results by name, of types that ``to_value`` takes; name them in the card's
+            ``output_fields`` so that plans can refer to them.
+        confidence: From 0 to 1.
+        sources: What the answer rests on.
+        charts: Charts of aggregated results.
+        highlights: Noteworthy points.
+        followups: Suggested next questions.
+
+    Raises:
+        TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
+    """
+    if not 0 <= confidence <= 1:
+        raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
+    return AgentResult(
+        status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED,
+        agent_id=task.input.agent_id,
+        agent_name=task.agent,
+        task_description=task.effective_task,
+        answer=answer,
+        table=table,
+        data=None if data is None else to_value_map(data),
+        confidence=confidence,
+        sources=sources,
+        charts=charts,
+        highlights=highlights,
+        followups=followups,
+    )
+
+
+def failed(
+    task: AgentTask,
+    *,
+    type: str,
+    message: str,
+    details: Mapping[str, Any] | None = None,
+    retryable: bool = False,
+) -> AgentResult:
+    """The step could not be done; raising ``AgentFailure`` has the same effect.
+
+    ``type``, ``message``, ``details`` and ``retryable`` are those of ``AgentFailure``; what
+    ``task.partial`` noted is handed on.
+    """
+    return AgentResult(
+        status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED,
+        agent_id=task.input.agent_id,
+        agent_name=task.agent,
+        task_description=task.effective_task,
+        error=agent_error(type, message, details, retryable=retryable),
+        partial_data=task.partial_data,
+    )
+
+
+def awaiting_approval(
+    task: AgentTask, actions: Sequence[ProposedAction], *, answer: str = ""
+) -> AgentResult:
+    """These actions wait for a person; letting ``ApprovalNeeded`` pass has the same effect.
+
+    The step is executed again with the approved actions, and then ``Agent.perform`` is called.
+    """
+    return AgentResult(
+        status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
+        agent_id=task.input.agent_id,
+        agent_name=task.agent,
+        task_description=task.effective_task,
+        answer=answer,
+        proposed_actions=actions,
+        partial_data=task.partial_data,
+    )
+
+
+def needs_clarification(
+    task: AgentTask,
+    questions: Sequence[ClarifyingQuestion],
+    *,
+    assumptions: Sequence[str] = (),
+) -> AgentResult:
+    """The user has to settle something first; ``assumptions`` are what would be assumed instead."""
+    return AgentResult(
+        status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+        agent_id=task.input.agent_id,
+        agent_name=task.agent,
+        task_description=task.effective_task,
+        clarification=Clarification(questions=questions, assumptions=assumptions),
+        partial_data=task.partial_data,
+    )

@@ -1,0 +1,94 @@
+"""A whole agent service in one call."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+from pydantic import Field
+
+from bos.agent.v1 import add_AgentServiceServicer_to_server
+from bos_agentkit.servicer import AgentServicer
+from bos_chassis.auth import authenticator_from
+from bos_chassis.server import GrpcServer, Servicer, grpc_server, run_service
+from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_llm import Models, ModelSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from bos_agentkit.agent import Agent
+    from bos_chassis.telemetry import Telemetry
+
+S = TypeVar("S", bound="AgentServiceSettings")
+S_contra = TypeVar("S_contra", bound="AgentServiceSettings", contravariant=True)
+
+_SERVICE = "bos.agent.v1.AgentService"
+_ENVELOPE_BYTES = 1024
+"""Room in a message beside the result itself."""
+
+
+class AgentServiceSettings(Settings):
+    """What every agent service can be told; subclass it with the agent's own ``env_prefix``."""
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    max_concurrent_steps: int = Field(
+        default=64, ge=1, description="Steps at once; more are RESOURCE_EXHAUSTED"
+    )
+
+
+class Serve(Protocol[S_contra]):
+    """The ``serve`` of an agent's ``service.py``."""
+
+    def __call__(
+        self, settings: S_contra, telemetry: Telemetry, *, models: Models
+    ) -> AbstractAsyncContextManager[GrpcServer]:
+        """Build the agent and serve it until the context is left."""
+
+
+@asynccontextmanager
+async def agent_service(
+    settings: AgentServiceSettings, telemetry: Telemetry, agent: Agent
+) -> AsyncIterator[GrpcServer]:
+    """Serve ``agent`` until the context is left.
+
+    Raises:
+        ConfigurationError: card and code disagree, or the server cannot be offered as set.
+    """
+    servicer = AgentServicer(
+        agent,
+        telemetry,
+        max_concurrent_steps=settings.max_concurrent_steps,
+        max_result_bytes=settings.server.max_message_bytes - _ENVELOPE_BYTES,
+    )
+    auth = authenticator_from(settings.auth, audience=agent.card.name)
+    offered = Servicer(servicer, add_AgentServiceServicer_to_server, _SERVICE)
+    async with grpc_server(settings.server, [offered], telemetry=telemetry, auth=auth) as server:
+        yield server
+
+
+def serve_agent(name: str, settings: type[S], serve: Serve[S]) -> NoReturn:
+    """The process of an agent that needs nothing but a model: the whole of its ``__main__.py``.
+
+    Args:
+        name: Name of the service in logs and traces.
+        settings: Class of its settings.
+        serve: Builds and serves it; standalone calls the same function.
+
+    Raises:
+        SystemExit: Always, see ``bos_chassis.server.run_service``.
+    """
+
+    @asynccontextmanager
+    async def process(loaded: S) -> AsyncIterator[GrpcServer]:
+        with setup_telemetry(name, TelemetrySettings.load()) as telemetry:
+            async with (
+                Models(ModelSettings.load(), telemetry) as models,
+                serve(loaded, telemetry, models=models) as server,
+            ):
+                yield server
+
+    run_service(process, settings)

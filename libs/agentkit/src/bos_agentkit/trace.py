@@ -1,0 +1,155 @@
+"""What an agent records while it works (SPEC P-01..P-03), on its way to the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import timestamp_pb2
+
+from bos.agent.v1 import TraceBatch
+from bos.common.v1 import TraceEvent, TraceEventType, Value
+from bos_agentkit.failures import lenient_value
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+MAX_BATCH = 32
+COALESCE_S = 0.02
+"""Events wait this long for company: a message per event would cost more than the event."""
+
+_MAX_PENDING = 1024
+_MAX_MESSAGE_CHARS = 2_000
+_MAX_FIELD_BYTES = 8_192
+_MAX_FIELDS = 32
+_REDACTED = "[secret]"
+# Shorter "secrets" would riddle ordinary words; nobody's credential is that short.
+_MIN_SECRET_CHARS = 4
+
+
+class TraceRecorder:
+    """Collects trace events without ever blocking or failing the agent.
+
+    Values of secrets are masked in every text (SPEC R-09), long texts are cut, and when the reader
+    falls behind by 1024 events, further ones are counted instead of kept; errors are always kept.
+
+    Args:
+        agent: Canonical name, written on each event.
+        secrets: Texts that must not appear.
+    """
+
+    def __init__(self, agent: str, *, secrets: Iterable[str] = ()) -> None:
+        self._agent = agent
+        self._secrets = sorted((s for s in secrets if len(s) >= _MIN_SECRET_CHARS), key=len)[::-1]
+        self._pending: deque[TraceEvent] = deque()
+        self._dropped = 0
+        self._closed = False
+        self._some = asyncio.Event()
+        self._enough = asyncio.Event()
+
+    def decision(self, message: str, /, **data: Any) -> None:
+        """The agent chose something."""
+        self._record(TraceEventType.TRACE_EVENT_TYPE_DECISION, message, data)
+
+    def tool(self, message: str, /, **data: Any) -> None:
+        """A tool was called; the toolbox does this by itself."""
+        self._record(TraceEventType.TRACE_EVENT_TYPE_TOOL, message, data)
+
+    def message(self, message: str, /, **data: Any) -> None:
+        """Something worth knowing happened, such as a retry."""
+        self._record(TraceEventType.TRACE_EVENT_TYPE_MESSAGE, message, data)
+
+    def error(self, message: str, /, **data: Any) -> None:
+        """Something failed. The error that ends a step is recorded for the agent (SPEC Q-07)."""
+        self._record(TraceEventType.TRACE_EVENT_TYPE_ERROR, message, data)
+
+    def close(self) -> None:
+        """No more events; :meth:`batches` ends when it has handed out what is there."""
+        self._closed = True
+        self._some.set()
+        self._enough.set()
+
+    async def batches(self) -> AsyncIterator[TraceBatch]:
+        """The events, oldest first, in groups; one reader only. Ends after :meth:`close`."""
+        while True:
+            await self._some.wait()
+            await self._wait_for_company()
+            events = [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
+            if not self._pending and self._dropped:
+                events.append(self._note_of_dropped())
+            if events:
+                yield TraceBatch(events=events)
+            elif self._closed:
+                return
+            if not self._closed:
+                self._reset()
+
+    async def _wait_for_company(self) -> None:
+        try:
+            async with asyncio.timeout(COALESCE_S):
+                await self._enough.wait()
+        except TimeoutError:
+            pass
+
+    def _reset(self) -> None:
+        if not self._pending:
+            self._some.clear()
+        if len(self._pending) < MAX_BATCH:
+            self._enough.clear()
+
+    def _note_of_dropped(self) -> TraceEvent:
+        count, self._dropped = self._dropped, 0
+        return self._event(
+            TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
+            f"{count} trace events were dropped: they came faster than they could be sent.",
+            {"dropped": count},
+        )
+
+    def _record(self, kind: TraceEventType, message: str, data: dict[str, Any]) -> None:
+        if self._closed:
+            return
+        if len(self._pending) >= _MAX_PENDING:
+            self._dropped += 1
+            if kind != TraceEventType.TRACE_EVENT_TYPE_ERROR:
+                return
+            self._pending.popleft()
+        self._pending.append(self._event(kind, message, data))
+        self._some.set()
+        if len(self._pending) >= MAX_BATCH:
+            self._enough.set()
+
+    def _event(self, kind: TraceEventType, message: str, data: dict[str, Any]) -> TraceEvent:
+        now = timestamp_pb2.Timestamp()
+        now.GetCurrentTime()
+        fields = list(data.items())[:_MAX_FIELDS]
+        return TraceEvent(
+            type=kind,
+            agent=self._agent,
+            message=self._masked(message)[:_MAX_MESSAGE_CHARS],
+            data={name: self._field(value) for name, value in fields},
+            create_time=now,
+        )
+
+    def _field(self, data: Any) -> Value:
+        value = lenient_value(self._masked_deeply(data))
+        size = value.ByteSize()
+        return (
+            value if size <= _MAX_FIELD_BYTES else Value(string_value=f"({size} bytes, not kept)")
+        )
+
+    def _masked_deeply(self, data: Any) -> Any:
+        if not self._secrets:
+            return data
+        if isinstance(data, str):
+            return self._masked(data)
+        if isinstance(data, dict):
+            return {self._masked_deeply(k): self._masked_deeply(v) for k, v in data.items()}
+        if isinstance(data, list | tuple):
+            return [self._masked_deeply(item) for item in data]
+        return data
+
+    def _masked(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _REDACTED)
+        return text

@@ -1,0 +1,43 @@
+"""What a step consumes (SPEC P-12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf import duration_pb2
+
+from bos.common.v1 import Usage as UsageMessage
+from bos_llm.usage import Usage
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+
+class UsageMeter:
+    """Adds up model calls and other outgoing calls of one step."""
+
+    def __init__(self) -> None:
+        self._models = Usage()
+        self._api_calls = 0
+
+    def add(self, usage: Usage) -> None:
+        """Count the usage of a model call, as its reply or its error carries it."""
+        self._models += usage
+
+    def api_call(self, count: int = 1) -> None:
+        """Count outgoing calls that are not model calls: HTTP, SQL, sandbox."""
+        self._api_calls += count
+
+    def message(self, elapsed: timedelta) -> UsageMessage:
+        """Everything counted so far, and the time it took."""
+        duration = duration_pb2.Duration()
+        duration.FromTimedelta(elapsed)
+        return UsageMessage(
+            model_calls=self._models.calls,
+            input_tokens=self._models.input_tokens,
+            output_tokens=self._models.output_tokens,
+            api_calls=self._api_calls,
+            duration=duration,
+            cost_micros=self._models.cost_micros,
+            models=self._models.models,
+        )
