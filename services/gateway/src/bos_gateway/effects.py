@@ -1,7 +1,7 @@
 """The work that commands ask for: planning, running a step, composing. Each ends in events.
 
-An effect never touches the run's state and never raises for what its service did wrong: that becomes
-an event (SPEC Q-04, Q-05). It may be cancelled at any moment, and cancels its call then.
+An effect never touches the run's state and never raises for what its service did wrong: that
+becomes an event (SPEC Q-04, Q-05). It may be cancelled at any moment, and cancels its call then.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from bos_gateway.response import composed_response, fallback_output, final_answe
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from bos.common.v1 import TraceEventType
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import MakePlanResponse, PlannerServiceAsyncStub
     from bos_chassis.auth import RunTokenSigner
@@ -234,8 +235,8 @@ class Effects:
         agent = step.step.agent
         stub = self._with.registry.stub(agent)
         if stub is None:
-            message = f'No agent named "{agent}" is configured here.'
-            return await self._failed(command, step, AGENT_UNKNOWN, message), False
+            text = f'No agent named "{agent}" is configured here.'
+            return await self._failed(command, step, AGENT_UNKNOWN, text), False
         timeout_s = min(self._step_timeout_s(step), _left_s(steps_deadline(self._state)))
         message_in = agent_input(
             self._state,
@@ -404,7 +405,7 @@ def _is_retryable(failure: BosError) -> bool:
     return isinstance(failure, _RETRYABLE)
 
 
-def _trace(step: StepState, kind: TraceEvent.type, message: str) -> TraceEvent:
+def _trace(step: StepState, kind: TraceEventType, message: str) -> TraceEvent:
     trace = TraceEvent(type=kind, agent=step.step.agent, message=message)
     trace.create_time.GetCurrentTime()
     return trace

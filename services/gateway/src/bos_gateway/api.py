@@ -1,0 +1,132 @@
+"""The public API: translates between gRPC and the replica, and holds no logic of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from bos.gateway.v1 import (
+    AskResponse,
+    AskStreamResponse,
+    CancelRunResponse,
+    GetRunResponse,
+    ListAgentsResponse,
+    ListRunsResponse,
+    OrchestratorServiceServicer,
+    PlanQuestionResponse,
+    WatchRunResponse,
+)
+from bos_chassis.auth import current_principal
+from bos_chassis.errors import Unavailable
+from bos_gateway.projection import project, visible_response
+from bos_gateway.runs import parse_run_id, run_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Any
+    from uuid import UUID
+
+    from bos.gateway.v1 import (
+        AgentRequest,
+        AskRequest,
+        AskStreamRequest,
+        CancelRunRequest,
+        GetRunRequest,
+        ListAgentsRequest,
+        ListRunsRequest,
+        PlanQuestionRequest,
+        RunEvent,
+        WatchRunRequest,
+    )
+    from bos_gateway.dry_run import DryRun
+    from bos_gateway.registry import Registry
+    from bos_gateway.replica import Replica
+    from bos_gateway.runs import Runs
+
+LOCAL_USER = "local"
+SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
+
+
+class OrchestratorServicer(OrchestratorServiceServicer):
+    """Implements ``bos.gateway.v1.OrchestratorService``."""
+
+    def __init__(self, replica: Replica, runs: Runs, registry: Registry, dry_run: DryRun) -> None:
+        self._replica = replica
+        self._runs = runs
+        self._registry = registry
+        self._dry_run = dry_run
+
+    async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
+        """Run a question to its end."""
+        run_id = await self._accept(request.request, interactive=False)
+        async for _, event in self._replica.follow(run_id, 0):
+            if event.HasField("run_finished"):
+                response = visible_response(event.run_finished.response, request.request)
+                return AskResponse(response=response)
+        raise Unavailable("The run goes on elsewhere; ask again with the same request id.")
+
+    async def AskStream(
+        self, request: AskStreamRequest, context: Any
+    ) -> AsyncIterator[AskStreamResponse]:
+        """Run a question and stream its events."""
+        run_id = await self._accept(request.request, interactive=True)
+        async for event in self._events(run_id, 0):
+            yield AskStreamResponse(event=event)
+
+    async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
+        """One of the caller's runs."""
+        run = await self._runs.find(parse_run_id(request.run_id), _caller())
+        return GetRunResponse(run=run_of(await self._replica.state(run.run_id)))
+
+    async def ListRuns(self, request: ListRunsRequest, context: Any) -> ListRunsResponse:
+        """The caller's runs."""
+        runs, token = await self._runs.list(request, _caller())
+        return ListRunsResponse(runs=runs, next_page_token=token)
+
+    async def WatchRun(
+        self, request: WatchRunRequest, context: Any
+    ) -> AsyncIterator[WatchRunResponse]:
+        """The events of one of the caller's runs, from any position."""
+        run = await self._runs.find(parse_run_id(request.run_id), _caller())
+        async for event in self._events(run.run_id, request.after_sequence):
+            yield WatchRunResponse(event=event)
+
+    async def CancelRun(self, request: CancelRunRequest, context: Any) -> CancelRunResponse:
+        """Ask for one of the caller's runs to end."""
+        run = await self._runs.find(parse_run_id(request.run_id), _caller())
+        await self._replica.cancel(run.run_id, _caller(), request.reason)
+        return CancelRunResponse(run=run_of(await self._replica.state(run.run_id)))
+
+    async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
+        """The agents that exist."""
+        return ListAgentsResponse(agents=self._registry.agents())
+
+    async def PlanQuestion(
+        self, request: PlanQuestionRequest, context: Any
+    ) -> PlanQuestionResponse:
+        """A plan without running it."""
+        return await self._dry_run.plan(request.request)
+
+    async def _accept(self, request: AgentRequest, *, interactive: bool) -> UUID:
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier)
+        return await self._replica.accept(
+            request,
+            _caller(),
+            interactive=interactive,
+            traceparent=carrier.get("traceparent", ""),
+        )
+
+    async def _events(self, run_id: UUID, after_sequence: int) -> AsyncIterator[RunEvent]:
+        """The run's events as its client may see them; the log's first event says what that is."""
+        accepted = await self._replica.request(run_id)
+        async for sequence, event in self._replica.follow(run_id, after_sequence):
+            public = project(str(run_id), sequence, event, accepted)
+            if public is not None:
+                yield public
+
+
+def _caller() -> str:
+    principal = current_principal()
+    return LOCAL_USER if principal is None else principal.user_id

@@ -1,0 +1,323 @@
+"""The loop that ties a run together: decide, perform, store, show, decide again.
+
+One task per run that this replica owns. It is the only one that appends to the run's log and the
+only one that changes the run's state, so nothing here needs a lock. Events of effects wait in a
+bounded inbox; a full inbox slows the effect down, not the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AgentExecutionStatus,
+    AgentResult,
+)
+from bos.common.v1 import AgentError
+from bos.gateway.v1 import RunStatus
+from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
+from bos_gateway.decide import Command, Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.effects import Collaborators, Effects
+from bos_gateway.response import composed_response, fallback_output
+from bos_gateway.run_log import Append, LostRun
+from bos_gateway.state import RunState, apply
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+    from typing import Any
+    from uuid import UUID
+
+    from bos_gateway.feed import RunFeed
+    from bos_gateway.run_log import LogWriter
+
+_INBOX = 256
+_NEUTRAL = "Something went wrong inside the service. The failure has been logged."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedRun:
+    """A run that this replica may write, and what it knows about it."""
+
+    run_id: UUID
+    epoch: int
+    state: RunState
+    feed: RunFeed
+    secrets: Mapping[str, str]
+
+
+class Orchestrator:
+    """Drives one run to its end.
+
+    Args:
+        run: The run; its state holds the events of its feed.
+        log: The process's writer.
+        collaborators: What effects need.
+    """
+
+    def __init__(self, run: OwnedRun, log: LogWriter, collaborators: Collaborators) -> None:
+        self._run = run
+        self._state = run.state
+        self._writer = log
+        self._with = collaborators
+        self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
+        self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
+        self._effects = Effects(run.state, run.secrets, collaborators, self._inbox.put)
+        self._active: dict[object, asyncio.Task[None]] = {}
+        self._last_delta = 0.0
+
+    async def submit(self, event: LogEvent) -> None:
+        """Take an event from outside, such as a request to cancel."""
+        await self._inbox.put(event)
+
+    async def drive(self) -> None:
+        """Run until the run has ended.
+
+        Raises:
+            LostRun: another replica owns the run now.
+            BosError: its log cannot be written.
+        """
+        propagator = TraceContextTextMapPropagator()
+        parent = propagator.extract({"traceparent": self._state.request.traceparent})
+        with self._with.telemetry.tracer.start_as_current_span(
+            "run", context=parent, attributes={"bos.run_id": self._state.run_id}
+        ):
+            try:
+                while not self._state.finished:
+                    recorded = self._reconcile(decide(self._state, datetime.now(UTC)))
+                    await self._store(recorded or await self._next_events())
+            finally:
+                await self._stop_effects()
+
+    def _reconcile(self, commands: Sequence[Command]) -> list[LogEvent]:
+        """Start what is missing, stop what is not wanted; events to record right away, if any."""
+        recorded = [event for c in commands if isinstance(c, Record) for event in c.events]
+        if recorded:
+            return recorded
+        wanted = {_key(command): command for command in commands}
+        for key in [key for key in self._active if key not in wanted]:
+            self._active.pop(key).cancel()
+        for key, command in wanted.items():
+            if key not in self._active:
+                self._active[key] = asyncio.create_task(
+                    self._guard(command, self._perform(command)), name=f"effect {key}"
+                )
+        return []
+
+    def _perform(self, command: Command) -> Coroutine[Any, Any, None]:
+        match command:
+            case MakePlan(revision=revision):
+                return self._effects.make_plan(revision)
+            case RunStep():
+                return self._effects.run_step(command)
+            case Compose():
+                return self._effects.compose()
+            case Record():
+                raise TypeError("records are stored, not performed")
+
+    async def _guard(self, command: Command, effect: Coroutine[Any, Any, None]) -> None:
+        """The boundary of SPEC Q-05: an effect that breaks ends its part of the run, no more."""
+        tracer = self._with.telemetry.tracer
+        with tracer.start_as_current_span(_span_name(self._state, command)) as span:
+            try:
+                await effect
+            except Exception as error:
+                self._log.exception("effect broke", run=self._state.run_id, command=str(command))
+                span.set_status(trace.StatusCode.ERROR)
+                await self._inbox.put(self._broken(command, type(error).__name__))
+
+    def _broken(self, command: Command, error_type: str) -> LogEvent:
+        now = datetime.now(UTC)
+        error = AgentError(type=error_type, message=_NEUTRAL)
+        event = LogEvent()
+        event.create_time.FromDatetime(now)
+        match command:
+            case RunStep(revision=revision, step_id=step_id):
+                step = self._state.steps[step_id]
+                result = AgentResult(
+                    agent_id=step.agent_id,
+                    agent_name=step.step.agent,
+                    status=AGENT_EXECUTION_STATUS_FAILED,
+                    error=error,
+                )
+                finished = StepFinished(
+                    revision=revision, step_id=step_id, result=result, attempts=step.attempt
+                )
+                event.step_finished.CopyFrom(finished)
+            case MakePlan(revision=revision):
+                event.plan_failed.CopyFrom(PlanFailed(revision=revision, error=error))
+            case _:
+                response = composed_response(self._state, now, fallback_output(self._state))
+                event.run_finished.CopyFrom(RunFinished(response=response))
+        return event
+
+    async def _next_events(self) -> list[LogEvent]:
+        """What effects have produced; empty when only time has passed."""
+        wake = next_wake(self._state)
+        timeout = None if wake is None else max(0.0, (wake - datetime.now(UTC)).total_seconds())
+        try:
+            async with asyncio.timeout(timeout):
+                events = [await self._inbox.get()]
+        except TimeoutError:
+            return []
+        self._drain(events)
+        await self._gather_deltas(events)
+        return _merge_deltas(events)
+
+    async def _gather_deltas(self, events: list[LogEvent]) -> None:
+        """Wait out the rest of the window when there is nothing but answer text.
+
+        The first delta of an answer goes out at once; anything else ends the wait.
+        """
+        window = self._with.settings.delta_window_s
+        while all(event.HasField("answer_delta") for event in events):
+            left = self._last_delta + window - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                async with asyncio.timeout(left):
+                    events.append(await self._inbox.get())
+            except TimeoutError:
+                break
+            self._drain(events)
+        if any(event.HasField("answer_delta") for event in events):
+            self._last_delta = time.monotonic()
+
+    def _drain(self, events: list[LogEvent]) -> None:
+        while not self._inbox.empty() and len(events) < _INBOX:
+            events.append(self._inbox.get_nowait())
+
+    async def _store(self, events: list[LogEvent]) -> None:
+        """Append, then apply, then show. What is no longer true of the state is left out."""
+        accepted = self._admissible(events)
+        if not accepted:
+            return
+        finished = accepted[-1].HasField("run_finished")
+        before = self._state.status
+        first_sequence = self._state.last_sequence + 1
+        after = _status_after(before, accepted)
+        append = Append(
+            self._run.run_id,
+            self._run.epoch,
+            first_sequence,
+            accepted,
+            durable=finished,
+            status=after if after != before else None,
+            finished=finished,
+        )
+        # An append that has begun must be seen to its end: whether its events are in the log
+        # decides what may be shown.
+        await asyncio.shield(self._writer.append(append))
+        for event in accepted:
+            apply(self._state, event)
+            self._observe(event)
+        self._run.feed.publish(accepted)
+
+    def _admissible(self, events: list[LogEvent]) -> list[LogEvent]:
+        """Events up to the first end, without results of steps that have already ended."""
+        settled = {step_id for step_id, step in self._state.steps.items() if step.settled}
+        found: list[LogEvent] = []
+        for event in events:
+            kind = event.WhichOneof("event")
+            body = getattr(event, kind) if kind else None
+            step_id = getattr(body, "step_id", "")
+            if step_id and (
+                step_id in settled or body.revision != self._state.revision  # type: ignore[union-attr]
+            ):
+                continue
+            if kind == "step_finished":
+                settled.add(step_id)
+            found.append(event)
+            if kind == "run_finished":
+                break
+        return found
+
+    def _observe(self, event: LogEvent) -> None:
+        metrics = self._with.metrics
+        if event.HasField("step_finished"):
+            result = event.step_finished.result
+            status = AgentExecutionStatus.Name(result.status).removeprefix(
+                "AGENT_EXECUTION_STATUS_"
+            )
+            seconds = result.latency.ToNanoseconds() / 1e9
+            metrics.step_seconds.labels(result.agent_name, status.lower()).observe(seconds)
+        elif event.HasField("run_finished"):
+            response = event.run_finished.response
+            outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()
+            metrics.runs.labels(outcome).inc()
+            latency_s = response.metadata.latency.ToNanoseconds() / 1e9
+            metrics.run_seconds.labels(outcome).observe(latency_s)
+
+    async def _stop_effects(self) -> None:
+        tasks = list(self._active.values())
+        self._active.clear()
+        for task in tasks:
+            task.cancel()
+        # Effects that wait for room in the inbox would otherwise hold up their own cancellation
+        # only until the queue is collected with us; gather sees every one of them end.
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _key(command: Command) -> object:
+    match command:
+        case RunStep(revision=revision, step_id=step_id):
+            return ("step", revision, step_id)
+        case MakePlan(revision=revision):
+            return ("plan", revision)
+        case _:
+            return "compose"
+
+
+def _span_name(state: RunState, command: Command) -> str:
+    match command:
+        case RunStep(step_id=step_id):
+            return f"invoke_agent {state.steps[step_id].step.agent}"
+        case MakePlan():
+            return "plan"
+        case _:
+            return "compose"
+
+
+def _merge_deltas(events: list[LogEvent]) -> list[LogEvent]:
+    """Neighbouring pieces of one answer as one event."""
+    merged: list[LogEvent] = []
+    for event in events:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and event.HasField("answer_delta")
+            and last.HasField("answer_delta")
+            and last.answer_delta.attempt == event.answer_delta.attempt
+        ):
+            last.answer_delta.text += event.answer_delta.text
+        else:
+            merged.append(event)
+    return merged
+
+
+def _status_after(before: RunStatus, events: Sequence[LogEvent]) -> RunStatus:
+    """The run's status once ``events`` are applied, for the row that lists read."""
+    status = before
+    for event in events:
+        match event.WhichOneof("event"):
+            case "planned":
+                status = RunStatus.RUN_STATUS_PLANNED
+            case "step_dispatched" | "step_finished":
+                status = RunStatus.RUN_STATUS_EXECUTING
+            case "answer_started":
+                status = RunStatus.RUN_STATUS_COMPOSING
+            case "run_finished":
+                status = event.run_finished.response.status
+            case _:
+                pass
+    return status
+
+
+__all__ = ["LostRun", "Orchestrator", "OwnedRun"]

@@ -1,0 +1,212 @@
+"""What is stored about runs, for reading. Writing is the log writer's alone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from bos.gateway.v1 import Run
+from bos.runlog.v1 import LogEvent
+from bos_chassis.errors import InvalidArgument, NotFound
+from bos_gateway.projection import visible_response
+from bos_postgres import acquire, statement_errors
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from bos.gateway.v1 import ListRunsRequest
+    from bos_gateway.state import RunState
+
+_DEFAULT_PAGE = 50
+_PAGE_EVENTS = 500
+
+_BY_ID = """
+SELECT run_id, user_id, request_id, request_digest, status, epoch, finished_at FROM runs
+"""
+_LIST = """
+SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
+       (SELECT max(sequence) FROM run_events e WHERE e.run_id = r.run_id) AS last_sequence
+FROM runs AS r
+WHERE user_id = $1 AND (created_at, run_id) < ($2, $3) AND ($4 = 0 OR status = $4)
+      AND ($5 = '' OR conversation_id = $5)
+ORDER BY created_at DESC, run_id DESC
+LIMIT $6
+"""
+_FIRST_EVENT = "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1"
+_EVENTS = """
+SELECT sequence, payload FROM run_events
+WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The row of a run."""
+
+    run_id: UUID
+    user_id: str
+    request_digest: bytes
+    finished: bool
+
+
+class Runs:
+    """Reads runs and their logs.
+
+    Args:
+        pool: Connections whose search path is the gateway's schema.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    async def find(self, run_id: UUID, user_id: str) -> StoredRun:
+        """The user's run.
+
+        Raises:
+            NotFound: there is none, or it belongs to somebody else.
+        """
+        row = await self._row(f"{_BY_ID} WHERE run_id = $1 AND user_id = $2", run_id, user_id)
+        if row is None:
+            raise not_found(str(run_id))
+        return _stored(row)
+
+    async def find_request(self, user_id: str, request_id: str) -> StoredRun | None:
+        """The user's run under this request id, if any."""
+        row = await self._row(
+            f"{_BY_ID} WHERE user_id = $1 AND request_id = $2", user_id, request_id
+        )
+        return None if row is None else _stored(row)
+
+    async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
+        """A page of the run's log after a sequence, oldest first; empty at the end."""
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                rows = await connection.fetch(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
+        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
+
+    async def first_event(self, run_id: UUID) -> LogEvent:
+        """The run's RunAccepted event.
+
+        Raises:
+            NotFound: the run is not stored.
+        """
+        row = await self._row(_FIRST_EVENT, run_id)
+        if row is None:
+            raise not_found(str(run_id))
+        return LogEvent.FromString(row["payload"])
+
+    async def log(self, run_id: UUID) -> list[LogEvent]:
+        """The whole log of a run."""
+        found: list[LogEvent] = []
+        while page := await self.events(run_id, len(found)):
+            found += [event for _, event in page]
+        return found
+
+    async def list(self, request: ListRunsRequest, user_id: str) -> tuple[list[Run], str]:
+        """A page of the user's runs, newest first, and the token of the next page.
+
+        Raises:
+            InvalidArgument: the page token is not one of ours.
+        """
+        before, last_id = _decode_token(request.page_token)
+        size = request.page_size or _DEFAULT_PAGE
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                rows = await connection.fetch(
+                    _LIST,
+                    user_id,
+                    before,
+                    last_id,
+                    request.status,
+                    request.conversation_id,
+                    size + 1,
+                )
+        runs = [_listed(row) for row in rows[:size]]
+        more = len(rows) > size
+        return runs, _encode_token(rows[size - 1]) if more else ""
+
+    async def _row(self, sql: str, *arguments: object) -> asyncpg.Record | None:
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                return await connection.fetchrow(sql, *arguments)
+
+
+def run_of(state: RunState) -> Run:
+    """The run with plan and response, as its owner may see it."""
+    accepted = state.request
+    run = Run(
+        run_id=state.run_id,
+        request_id=accepted.request.request_id,
+        user_id=accepted.user_id,
+        conversation_id=accepted.request.conversation_id,
+        question=accepted.request.question,
+        status=state.status,
+        last_sequence=state.last_sequence,
+        revision=state.revision,
+    )
+    run.create_time.FromDatetime(state.accept_time)
+    run.update_time.FromDatetime(state.update_time)
+    if state.plan is not None:
+        run.plan.CopyFrom(state.plan)
+    if state.response is not None:
+        run.response.CopyFrom(visible_response(state.response, accepted.request))
+    return run
+
+
+def not_found(run_id: str) -> NotFound:
+    """What everybody hears about a run that is not theirs, whether it exists or not."""
+    return NotFound("There is no such run.", metadata={"run_id": run_id})
+
+
+def parse_run_id(text: str) -> UUID:
+    """The run id in ``text``.
+
+    Raises:
+        NotFound: it is not of the form of a run id, so no run can have it.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise not_found(text) from None
+
+
+def _stored(row: asyncpg.Record) -> StoredRun:
+    finished = row["finished_at"] is not None
+    return StoredRun(row["run_id"], row["user_id"], row["request_digest"], finished)
+
+
+def _listed(row: asyncpg.Record) -> Run:
+    run = Run(
+        run_id=str(row["run_id"]),
+        request_id=row["request_id"],
+        user_id=row["user_id"],
+        conversation_id=row["conversation_id"],
+        question=row["question"],
+        status=row["status"],
+        last_sequence=row["last_sequence"] or 0,
+    )
+    run.create_time.FromDatetime(row["created_at"])
+    run.update_time.FromDatetime(row["updated_at"])
+    return run
+
+
+def _encode_token(row: asyncpg.Record) -> str:
+    text = f"{row['created_at'].isoformat()}|{row['run_id']}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode_token(token: str) -> tuple[datetime, UUID]:
+    if not token:
+        return datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1)
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        created, _, run_id = text.partition("|")
+        return datetime.fromisoformat(created), UUID(run_id)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument.field(
+            "page_token", "is not a token of this service; start without one"
+        ) from None

@@ -1,0 +1,98 @@
+"""Builds the gateway and serves it: the same function for its own process and for standalone."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from bos.composer.v1 import ComposerServiceStub
+from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
+from bos.planner.v1 import PlannerServiceStub
+from bos_chassis.auth import RunTokenSigner, authenticator_from
+from bos_chassis.channels import Channels
+from bos_chassis.server import Servicer, grpc_server
+from bos_gateway.api import SERVICE_NAME, OrchestratorServicer
+from bos_gateway.dry_run import DryRun
+from bos_gateway.effects import Collaborators
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.ownership import Ownership
+from bos_gateway.registry import Registry, watched_registry
+from bos_gateway.replica import Replica, running_replica
+from bos_gateway.run_log import SCHEMA, LogWriter
+from bos_gateway.runs import Runs
+from bos_postgres import migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_gateway.settings import GatewaySettings
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+_POOL_SIZE = 8
+
+
+@asynccontextmanager
+async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
+    """Serve the gateway until the context is left.
+
+    Raises:
+        ConfigurationError: a setting is not usable.
+        Unavailable: the store cannot be reached.
+    """
+    key = settings.run_token_private_key
+    signer = RunTokenSigner(key.get_secret_value()) if key else None
+    auth = authenticator_from(settings.auth, "gateway")
+    metrics = GatewayMetrics(telemetry.registry)
+    replica_id = uuid4()
+    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+        )
+        channels = await stack.enter_async_context(Channels(telemetry))
+        registry = await stack.enter_async_context(
+            watched_registry(
+                Registry(settings.agent_targets, channels, telemetry), settings.describe_interval_s
+            )
+        )
+        writer = await stack.enter_async_context(
+            LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
+        )
+        collaborators = Collaborators(
+            planner=PlannerServiceStub(channels.get(settings.planner_target)),
+            composer=ComposerServiceStub(channels.get(settings.composer_target)),
+            registry=registry,
+            signer=signer,
+            settings=settings,
+            metrics=metrics,
+            telemetry=telemetry,
+        )
+        runs = Runs(pool)
+        ownership = Ownership(pool, replica_id, settings.lease_s)
+        replica = Replica(writer, runs, ownership, collaborators, new_run_id)
+        await stack.enter_async_context(running_replica(replica, ownership, settings, telemetry))
+        servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators))
+        server = await stack.enter_async_context(
+            grpc_server(
+                settings.server,
+                [Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME)],
+                telemetry=telemetry,
+                auth=auth,
+            )
+        )
+        yield server
+
+
+def new_run_id() -> UUID:
+    """A UUID of version 7 (RFC 9562): ids that grow with time keep the log's index compact."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return UUID(int=value)
