@@ -135,7 +135,8 @@ async def test_a_long_path_gets_a_short_socket_folder_that_goes_away(tmp_path: P
         assert folder is not None
         assert folder.stat().st_mode & 0o077 == 0
         assert await value(server.dsn(), "SELECT 1") == 1
-    assert not folder.exists()
+    # Where the server has to run as nobody, its home has a short path and keeps the folder.
+    assert not folder.exists() or folder.parent == server._home
 
 
 async def test_a_killed_server_is_recovered_at_the_next_start(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from bos_postgres.dsn import check_dsn, describe, with_database
 from bos_postgres.embedded import EmbeddedPostgres
 from bos_postgres.migrations import migrate, migration_files
 from bos_postgres.notices import Notices
+from bos_postgres.sessions import require_session_features
 
 __all__ = [
     "EmbeddedPostgres",
@@ -19,6 +20,7 @@ __all__ = [
     "migrate",
     "migration_files",
     "open_database",
+    "require_session_features",
     "statement_errors",
     "with_database",
 ]

@@ -167,6 +167,12 @@ def connection_errors(dsn: str) -> Iterator[None]:
             f"The database {describe(dsn)} refuses the connection: "
             "check user, password, database name and options in its URL."
         ) from error
+    except asyncpg.ProtocolViolationError as error:
+        raise ConfigurationError(
+            f"Something in front of the database {describe(dsn)} refuses settings of a session, "
+            "as connection poolers do. Connect to PostgreSQL directly.",
+            reason="DATABASE_POOLER",
+        ) from error
     except (OSError, *_LOST) as error:  # TimeoutError is an OSError
         raise _unavailable(f"The database {describe(dsn)}") from error
 
