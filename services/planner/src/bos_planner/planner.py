@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 
 # What remains of the caller's time when the model has had its share: enough to plan without it.
 _RESERVE_S = 0.5
+_NOT_CONFIGURED = ModelNotConfigured.default_reason
 
 
 class _ModelFailed(Exception):
     """The model yielded no plan; the message is safe for people."""
 
-    def __init__(self, message: str, reason: str, *, usage: Usage | None, configured: bool) -> None:
+    def __init__(self, message: str, reason: str, usage: Usage | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason
         self.usage = usage or Usage()
-        self.configured = configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,15 @@ class Planner:
     ) -> None:
         self._settings = settings
         self._log = telemetry.logger("bos.planner")
-        self._models = models
+        # Asked for now: wrong settings of the planner's model stop the start, not the first plan.
+        self._model = None if models is None else models.for_agent("planner")
         self._templates = templates
 
     async def make_plan(self, request: MakePlanRequest) -> MakePlanResponse:
         """A plan for the question, or a revised one.
 
-        A revision that finds no new plan has no steps (SPEC C-22). Never fails for reasons of the model (SPEC B-09, Q-04).
+        A revision that finds no new plan has no steps (SPEC C-22). The model's failures never reach
+        the caller (SPEC B-09, Q-04).
         """
         task = self._task(request)
         trace: list[TraceEvent] = []
@@ -177,11 +179,9 @@ class Planner:
         return draft if set(wanted) <= set(draft.decision.chosen_agents) else None
 
     async def _asked(self, task: _Task, trace: list[TraceEvent]) -> tuple[Draft, Usage]:
-        if self._models is None:
-            raise _ModelFailed(
-                "No model is configured.", "MODEL_NOT_CONFIGURED", usage=None, configured=False
-            )
-        reply, usage = await self._reply(self._models.for_agent("planner"), task)
+        if self._model is None or not self._model.configured:
+            raise _ModelFailed("No model is configured.", _NOT_CONFIGURED)
+        reply, usage = await self._reply(self._model, task)
         trace.append(
             _event(
                 TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
@@ -198,15 +198,10 @@ class Planner:
             )
         except PlanInvalid as error:
             raise _ModelFailed(
-                f"The model's plan cannot be used. {error}",
-                "PLAN_INVALID",
-                usage=usage,
-                configured=True,
+                f"The model's plan cannot be used. {error}", "PLAN_INVALID", usage
             ) from error
         if task.revising and _nothing_new(draft.plan, task):
-            raise _ModelFailed(
-                "The model found no new plan.", "NO_NEW_PLAN", usage=usage, configured=True
-            )
+            raise _ModelFailed("The model found no new plan.", "NO_NEW_PLAN", usage)
         return draft, usage
 
     async def _reply(self, model: Model, task: _Task) -> tuple[PlannerReply, Usage]:
@@ -224,23 +219,16 @@ class Planner:
             async with asyncio.timeout(max(0.0, share)):
                 reply = await model.structured(messages, PlannerReply)
         except TimeoutError:
-            raise _ModelFailed(
-                "The model took too long.", "MODEL_TIMEOUT", usage=None, configured=True
-            ) from None
+            raise _ModelFailed("The model took too long.", "MODEL_TIMEOUT") from None
         except BosError as error:
             raise _ModelFailed(
-                error.message,
-                error.reason,
-                usage=getattr(error, "usage", None),
-                configured=not isinstance(error, ModelNotConfigured),
+                error.message, error.reason, getattr(error, "usage", None)
             ) from error
         except Exception as error:
             # SPEC B-09 knows no failure of the model that stops a request; a defect on the way to
             # it must not either. The log keeps what happened.
             self._log.exception("model call failed unexpectedly")
-            raise _ModelFailed(
-                "The model could not be asked.", "INTERNAL", usage=None, configured=True
-            ) from error
+            raise _ModelFailed("The model could not be asked.", "INTERNAL") from error
         return reply.value, reply.usage
 
 
@@ -268,9 +256,9 @@ def _nothing_new(plan: Plan, task: _Task) -> bool:
 def _explain(failure: _ModelFailed, task: _Task) -> TraceEvent:
     """Working without a model is a way to run Bos; a model that fails is an error (SPEC Q-07)."""
     kind = (
-        TraceEventType.TRACE_EVENT_TYPE_ERROR
-        if failure.configured
-        else TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+        TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+        if failure.reason == _NOT_CONFIGURED
+        else TraceEventType.TRACE_EVENT_TYPE_ERROR
     )
     outcome = "There is no new plan." if task.revising else "The heuristic plans instead."
     return _event(kind, f"{failure.message} {outcome}", reason=failure.reason)

@@ -1,0 +1,218 @@
+"""SPEC B-08, B-09, B-19, D-02: from a reply to a plan."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from bos.agent.v1 import AgentCard
+from bos.planner.v1 import Intent, Plan, Step
+from bos_chassis.values import from_value, to_value
+from bos_planner.draft import (
+    Bounds,
+    Draft,
+    PlanInvalid,
+    clamp,
+    draft_from_reply,
+    heuristic_draft,
+    same_work,
+)
+from bos_planner.heuristic import Selection
+from bos_planner.reply import PlannerReply
+
+QUESTION = "Which five customers brought the most revenue?"
+CARDS = {
+    "sql": AgentCard(name="sql", description="x", capabilities=["database"]),
+    "computation": AgentCard(name="computation", description="x"),
+    "rag": AgentCard(name="rag", description="x"),
+}
+
+
+def bounds(**changes: Any) -> Bounds:
+    return Bounds(**{"cards": CARDS, "disabled": (), "max_steps": 20, **changes})
+
+
+def draft(reply: dict[str, Any], **changes: Any) -> Draft:
+    full = {"intent": "DATA_QA", "confidence": 0.9, **reply}
+    return draft_from_reply(
+        PlannerReply.model_validate(full), QUESTION, Selection(("sql",)), bounds(**changes),
+        origin="model",
+    )  # fmt: skip
+
+
+def planned(step_id: str, agent: str = "sql", **fields: Any) -> dict[str, Any]:
+    return {"step_id": step_id, "agent": agent, "task": "Do it.", **fields}
+
+
+def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
+    made = draft(
+        {
+            "agents": ["sql", "computation"],
+            "rationale": "Data, then arithmetic.",
+            "intent_reason": "It needs revenue.",
+            "entities": [{"name": "metric", "value": "revenue"}],
+            "steps": [
+                planned("top"),
+                planned(
+                    "share",
+                    "computation",
+                    sub_task_input=[
+                        {"name": "rows", "value": "@{outputs.top.table}"},
+                        {"name": "digits", "value": 2},
+                        {"name": "names", "value": ["a", None]},
+                    ],
+                    is_final_answer=True,
+                ),
+            ],
+        }
+    )
+    share = made.plan.steps[1]
+    assert made.plan.origin == "model"
+    assert from_value(made.plan.entities["metric"]) == "revenue"
+    assert {k: from_value(v) for k, v in share.sub_task_input.items()} == {
+        "rows": "@{outputs.top.table}",
+        "digits": 2,
+        "names": ["a", None],
+    }
+    assert share.is_final_answer
+    assert list(share.depends_on) == ["top"], "a reference implies the dependency"
+    assert made.decision.rationale == "Data, then arithmetic."
+    assert list(made.decision.chosen_agents) == ["sql", "computation"]
+    assert made.intent.intent == Intent.INTENT_DATA_QA
+    assert made.intent.suggested_next_agent == "sql"
+    assert made.intent.reason == "It needs revenue."
+
+
+def test_names_are_normalised_and_unknown_ones_leave_the_list() -> None:
+    """SPEC B-08, A-08."""
+    made = draft(
+        {
+            "agents": ["RAG_agent", " SQL ", "wizard", "sql"],
+            "steps": [planned("a", "Sql"), planned("b", "rag_agent")],
+        }
+    )
+    assert list(made.decision.chosen_agents) == ["rag", "sql"]
+    assert [step.agent for step in made.plan.steps] == ["sql", "rag"]
+
+
+def test_an_agent_without_a_step_is_not_chosen() -> None:
+    made = draft({"agents": ["rag", "sql"], "steps": [planned("a")]})
+    assert list(made.decision.chosen_agents) == ["sql"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(1.7, 1.0), (-3, 0.0), (0.55, 0.55), (math.nan, 0.0), (math.inf, 1.0)],
+)
+def test_confidence_is_normalised(given: float, kept: float) -> None:
+    """SPEC B-08."""
+    assert clamp(given) == kept
+
+
+def test_agents_alone_are_a_plan_of_independent_steps() -> None:
+    made = draft({"agents": ["sql", "rag", "mail"]}, disabled=("rag",))
+    assert [(s.step_id, s.agent, s.task) for s in made.plan.steps] == [("sql", "sql", QUESTION)]
+    assert from_value(made.decision.guardrails["removed_steps"]) == ["rag"]
+
+
+def test_steps_of_disabled_agents_are_taken_out() -> None:
+    made = draft(
+        {"agents": ["sql"], "steps": [planned("a", "rag"), planned("b", depends_on=["a"])]},
+        disabled=("rag",),
+    )
+    assert [step.step_id for step in made.plan.steps] == ["b"]
+    assert not made.plan.steps[0].depends_on
+    assert from_value(made.decision.guardrails["removed_steps"]) == ["a"]
+
+
+def test_a_step_that_cannot_do_without_a_disabled_agent_makes_the_plan_invalid() -> None:
+    steps = [planned("a", "rag"), planned("b", task="Sum up @{outputs.a.answer}")]
+    with pytest.raises(PlanInvalid, match='Step "b" refers to "a"'):
+        draft({"steps": steps}, disabled=("rag",))
+    assert draft({"steps": steps}).plan.steps[1].depends_on == ["a"]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [planned("a", "wizard")],
+        [planned("a", depends_on=["b"]), planned("b", depends_on=["a"])],
+        [planned("a", sub_task_input=[{"name": "x", "value": "@{outputs.zz.answer}"}])],
+        [planned("a"), planned("a")],
+        [planned("a", tool_name="nonsense")],
+        [planned("a", task="")],
+        [planned(f"s{n}") for n in range(21)],
+        [],
+    ],
+)
+def test_an_invalid_plan_is_refused(steps: list[dict[str, Any]]) -> None:
+    """SPEC B-19."""
+    with pytest.raises(PlanInvalid):
+        draft({"steps": steps})
+
+
+def test_out_of_scope_plans_nothing() -> None:
+    """SPEC D-02."""
+    made = draft({"intent": "OUT_OF_SCOPE", "agents": ["sql"], "steps": [planned("a")]})
+    assert not made.plan.steps
+    assert not made.decision.chosen_agents
+    assert made.intent.intent == Intent.INTENT_OUT_OF_SCOPE
+
+
+def test_general_qa_runs_without_databases() -> None:
+    """SPEC D-02, X-15."""
+    made = draft({"intent": "GENERAL_QA", "steps": [planned("a"), planned("b", "computation")]})
+    assert [step.agent for step in made.plan.steps] == ["computation"]
+    assert not draft({"intent": "GENERAL_QA", "agents": ["sql"]}).plan.steps
+
+
+def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:
+    """SPEC B-09."""
+    made = heuristic_draft(
+        "Say @{outputs.x.y}",
+        Selection(("rag", "sql"), {"disabled_agents": ["web"]}),
+        bounds(),
+        why="No model is configured.",
+    )
+    assert [(s.step_id, s.agent, list(s.depends_on)) for s in made.plan.steps] == [
+        ("rag", "rag", []),
+        ("sql", "sql", []),
+    ]
+    assert made.plan.steps[0].task == "Say @ {outputs.x.y}"
+    assert made.decision.confidence == 0.4
+    assert "No model is configured." in made.decision.rationale
+    assert from_value(made.decision.guardrails["disabled_agents"]) == ["web"]
+    assert made.intent.intent == Intent.INTENT_UNSPECIFIED
+
+
+def test_the_heuristic_keeps_to_the_limit_and_may_plan_nothing() -> None:
+    selection = Selection(("rag", "sql"))
+    assert len(heuristic_draft("q", selection, bounds(max_steps=1), why="").plan.steps) == 1
+    nothing = heuristic_draft("q", Selection(()), bounds(), why="")
+    assert not nothing.plan.steps
+    assert nothing.decision.rationale == "No available agent fits the question."
+
+
+def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
+    """SPEC B-20."""
+    old = {"top": Step(step_id="top", agent="sql", task="Do  it.")}
+    use = planned("share", task="Use @{outputs.top.table}")
+    made = draft({"steps": [planned("top"), use]}, earlier=old, completed={"top"})
+    assert [step.step_id for step in made.plan.steps] == ["share"]
+    with pytest.raises(PlanInvalid, match="taken"):
+        draft({"steps": [planned("top", "rag"), use]}, earlier=old, completed={"top"})
+
+
+def test_the_same_work_under_other_names_is_the_same_work() -> None:
+    def plan(*steps: Step) -> Plan:
+        return Plan(steps=steps)
+
+    first = Step(step_id="a", agent="sql", task="Do it.", sub_task_input={"x": to_value(1)})
+    second = Step(step_id="b", agent="sql", task="And then.", depends_on=["a"])
+    renamed = Step(step_id="z", agent="sql", task="Do  it.", sub_task_input={"x": to_value(1)})
+    after = Step(step_id="y", agent="sql", task="And then.", depends_on=["z"])
+    assert same_work(plan(first, second), plan(renamed, after))
+    changed = Step(step_id="y", agent="sql", task="And then.")
+    assert not same_work(plan(first, second), plan(renamed, changed))

@@ -1,0 +1,86 @@
+"""SPEC B-17: stored plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_planner.templates import Templates, load_templates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """
+- name: top customers
+  questions: ["Top {count} customers by revenue", "Best customers"]
+  agents: [sql, computation]
+  steps:
+    - step_id: top
+      agent: sql
+      task: "List the {count} customers with the highest revenue."
+    - step_id: share
+      agent: computation
+      task: "Work out the share."
+      sub_task_input:
+        - {name: rows, value: "@{outputs.top.table}"}
+        - {name: limit, value: "{count}"}
+"""
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Templates:
+    path = tmp_path / "plans.yaml"
+    path.write_text(FILE, encoding="utf-8")
+    return load_templates(path)
+
+
+def test_a_question_that_reads_alike_gets_the_stored_plan(templates: Templates) -> None:
+    reply = templates.match("  top 5  CUSTOMERS by revenue? ")
+    assert reply is not None
+    assert reply.intent == "DATA_QA"
+    assert reply.confidence == 1.0
+    assert reply.rationale == 'The stored plan "top customers" fits the question.'
+    assert reply.steps[0].task == "List the 5 customers with the highest revenue."
+    assert [item.value for item in reply.steps[1].sub_task_input] == ["@{outputs.top.table}", "5"]
+
+
+@pytest.mark.parametrize(
+    "question", ["Top customers by revenue", "Show the top 5 customers by revenue", ""]
+)
+def test_another_question_gets_none(templates: Templates, question: str) -> None:
+    assert templates.match(question) is None
+
+
+def test_a_placeholder_cannot_smuggle_a_reference_in(templates: Templates) -> None:
+    reply = templates.match("Top @{outputs.top.answer} customers by revenue")
+    assert reply is not None
+    assert "@{" not in reply.steps[0].task
+
+
+def test_without_a_file_there_are_no_stored_plans() -> None:
+    assert load_templates(None).match("anything") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a: [", "cannot be read as YAML"),
+        ("- name: x", "0.questions"),
+        ("- {name: x, questions: [q], steps: [{step_id: a}]}", "0.steps.0.agent"),
+        ("- {name: x, questions: [q], unknown: 1}", "0.unknown"),
+        ("- {name: x, questions: ['{a} and {a}']}", "placeholder twice"),
+    ],
+)
+def test_a_wrong_file_stops_the_start_and_says_where(tmp_path: Path, text: str, hint: str) -> None:
+    path = tmp_path / "plans.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=hint) as caught:
+        load_templates(path)
+    assert "BOS_PLANNER_TEMPLATES_PATH" in caught.value.message
+
+
+def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        load_templates(tmp_path / "absent.yaml")

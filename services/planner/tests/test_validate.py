@@ -1,0 +1,138 @@
+"""SPEC B-19, C-07, C-08: which plans may be run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos.agent.v1 import AgentCard, Tool
+from bos.planner.v1 import Plan, Step
+from bos_chassis.values import to_value
+from bos_planner.validate import (
+    MAX_TASK_CHARS,
+    plan_problems,
+    references,
+    with_implied_dependencies,
+    without_references,
+)
+
+CARDS = {
+    "sql": AgentCard(name="sql", description="x", tools=[Tool(name="query")]),
+    "computation": AgentCard(name="computation", description="x", tools=[Tool(name="run")]),
+}
+
+
+def step(step_id: str, agent: str = "sql", task: str = "Do it.", **fields: object) -> Step:
+    inputs = fields.pop("inputs", {})
+    assert isinstance(inputs, dict)
+    values = {name: to_value(value) for name, value in inputs.items()}
+    return Step(step_id=step_id, agent=agent, task=task, sub_task_input=values, **fields)  # type: ignore[arg-type]
+
+
+def problems(*steps: Step, max_steps: int = 20, completed: tuple[str, ...] = ()) -> list[str]:
+    return plan_problems(Plan(steps=steps), CARDS, max_steps=max_steps, completed=completed)
+
+
+def test_a_diamond_with_references_is_fine() -> None:
+    assert not problems(
+        step("a"),
+        step("b", inputs={"rows": "@{outputs.a.table}"}),
+        step("c", inputs={"nested": {"list": ["sum of @{outputs.a.data.total}"]}}),
+        step("d", "computation", tool_name="run", depends_on=["b", "c"]),
+    )
+
+
+def test_an_empty_plan_is_fine() -> None:
+    assert not problems()
+
+
+@pytest.mark.parametrize("step_id", ["", "1st", "has space", "a" * 65, "ä", "a.b"])
+def test_a_step_needs_a_well_formed_id(step_id: str) -> None:
+    (problem,) = problems(step(step_id))
+    assert problem.startswith("Step number 1 needs an id")
+
+
+def test_ids_are_unique_also_against_completed_steps() -> None:
+    assert problems(step("a"), step("a")) == ['The id of step "a" is taken.']
+    assert problems(step("a"), completed=("a",)) == ['The id of step "a" is taken.']
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@{outputs.a}",
+        "@{outputs.a.}",
+        "@{output.a.b}",
+        "@{outputs.1a.b}",
+        "@{outputs.a.b",
+        "@{ outputs.a.b }",
+        "@{outputs.a.b c}",
+    ],
+)
+def test_whatever_opens_a_reference_must_be_one(text: str) -> None:
+    (problem,) = problems(step("a"), step("b", inputs={"x": ["deep", {"in": text}]}))
+    assert problem == f'Step "b" has a malformed reference: {text}'
+
+
+def test_references_and_dependencies_must_name_steps_that_exist() -> None:
+    assert problems(step("b", inputs={"x": "@{outputs.zz.answer}"})) == [
+        'Step "b" depends on the unknown step "zz".'
+    ]
+    assert problems(step("b", depends_on=["zz"])) == ['Step "b" depends on the unknown step "zz".']
+    assert problems(step("b", task="Use @{outputs.b.answer}")) == ['Step "b" depends on itself.']
+
+
+def test_completed_steps_of_an_earlier_attempt_can_be_referred_to() -> None:
+    revised = step("b", inputs={"x": "@{outputs.old.table}"}, depends_on=["old"])
+    assert problems(revised)
+    assert not problems(revised, completed=("old",))
+
+
+def test_agents_and_tools_must_be_known() -> None:
+    assert problems(step("a", "mail")) == ['Step "a" names the unknown agent "mail".']
+    assert problems(step("a", tool_name="run")) == [
+        'Step "a" names the tool "run", which sql has not.'
+    ]
+    assert problems(step("a", tools=["query", "drop"])) == [
+        'Step "a" names the tool "drop", which sql has not.'
+    ]
+
+
+def test_a_circle_is_refused_whether_by_dependency_or_by_reference() -> None:
+    """SPEC C-08."""
+    (problem,) = problems(
+        step("a", depends_on=["c"]), step("b", depends_on=["a"]), step("c", depends_on=["b"])
+    )
+    assert problem.startswith("It is circular: ")
+    assert problems(step("a", inputs={"x": "@{outputs.b.answer}"}), step("b", depends_on=["a"]))
+
+
+def test_size_is_bounded() -> None:
+    assert not problems(*(step(f"s{n}") for n in range(3)), max_steps=3)
+    assert problems(*(step(f"s{n}") for n in range(4)), max_steps=3) == [
+        "It has 4 steps; at most 3 are allowed."
+    ]
+    assert problems(step("a", task=" ")) == ['Step "a" has no task.']
+    assert problems(step("a", task="x" * (MAX_TASK_CHARS + 1)))
+
+
+def test_references_become_dependencies_once() -> None:
+    plan = Plan(
+        steps=[
+            step("a"),
+            step("b"),
+            step("c", inputs={"x": "@{outputs.b.t} @{outputs.a.t}"}, depends_on=["b"]),
+            step("d", inputs={"x": "@{outputs.old.t}"}),
+        ]
+    )
+    linked = with_implied_dependencies(plan)
+    assert [list(each.depends_on) for each in linked.steps] == [[], [], ["b", "a"], []]
+    assert not plan.steps[2].depends_on[1:], "the given plan is left alone"
+
+
+@given(st.text(alphabet="@{}outps.ab ", max_size=60))
+def test_a_persons_text_never_holds_a_reference(text: str) -> None:
+    harmless = without_references(text)
+    assert not references(step("x", task=harmless))
+    assert not any("malformed" in problem for problem in problems(step("x", task=harmless or "-")))
