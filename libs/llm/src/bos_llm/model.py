@@ -224,12 +224,11 @@ class Model:
     ) -> str | None:
         try:
             chunk = await stream.next()
+            return None if chunk is None else whole.add(chunk)
         except Exception as error:
             verdict = endpoint.judge(error)
             if verdict is None:
                 raise
-        else:
-            return None if chunk is None else whole.add(chunk)
         raise final_error(verdict)  # not chained, like in RetryPolicy.run
 
     def _request(self, messages: Sequence[Message], max_tokens: int | None) -> dict[str, Any]:

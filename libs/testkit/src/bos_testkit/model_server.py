@@ -52,6 +52,7 @@ _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "cookie"})
 _ERROR_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 _MAX_BODY_BYTES = 8 * 1024 * 1024
 _KEPT_REQUESTS = 200
+_SHUTDOWN_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +333,6 @@ class _EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                timeout_graceful_shutdown=2,
             )
         )
         self._ready = asyncio.Event()
@@ -351,6 +351,15 @@ class _EmbeddedServer(uvicorn.Server):
     def stop(self) -> None:
         """End the server; its task ends when the connections are closed."""
         self._stopping.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close everything as soon as the replies in flight allow it, where uvicorn would poll."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=_SHUTDOWN_TIMEOUT_S)
 
     async def wait_until_ready(self, serving: asyncio.Task[None]) -> None:
         """Return when connections are accepted; raise what ended the server if it did not start."""

@@ -30,7 +30,7 @@ class ScriptedModelFactory(Protocol):
 
 @pytest.fixture
 async def scripted_model() -> AsyncIterator[ScriptedModelFactory]:
-    """``model = await scripted_model(fixture(...), Path(...))``, as often as a test needs."""
+    """Starts scripted models from fixture files and fixtures made in Python."""
     async with AsyncExitStack() as servers:
 
         async def start(*fixtures: Path | Fixture) -> ScriptedModel:
@@ -39,11 +39,11 @@ async def scripted_model() -> AsyncIterator[ScriptedModelFactory]:
         yield start
 
 
-def model_settings(model: ScriptedModel, **overrides: Any) -> ModelSettings:
-    """Settings that use ``model`` for every agent; nothing of them is in the environment."""
+def model_settings(server: ScriptedModel, /, **overrides: Any) -> ModelSettings:
+    """Settings that use ``server`` for every agent; nothing of them is in the environment."""
     return ModelSettings.load(
         **{
-            "base_url": model.base_url,
+            "base_url": server.base_url,
             "api_key": SecretStr(SCRIPTED_KEY),
             "model": "scripted",
             "provider": "compatible",

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.telemetry import Telemetry
+from bos_llm import AgentModelConfig, ModelNotConfigured, Models, ModelSettings, user
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def configured(settings: ModelSettings, agent: str = "planner") -> bool:
+    return not settings.missing(agent, settings.get_agent_model_config(agent))
+
+
+def test_n08_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
+    settings = ModelSettings.load()
+    assert configured(settings)
+    assert settings.get_agent_model_config("planner") == AgentModelConfig(
+        "openai", "gpt-4o-mini", 0.0
+    )
+
+
+def test_n04_the_analytics_agents_start_with_gpt_4_1() -> None:
+    settings = ModelSettings.load(api_key="sk-1234567890")
+    assert settings.get_agent_model_config("sql").model == "gpt-4.1"
+
+
+def test_a_base_url_and_a_model_are_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")
+    monkeypatch.setenv("BOS_MODEL", "qwen")
+    settings = ModelSettings.load()
+    assert configured(settings)
+    assert configured(settings, "sql")
+    assert settings.get_agent_model_config("sql") == AgentModelConfig("compatible", "qwen", 0.0)
+
+
+def test_a_base_url_without_a_model_is_not_enough() -> None:
+    settings = ModelSettings.load(base_url="http://127.0.0.1:8080/v1")
+    config = settings.get_agent_model_config("sql")
+    assert settings.missing("sql", config) == ("BOS_MODEL or SQL_MODEL",)
+
+
+def test_n02_n03_each_agent_has_its_own_provider_model_and_temperature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
+    monkeypatch.setenv("SUMMARY_MODEL_PROVIDER", "openai")
+    monkeypatch.setenv("SUMMARY_MODEL", "gpt-4o-mini")
+    monkeypatch.setenv("SUMMARY_TEMPERATURE", "0.3")
+    monkeypatch.setenv("API_DOCS_MODEL", "gpt-4.1-nano")
+    monkeypatch.setenv("BOS_MODEL", "gpt-4o")
+    monkeypatch.setenv("BOS_MODEL_TEMPERATURE", "0.1")
+    settings = ModelSettings.load()
+    look_up = settings.get_agent_model_config
+    assert look_up("summary") == AgentModelConfig("openai", "gpt-4o-mini", 0.3)
+    assert look_up("api_docs") == AgentModelConfig("openai", "gpt-4.1-nano", 0.1)
+    assert look_up("planner") == AgentModelConfig("openai", "gpt-4o", 0.1)
+
+
+def test_n01_any_compatible_provider_is_selectable_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SQL_MODEL_PROVIDER", "Gemini")
+    monkeypatch.setenv("SQL_MODEL", "gemini-pro")
+    settings = ModelSettings.load()
+    config = settings.get_agent_model_config("sql")
+    assert settings.missing("sql", config) == ("GEMINI_BASE_URL",)
+    monkeypatch.setenv("GEMINI_BASE_URL", "https://models.example/v1")
+    monkeypatch.setenv("GEMINI_API_KEY", "gemini-key-123")
+    settings = ModelSettings.load()
+    access = settings.access("gemini")
+    assert access.base_url == "https://models.example/v1"
+    assert access.api_key == SecretStr("gemini-key-123")
+    assert configured(settings, "sql")
+    assert not configured(settings, "planner")
+
+
+def test_keys_of_providers_that_no_agent_uses_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEARCH_API_KEY", "search-key-123")
+    assert dict(ModelSettings.load().variables) == {}
+
+
+def test_azure_needs_endpoint_key_and_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
+    settings = ModelSettings.load()
+    config = settings.get_agent_model_config("sql")
+    assert config.provider == "azure"
+    missing = settings.missing("sql", config)
+    assert missing == ("AZURE_OPENAI_API_KEY", "BOS_MODEL or SQL_MODEL")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key-123")
+    monkeypatch.setenv("SQL_MODEL", "my-deployment")
+    assert configured(ModelSettings.load(), "sql")
+
+
+def test_settings_come_from_a_dotenv_file_below_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-file-123\nSQL_MODEL=a\nCODE_MODEL=b\n")
+    monkeypatch.setenv("CODE_MODEL", "c")
+    settings = ModelSettings.load()
+    assert settings.api_key == SecretStr("sk-file-123")
+    assert settings.get_agent_model_config("sql").model == "a"
+    assert settings.get_agent_model_config("code").model == "c"
+
+
+@pytest.mark.parametrize("value", ["hot", "3", "-1"])
+def test_a_wrong_temperature_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SQL_TEMPERATURE", value)
+    settings = ModelSettings.load()
+    with pytest.raises(ConfigurationError, match="SQL_TEMPERATURE"):
+        settings.get_agent_model_config("sql")
+    assert settings.get_agent_model_config("code").temperature == 0.0
+    monkeypatch.setenv("BOS_MODEL_TEMPERATURE", value)
+    with pytest.raises(ConfigurationError, match="BOS_MODEL_TEMPERATURE"):
+        ModelSettings.load()
+
+
+def test_temperature_none_leaves_it_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQL_TEMPERATURE", "none")
+    assert ModelSettings.load().get_agent_model_config("sql").temperature is None
+
+
+def test_prices_are_read_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_MODEL_PRICES", '{"gpt-4.1": {"input": 2, "output": 8}}')
+    assert ModelSettings.load().prices["gpt-4.1"].of(1_000_000, 500_000) == 6.0
+
+
+def test_a_base_url_that_is_none_names_its_variable() -> None:
+    with pytest.raises(ConfigurationError, match="OPENAI_BASE_URL"):
+        ModelSettings.load(base_url="example.com")
+
+
+async def test_without_a_model_calls_say_which_variables_to_set() -> None:
+    async with Models(ModelSettings.load(), Telemetry.for_tests()) as models:
+        assert not models.configured
+        model = models.for_agent("sql")
+        assert not model.configured
+        with pytest.raises(ModelNotConfigured) as caught:
+            await model.text([user("hello")])
+        assert "OPENAI_API_KEY" in caught.value.message
+        assert "OPENAI_BASE_URL and BOS_MODEL" in caught.value.message
+        with pytest.raises(ModelNotConfigured):
+            await anext(model.stream([user("hello")]))

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis import deadlines
+from bos_chassis.errors import DeadlineExceeded
+from bos_llm import (
+    Completion,
+    ModelOutputInvalid,
+    ModelRateLimited,
+    ModelRefused,
+    ModelUnavailable,
+    TextDelta,
+    user,
+)
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from conftest import Rig
+
+    from bos_llm import Message, Model
+    from bos_testkit.models import ScriptedModelFactory
+
+HELLO = [user("hello")]
+
+
+async def collect(
+    model: Model, messages: Sequence[Message] = HELLO
+) -> list[TextDelta | Completion]:
+    return [item async for item in model.stream(messages)]
+
+
+async def test_a_stream_yields_its_pieces_and_then_the_whole_with_usage(rig: Rig) -> None:
+    *deltas, last = await collect(await rig.model())
+    assert all(isinstance(delta, TextDelta) for delta in deltas)
+    assert len(deltas) == 6
+    assert isinstance(last, Completion)
+    assert last.text == "".join(delta.text for delta in deltas) == "Good day to you, dear reader."
+    assert (last.usage.calls, last.usage.output_tokens) == (1, 8)
+    assert rig.server.requests[-1].body["stream_options"] == {"include_usage": True}
+
+
+async def test_a_stream_ended_by_the_token_limit_says_so(rig: Rig) -> None:
+    items = [item async for item in (await rig.model()).stream(HELLO, max_tokens=2)]
+    assert isinstance(items[-1], Completion)
+    assert items[-1].truncated
+
+
+async def test_failures_before_the_first_piece_are_retried(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=2)
+    rig.server.knobs.html_next()
+    rig.server.knobs.malformed_json_next()
+    rig.server.knobs.broken_stream_next(after_chunks=1)
+    items = await collect(await rig.model(max_attempts=5))
+    assert isinstance(items[-1], Completion)
+    assert rig.server.calls == 5
+    assert rig.slept[0] == 2.0
+
+
+@pytest.mark.parametrize("how", ["html_next", "malformed_json_next", "broken_stream_next"])
+async def test_a_stream_that_never_starts_is_unavailable(rig: Rig, how: str) -> None:
+    options = {"after_chunks": 1} if how == "broken_stream_next" else {}
+    getattr(rig.server.knobs, how)(2, **options)
+    with pytest.raises(ModelUnavailable):
+        await collect(await rig.model(max_attempts=2))
+
+
+async def test_a_stream_under_a_rate_limit_is_rate_limited(rig: Rig) -> None:
+    rig.server.knobs.fail_next(2, status=429)
+    with pytest.raises(ModelRateLimited):
+        await collect(await rig.model(max_attempts=2))
+
+
+async def test_a_stream_that_breaks_off_fails_after_what_it_yielded(rig: Rig) -> None:
+    rig.server.knobs.broken_stream_next(after_chunks=3)
+    items = (await rig.model()).stream(HELLO)
+    assert [await anext(items), await anext(items)] == [TextDelta("Good "), TextDelta("day ")]
+    with pytest.raises(ModelUnavailable):
+        await anext(items)
+    assert rig.server.calls == 1, "a half-shown answer is not asked for again"
+
+
+async def test_an_empty_stream_is_invalid(rig: Rig) -> None:
+    rig.server.knobs.empty_next()
+    with pytest.raises(ModelOutputInvalid):
+        await collect(await rig.model())
+
+
+async def test_silence_between_chunks_ends_a_stream(rig: Rig) -> None:
+    rig.server.knobs.chunk_delay_s = 60
+    with pytest.raises(ModelUnavailable) as caught:
+        await collect(await rig.model(stream_idle_timeout_s=0.05, max_attempts=1))
+    assert caught.value.reason == "MODEL_TIMEOUT"
+    await eventually(lambda: rig.server.abandoned == 1)
+
+
+async def test_a_stream_ends_at_the_deadline_of_the_current_call(rig: Rig) -> None:
+    rig.server.knobs.chunk_delay_s = 60
+    model = await rig.model()
+    deadlines.set_remaining(0.1)
+    with pytest.raises(DeadlineExceeded):
+        await collect(model)
+    await eventually(lambda: rig.server.abandoned == 1)
+
+
+async def test_cancelling_the_reader_ends_the_request(rig: Rig) -> None:
+    rig.server.knobs.chunk_delay_s = 60
+    reader = asyncio.create_task(collect(await rig.model()))
+    await eventually(lambda: rig.server.in_flight == 1)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    await eventually(lambda: rig.server.abandoned == 1)
+
+
+async def test_leaving_a_stream_early_ends_the_request_and_its_span(rig: Rig) -> None:
+    rig.server.knobs.chunk_delay_s = 0.01
+    async with aclosing((await rig.model()).stream(HELLO)) as items:
+        async for item in items:
+            assert isinstance(item, TextDelta)
+            break
+    await eventually(lambda: rig.server.abandoned == 1)
+    assert rig.telemetry.spans[-1].attributes is not None
+    assert rig.telemetry.spans[-1].attributes["error.type"] == "cancelled"
+
+
+async def test_an_endless_stream_is_cut(rig: Rig) -> None:
+    with pytest.raises(ModelUnavailable):
+        await collect(await rig.model(max_reply_chars=10, max_attempts=1))
+
+
+async def test_streams_run_side_by_side(scripted_model: ScriptedModelFactory, rig: Rig) -> None:
+    server = await scripted_model(
+        *(fixture(f"n{n}", [f"number <{n}>"], text=f"This is reply {n}.") for n in range(12))
+    )
+    server.knobs.chunk_delay_s = 0.001
+    model = await rig.model(base_url=server.base_url)
+    ends = await asyncio.gather(*(collect(model, [user(f"number <{n}>")]) for n in range(12)))
+    for n, items in enumerate(ends):
+        assert isinstance(items[-1], Completion)
+        assert items[-1].text == f"This is reply {n}."
+
+
+async def test_a_refusal_in_a_stream_is_an_error(rig: Rig, refusing_endpoint: str) -> None:
+    with pytest.raises(ModelRefused):
+        await collect(await rig.model(base_url=refusing_endpoint))

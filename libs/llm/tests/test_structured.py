@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import BaseModel
+
+from bos_llm import ModelOutputInvalid, ModelRefused, ModelUnavailable, Usage, user
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import UNPREPARED
+
+if TYPE_CHECKING:
+    from conftest import Rig
+
+    from bos_testkit.models import ScriptedModelFactory
+
+ASK = [user("the top five customers")]
+SPOILERS = ["prose", "html", "malformed", "half", "half_length", "empty"]
+
+
+class Plan(BaseModel):
+    steps: list[str]
+    note: str | None = None
+
+
+def spoil(rig: Rig, how: str, n: int = 1) -> None:
+    knobs = rig.server.knobs
+    {
+        "prose": lambda: knobs.prose_next(n),
+        "html": lambda: knobs.html_next(n, as_content=True),
+        "malformed": lambda: knobs.malformed_json_next(n),
+        "half": lambda: knobs.half_json_next(n, finish_reason="stop"),
+        "half_length": lambda: knobs.half_json_next(n),
+        "empty": lambda: knobs.empty_next(n),
+    }[how]()
+
+
+async def test_n10_a_structured_reply_is_a_validated_value(rig: Rig) -> None:
+    reply = await (await rig.model()).structured(ASK, Plan)
+    assert reply.value == Plan(steps=["query", "share"])
+    assert not reply.repaired
+    assert reply.usage.calls == 1
+    sent = rig.server.requests[-1].body["response_format"]
+    assert sent["type"] == "json_schema"
+    assert sent["json_schema"]["name"] == "Plan"
+    assert sent["json_schema"]["strict"] is True
+
+
+@pytest.mark.parametrize("how", SPOILERS)
+async def test_n10_an_unusable_reply_is_repaired_once(rig: Rig, how: str) -> None:
+    spoil(rig, how)
+    reply = await (await rig.model()).structured(ASK, Plan)
+    assert reply.value.steps == ["query", "share"]
+    assert reply.repaired
+    assert reply.usage.calls == 2
+
+
+@pytest.mark.parametrize("how", SPOILERS)
+async def test_n10_two_unusable_replies_are_an_error(rig: Rig, how: str) -> None:
+    spoil(rig, how, n=2)
+    with pytest.raises(ModelOutputInvalid) as caught:
+        await (await rig.model()).structured(ASK, Plan)
+    assert rig.server.calls == 2, "exactly one repair attempt"
+    assert caught.value.usage is not None
+    assert caught.value.usage.calls == 2
+    assert caught.value.metadata == {"schema": "Plan", "model": "scripted"}
+    assert rig.slept == [], "a repair is no retry"
+
+
+async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong(
+    scripted_model: ScriptedModelFactory, rig: Rig
+) -> None:
+    server = await scripted_model(
+        fixture("bad", ["top five"], schema="Plan", json={"steps": "query", "note": 7}),
+        fixture(
+            "good", ["top five", "not a valid plan"], schema="Plan", json={"steps": ["mended"]}
+        ),
+    )
+    model = await rig.model(base_url=server.base_url)
+    reply = await model.structured(ASK, Plan)
+    assert reply.value.steps == ["mended"]
+    shown, complaint = server.requests[-1].messages[-2:]
+    assert shown == {"role": "assistant", "content": '{"steps": "query", "note": 7}'}
+    assert "steps: Input should be a valid array" in complaint["content"]
+    assert "note: Input should be a valid string" in complaint["content"]
+
+
+async def test_the_repair_shows_a_long_reply_cut_and_an_empty_one_not_at_all(
+    scripted_model: ScriptedModelFactory, rig: Rig
+) -> None:
+    server = await scripted_model(
+        fixture("long", ["top five"], schema="Plan", text="word " * 5000),
+        fixture("good", ["top five", "not a valid"], schema="Plan", json={"steps": []}),
+    )
+    model = await rig.model(base_url=server.base_url)
+    await model.structured(ASK, Plan)
+    assert len(server.requests[-1].messages[-2]["content"]) == 4000
+    server.knobs.empty_next()
+    await model.structured(ASK, Plan)
+    assert [message["role"] for message in server.requests[-1].messages] == ["user", "user"]
+
+
+async def test_a_fence_around_the_json_is_tolerated(
+    scripted_model: ScriptedModelFactory, rig: Rig
+) -> None:
+    fenced = '```json\n{"steps": ["a"]}\n```'
+    server = await scripted_model(fixture("fenced", ["five"], schema="Plan", text=fenced))
+    reply = await (await rig.model(base_url=server.base_url)).structured(ASK, Plan)
+    assert reply.value.steps == ["a"]
+    assert not reply.repaired
+
+
+async def test_a_refusal_is_an_error_of_its_own_and_never_repaired(rig: Rig) -> None:
+    with pytest.raises(ModelRefused) as caught:
+        await (await rig.model()).structured([user("something unprepared")], Plan)
+    assert UNPREPARED in caught.value.message
+    assert caught.value.usage is not None
+    assert rig.server.calls == 1
+
+
+async def test_retry_comes_before_repair_and_both_succeed(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=503)
+    rig.server.knobs.prose_next()
+    rig.server.knobs.fail_next(status=429, retry_after=3)
+    reply = await (await rig.model()).structured(ASK, Plan)
+    assert reply.repaired
+    assert rig.slept == [0.5, 3.0]
+    assert rig.server.calls == 4
+
+
+@pytest.mark.parametrize("how", ["html_next", "broken_stream_next"])
+async def test_a_broken_endpoint_is_retried_not_repaired(rig: Rig, how: str) -> None:
+    getattr(rig.server.knobs, how)()
+    reply = await (await rig.model()).structured(ASK, Plan)
+    assert not reply.repaired
+    getattr(rig.server.knobs, how)(2)
+    with pytest.raises(ModelUnavailable):
+        await (await rig.model(max_attempts=2)).structured(ASK, Plan)
+
+
+async def test_a_fault_can_be_aimed_at_one_schema(rig: Rig) -> None:
+    rig.server.knobs.prose_next(schema="Plan")
+    model = await rig.model()
+    assert (await model.text([user("hello")])).text.startswith("Good day")
+    assert (await model.structured(ASK, Plan)).repaired
+
+
+async def test_usage_adds_over_calls_models_and_costs() -> None:
+    total = Usage("a", 1, 2, 1, 0.5) + Usage("b", 10, 20, 1, None) + Usage("a", 1, 1, 1, 0.25)
+    assert total == Usage("a, b", 12, 23, 3, 0.75)
+    assert total.models == ("a", "b")
+    assert total.cost_micros == 750_000
+    assert sum([Usage("a", 1, 1, 1)], start=Usage()) == Usage("a", 1, 1, 1)
+    assert Usage().models == ()
+
+
+async def test_calls_with_a_known_price_have_a_cost(rig: Rig) -> None:
+    prices = {"scripted": {"input": 1.0, "output": 1_000_000.0}}
+    reply = await (await rig.model(prices=prices)).structured(ASK, Plan)
+    assert reply.usage.cost == pytest.approx(reply.usage.output_tokens, rel=0.01)
+    assert rig.metric("bos_model_cost_dollars_total", agent="sql", model="scripted") > 0

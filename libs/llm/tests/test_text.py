@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import asyncio
+from email.utils import formatdate
+from time import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis import deadlines
+from bos_chassis.errors import DeadlineExceeded, InvalidArgument
+from bos_llm import (
+    ModelNotConfigured,
+    ModelOutputInvalid,
+    ModelRateLimited,
+    ModelRefused,
+    ModelRequestRejected,
+    ModelUnavailable,
+    assistant,
+    system,
+    user,
+)
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from conftest import Rig
+
+HELLO = [user("hello")]
+
+
+async def test_text_returns_the_reply_and_its_usage(rig: Rig) -> None:
+    model = await rig.model()
+    completion = await model.text([system("be kind"), user("hello"), assistant("hi")])
+    assert completion.text == "Good day to you, dear reader."
+    assert not completion.truncated
+    usage = completion.usage
+    assert (usage.model, usage.calls, usage.output_tokens) == ("scripted", 1, 8)
+    assert usage.input_tokens > 0
+    request = rig.server.requests[-1]
+    assert [message["role"] for message in request.messages] == ["system", "user", "assistant"]
+    assert request.body["temperature"] == 0.0
+
+
+async def test_the_token_limit_marks_a_text_as_truncated(rig: Rig) -> None:
+    completion = await (await rig.model()).text(HELLO, max_tokens=3)
+    assert completion.truncated
+    assert completion.text == "Good day to"
+    assert rig.server.requests[-1].body["max_tokens"] == 3
+
+
+async def test_openai_gets_its_newer_name_of_the_token_limit(rig: Rig) -> None:
+    await (await rig.model(provider="openai")).text(HELLO, max_tokens=3)
+    assert rig.server.requests[-1].body["max_completion_tokens"] == 3
+
+
+async def test_temperature_none_is_not_sent(rig: Rig) -> None:
+    await (await rig.model(temperature="none")).text(HELLO)
+    assert "temperature" not in rig.server.requests[-1].body
+
+
+async def test_azure_is_called_by_deployment_with_its_own_key(rig: Rig) -> None:
+    model = await rig.model(
+        provider="azure",
+        model="my-deployment",
+        azure_endpoint=rig.server.azure_endpoint,
+        azure_api_key="azure-key-0123456789",
+    )
+    assert (await model.text(HELLO)).usage.model == "my-deployment"
+    request = rig.server.requests[-1]
+    assert request.path == "/openai/deployments/my-deployment/chat/completions"
+    assert request.headers["api-key"] == "***"
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+async def test_a_transient_status_is_retried_until_success(rig: Rig, status: int) -> None:
+    rig.server.knobs.fail_next(2, status=status)
+    completion = await (await rig.model()).text(HELLO)
+    assert completion.usage.calls == 1
+    assert rig.server.calls == 3
+    assert rig.slept == [0.5, 1.0]
+
+
+async def test_retries_end_after_the_bounded_number_of_attempts(rig: Rig) -> None:
+    rig.server.knobs.fail_next(9, status=500)
+    with pytest.raises(ModelUnavailable) as caught:
+        await (await rig.model(max_attempts=3)).text(HELLO)
+    assert caught.value.metadata == {"http_status": "500"}
+    assert rig.server.calls == 3
+
+
+async def test_backoff_is_capped(rig: Rig) -> None:
+    rig.server.knobs.fail_next(5, status=500)
+    await (await rig.model(max_attempts=6, retry_cap_s=2.0)).text(HELLO)
+    assert rig.slept == [0.5, 1.0, 2.0, 2.0, 2.0]
+
+
+async def test_retry_after_in_seconds_is_honoured(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=7)
+    await (await rig.model()).text(HELLO)
+    assert rig.slept == [7.0]
+
+
+async def test_retry_after_as_a_date_is_honoured(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=503, retry_after=formatdate(time() + 10, usegmt=True))
+    await (await rig.model()).text(HELLO)
+    assert rig.slept == [pytest.approx(9.5, abs=1.0)]
+
+
+@pytest.mark.parametrize("header", ["soon", "inf", "nan", ""])
+async def test_an_unreadable_retry_after_falls_back_to_the_backoff(rig: Rig, header: str) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=header)
+    await (await rig.model()).text(HELLO)
+    assert rig.slept == [0.5]
+
+
+async def test_a_wait_longer_than_allowed_is_the_callers_decision(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=3600)
+    with pytest.raises(ModelRateLimited) as caught:
+        await (await rig.model()).text(HELLO)
+    assert caught.value.retry_after_s == 3600
+    assert rig.slept == []
+
+
+async def test_a_used_up_quota_is_not_retried(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, code="insufficient_quota")
+    with pytest.raises(ModelRateLimited):
+        await (await rig.model()).text(HELLO)
+    assert rig.server.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected", "reason"),
+    [
+        (401, None, ModelNotConfigured, "MODEL_KEY_REJECTED"),
+        (403, None, ModelNotConfigured, "MODEL_KEY_REJECTED"),
+        (404, None, ModelNotConfigured, "MODEL_NOT_FOUND"),
+        (400, None, ModelRequestRejected, "MODEL_REQUEST_REJECTED"),
+        (422, None, ModelRequestRejected, "MODEL_REQUEST_REJECTED"),
+        (400, "context_length_exceeded", InvalidArgument, "INVALID_ARGUMENT"),
+        (413, None, InvalidArgument, "INVALID_ARGUMENT"),
+        (400, "content_filter", ModelRefused, "MODEL_REFUSED"),
+    ],
+)
+async def test_a_permanent_status_is_not_retried(
+    rig: Rig, status: int, code: str | None, expected: type[Exception], reason: str
+) -> None:
+    rig.server.knobs.fail_next(status=status, code=code)
+    with pytest.raises(expected) as caught:
+        await (await rig.model()).text(HELLO)
+    assert getattr(caught.value, "reason", None) == reason
+    assert rig.server.calls == 1
+
+
+async def test_no_retry_is_started_past_the_deadline_of_the_current_call(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=20)
+    model = await rig.model()
+    deadlines.set_remaining(10)
+    with pytest.raises(ModelRateLimited):
+        await model.text(HELLO)
+    assert rig.slept == []
+
+
+async def test_a_call_without_time_left_is_not_made(rig: Rig) -> None:
+    model = await rig.model()
+    deadlines.set_remaining(0)
+    with pytest.raises(DeadlineExceeded):
+        await model.text(HELLO)
+    assert rig.server.calls == 0
+
+
+async def test_a_slow_reply_ends_at_the_deadline_of_the_current_call(rig: Rig) -> None:
+    rig.server.knobs.latency_s = 60
+    model = await rig.model()
+    deadlines.set_remaining(0.1)
+    with pytest.raises(DeadlineExceeded):
+        await model.text(HELLO)
+    await eventually(lambda: rig.server.abandoned == 1)
+
+
+async def test_a_slow_reply_without_a_deadline_ends_by_the_attempts_timeout(rig: Rig) -> None:
+    rig.server.knobs.latency_s = 60
+    with pytest.raises(ModelUnavailable) as caught:
+        await (await rig.model(timeout_s=0.05, max_attempts=2)).text(HELLO)
+    assert caught.value.reason == "MODEL_TIMEOUT"
+    await eventually(lambda: rig.server.abandoned == 2)
+
+
+async def test_an_unreachable_endpoint_is_unavailable(rig: Rig, unused_port: int) -> None:
+    model = await rig.model(base_url=f"http://127.0.0.1:{unused_port}/v1", max_attempts=2)
+    with pytest.raises(ModelUnavailable):
+        await model.text(HELLO)
+    assert len(rig.slept) == 1
+
+
+async def test_a_connection_broken_half_way_is_retried(rig: Rig) -> None:
+    rig.server.knobs.broken_stream_next()
+    assert (await (await rig.model()).text(HELLO)).text.startswith("Good day")
+    assert rig.server.calls == 2
+
+
+@pytest.mark.parametrize("spoil", ["html_next", "malformed_json_next"])
+async def test_what_is_no_api_reply_is_retried_and_then_unavailable(rig: Rig, spoil: str) -> None:
+    model = await rig.model(max_attempts=2)
+    getattr(rig.server.knobs, spoil)()
+    assert (await model.text(HELLO)).text.startswith("Good day")
+    getattr(rig.server.knobs, spoil)(2)
+    with pytest.raises(ModelUnavailable) as caught:
+        await model.text(HELLO)
+    assert caught.value.reason == "MODEL_REPLY_FOREIGN"
+    assert "OPENAI_BASE_URL" in caught.value.message
+
+
+async def test_an_empty_reply_is_invalid(rig: Rig) -> None:
+    rig.server.knobs.empty_next()
+    with pytest.raises(ModelOutputInvalid) as caught:
+        await (await rig.model()).text(HELLO)
+    assert caught.value.usage is not None
+    assert caught.value.usage.calls == 1
+
+
+async def test_prose_and_html_as_content_are_text_like_any_other(rig: Rig) -> None:
+    model = await rig.model()
+    rig.server.knobs.prose_next()
+    assert (await model.text(HELLO)).text.startswith("Certainly")
+    rig.server.knobs.html_next(as_content=True)
+    assert (await model.text(HELLO)).text.startswith("<!doctype")
+
+
+async def test_absurd_prompts_are_refused_before_the_call(rig: Rig) -> None:
+    model = await rig.model(max_prompt_chars=100)
+    assert (await model.text([user("hello" + "x" * 95)])).text
+    with pytest.raises(InvalidArgument) as caught:
+        await model.text([user("hello" + "x" * 96)])
+    assert caught.value.violations[0].field == "messages"
+    with pytest.raises(InvalidArgument):
+        await model.text([])
+    assert rig.server.calls == 1
+
+
+async def test_cancelling_a_call_ends_its_request(rig: Rig) -> None:
+    rig.server.knobs.latency_s = 60
+    call = asyncio.create_task((await rig.model()).text(HELLO))
+    await eventually(lambda: rig.server.in_flight == 1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await eventually(lambda: rig.server.abandoned == 1)
+    assert (
+        rig.metric("bos_model_calls_total", agent="sql", model="scripted", outcome="cancelled") == 1
+    )
+
+
+async def test_many_calls_share_a_model_without_mixing_replies(rig: Rig) -> None:
+    model = await rig.model()
+    rig.server.knobs.fail_next(5, status=500)
+    replies = await asyncio.gather(*(model.text([user(f"hello {n}")]) for n in range(40)))
+    assert {reply.text for reply in replies} == {"Good day to you, dear reader."}
+    assert sum((reply.usage for reply in replies), start=type(replies[0].usage)()).calls == 40
+
+
+async def test_an_unprepared_prompt_gets_an_honest_sentence(rig: Rig) -> None:
+    completion = await (await rig.model()).text([user("what is the weather")])
+    assert "no prepared reply" in completion.text
