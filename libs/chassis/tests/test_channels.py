@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos_chassis.auth import run_token
 from bos_chassis.channels import Channels, service_config, translate_rpc_errors
@@ -173,3 +174,10 @@ async def test_dns_targets_are_resolved(start: Any, echo: Any, stub_of: Any) -> 
     running = await start()
     stub = stub_of(running.channels.get(f"dns:///localhost:{running.server.port}"))
     assert (await stub.get(echo(text="hi"))).text == "hi"
+
+
+async def test_generated_stubs_work_on_these_channels(start: Any) -> None:
+    running = await start()
+    stub = health_pb2_grpc.HealthStub(running.channels.get(running.server.address))
+    reply = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING

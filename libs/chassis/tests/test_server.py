@@ -263,6 +263,23 @@ async def test_an_oversized_message_is_refused_clearly(start: Any, echo: Any) ->
         await running.stub.get(echo(text="x" * 5000))
 
 
+async def test_calls_above_the_limit_are_refused(start: Any, echo: Any) -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: Any, context: Any) -> Any:
+        entered.set()
+        await release.wait()
+        return request
+
+    running = await start(get=wait, max_concurrent_rpcs=1)
+    first = asyncio.ensure_future(running.stub.get(echo()))
+    await entered.wait()
+    with pytest.raises(ResourceExhausted), translate_rpc_errors():
+        await running.stub.put(echo())
+    release.set()
+    await first
+
+
 async def test_health_names_each_service_and_follows_set_serving(start: Any) -> None:
     running = await start()
     async with grpc.aio.insecure_channel(running.server.address) as channel:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry
@@ -10,6 +13,9 @@ from prometheus_client import CollectorRegistry
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import Telemetry, metrics_server, setup_telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -74,10 +80,49 @@ def test_named_shares_registry_and_spans_but_not_the_name() -> None:
     assert one.logs[0]["service"] == "two"
 
 
-def test_sampling_none_records_nothing() -> None:
-    settings = TelemetrySettings(trace_sample_ratio=0)
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    """Endpoint of an OTLP collector, and the export requests it got."""
+    received: list[bytes] = []
+
+    def export(request: bytes, context: grpc.ServicerContext) -> bytes:
+        received.append(request)
+        return b""
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"http://127.0.0.1:{port}", received
+    server.stop(None).wait()
+
+
+def test_pending_spans_are_exported_at_the_end(collector: tuple[str, list[bytes]]) -> None:
+    endpoint, received = collector
+    with setup_telemetry("sql", TelemetrySettings(otlp_endpoint=endpoint)) as telemetry:
+        telemetry.tracer.start_span("query").end()
+        telemetry.named("planner").tracer.start_span("plan").end()
+    exported = b"".join(received)
+    for text in (b"sql", b"query", b"planner", b"plan"):
+        assert text in exported
+
+
+@pytest.mark.parametrize(("ratio", "recorded"), [(0, False), (1, True)])
+def test_the_sample_ratio_decides_on_new_traces(
+    ratio: float, recorded: bool, collector: tuple[str, list[bytes]]
+) -> None:
+    settings = TelemetrySettings(trace_sample_ratio=ratio, otlp_endpoint=collector[0])
     with setup_telemetry("sql", settings) as telemetry:
-        assert not telemetry.tracer.start_span("work").is_recording()
+        assert telemetry.tracer.start_span("work").is_recording() is recorded
+
+
+def test_spans_are_not_recorded_for_nobody() -> None:
+    with setup_telemetry("sql", TelemetrySettings()) as telemetry:
+        span = telemetry.tracer.start_span("work")
+        assert not span.is_recording()
+        assert span.get_span_context().is_valid
 
 
 async def test_a_metrics_port_in_use_is_a_configuration_error() -> None:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -47,6 +47,8 @@ _DURATION_BUCKETS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
+
+_EXPORT_TIMEOUT_S = 3
 
 
 class RpcMetrics:
@@ -177,7 +179,10 @@ def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetr
     shared = _Shared(
         registry=registry,
         rpc_metrics=RpcMetrics(registry),
-        sampler=ParentBased(TraceIdRatioBased(settings.trace_sample_ratio)),
+        # Without an exporter a span serves by its ids only (in logs), and not recording is cheaper.
+        sampler=ALWAYS_OFF
+        if exporting is None
+        else ParentBased(TraceIdRatioBased(settings.trace_sample_ratio)),
         span_processor=exporting,
         log_sink=structlog.PrintLogger(sys.stderr),
         log_processors=(*_common_processors(), *renderer),
@@ -218,7 +223,8 @@ def _otlp(endpoint: str) -> SpanProcessor:
     # Imported on demand: the exporter costs 0.1 s of start-up that most processes never need.
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
-    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint))
+    # The timeout covers all attempts of an export, and so bounds the flush at the end of a process.
+    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S))
 
 
 def _provider(service: str, shared: _Shared) -> TracerProvider:
