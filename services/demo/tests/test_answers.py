@@ -6,7 +6,6 @@ import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import pytest
 
 from bos_demo.company import DEFAULT_TODAY
@@ -18,9 +17,12 @@ from bos_testkit.model_fixtures import FixtureBook, load_fixtures
 if TYPE_CHECKING:
     import sqlite3
 
+    import asyncpg
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
 QUESTIONS = load_questions()
 SQL_STEPS = [s for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
-Connection = asyncpg.Connection[asyncpg.Record]
 
 
 def _name(value: Question | SqlStep) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bos_demo.rows import CompanyRows
 
-Connection = asyncpg.Connection[asyncpg.Record]
+    Connection = asyncpg.Connection[asyncpg.Record]
 
 
 async def _digest(dsn: str) -> str:

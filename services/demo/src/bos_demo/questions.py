@@ -1,9 +1,10 @@
 """The demo questions: what is asked, how it is planned and answered, and what must come out.
 
 `questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, and
-`talk` for what needs no agent. Every query, program and sentence is written there once; `bos_demo.fixtures` turns them into replies of
-the scripted model. In a step's `answer`, `{name}` stands for a value of the step's real result:
-a column of the first row (`{name@2}`: of the second) or a field of the program's result.
+`talk` for what needs no agent. Every query, program and sentence is written there once;
+`bos_demo.fixtures` turns them into replies of the scripted model. In a step's `answer`, `{name}`
+stands for a value of the step's real result: a column of the first row (`{name@2}`: of the second)
+or a field of the program's result.
 """
 
 from __future__ import annotations
