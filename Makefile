@@ -1,0 +1,104 @@
+# Everything a developer needs. `make` alone lists the targets.
+#
+# The environment lives in .venv, caches in .cache, data of `make run` in .data: nothing is written
+# outside this folder, and nothing has to be installed by hand but Python 3.11+ with venv, and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(CURDIR)/.cache
+MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml services/agents/*/pyproject.toml)
+PROTOS := $(shell find protos -name '*.proto')
+SOURCES := $(wildcard libs/*/src services/*/src services/agents/*/src)
+IMAGE := libs/protos/build/image.binpb
+PYTEST_ARGS ?=
+
+export UV_CACHE_DIR := $(CACHE)/uv
+export MYPY_CACHE_DIR := $(CACHE)/mypy
+export RUFF_CACHE_DIR := $(CACHE)/ruff
+export BUF_CACHE_DIR := $(CACHE)/buf
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	      /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Use
+
+.PHONY: demo
+demo: install ## Start everything, ask one question about the sample company, show it, stop
+	@$(BIN)/bos demo
+
+.PHONY: run
+run: install ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to it
+	@$(BIN)/bos serve all
+
+##@ Work on it
+
+.PHONY: test
+test: check ## Everything that CI runs: check, then all tests
+	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+.PHONY: check
+check: install ## Lint, format, types, import floors, contracts
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
+	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
+	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
+
+.PHONY: format
+format: install ## Format and fix what can be fixed
+	$(BIN)/ruff check --quiet --fix
+	$(BIN)/ruff format --quiet
+
+.PHONY: protos
+protos: $(VENV)/.protos ## Build messages and stubs from protos/
+
+.PHONY: release-protos
+release-protos: protos ## Make today's contracts the ones that must not break
+	$(BIN)/python libs/protos/release.py $(IMAGE) protos/released.binpb
+
+.PHONY: bench
+bench: install ## Measure the hot paths; ratios within one run
+	$(BIN)/python tests/load/bench.py
+
+.PHONY: lock
+lock: $(VENV)/.python ## Resolve requirements.lock anew
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	    --group pyproject.toml:dev --custom-compile-command 'make lock' \
+	    $(shell sed -n 's/^name = "\(bos-.*\)"/--no-emit-package \1/p' $(MEMBERS)) \
+	    -o requirements.lock pyproject.toml $(MEMBERS)
+
+.PHONY: clean
+clean: ## Remove everything that was built, cached or stored
+	rm -rf $(VENV) .cache .data libs/protos/src libs/protos/build .pytest_cache .hypothesis
+
+##@ Pieces
+
+.PHONY: install
+install: $(VENV)/.installed $(VENV)/.protos ## Create or update the environment
+
+# uv itself comes from the lock, by hash, like everything else.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo 'Bos needs Python 3.11 or newer; set PYTHON=python3.x' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	    || { echo 'Python has no venv module; on Debian: apt install python3-venv' >&2; exit 1; }
+	@mkdir -p $(CACHE)
+	@sed -n '/^uv==/,/^[^ ]*==/p' requirements.lock | sed '$$d' > $(CACHE)/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	    --cache-dir $(CACHE)/pip -r $(CACHE)/uv.txt
+	@touch $@
+
+$(VENV)/.installed: requirements.lock pyproject.toml $(MEMBERS) libs/protos/generate.py | $(VENV)/.python
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+	    $(patsubst %/pyproject.toml,-e %,$(MEMBERS))
+	@touch $@ $(VENV)/.protos
+
+$(VENV)/.protos: $(PROTOS) libs/protos/generate.py | $(VENV)/.installed
+	@$(BIN)/python libs/protos/generate.py
+	@touch $@
