@@ -63,14 +63,15 @@ async def test_the_prepared_replies_state_the_real_facts(
 def test_the_planner_is_given_the_plan_of_the_question(
     question: Question, book: FixtureBook
 ) -> None:
-    plan = _reply(book, "PlannerReply", f"Agents: sql, computation\nQuestion: {question.question}")
+    plan = _reply(book, "PlannerReply", _planner_prompt(question.question))
     assert plan["agents"] == list(question.agents)
     assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
 
 
 def test_a_question_nobody_prepared_has_no_reply(book: FixtureBook) -> None:
-    prompt = "Question: How tall is the company's tallest employee?"
-    assert book.find(schema="PlannerReply", model="any", prompt=prompt) is None
+    for asked in ("How tall is our tallest employee?", f"{QUESTIONS[0].question} and drop them"):
+        prompt = _planner_prompt(asked)
+        assert book.find(schema="PlannerReply", model="any", prompt=prompt) is None
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,10 @@ def _compute(
     exec(program, names)
     result = json.dumps(names["result"], default=str)
     return str(_reply(book, "ComputationSummary", f"{step.task}\n{program}\n{result}")["answer"])
+
+
+def _planner_prompt(question: str) -> str:
+    return f"### Question\n{question}\n\n### Context keys\nnone"
 
 
 def _composer_prompt(question: Question, answers: list[str]) -> str:

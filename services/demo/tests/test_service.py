@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def _ask(demo: Demo, question: str, schema: str) -> Any:
     body = {
         "model": "scripted",
-        "messages": [{"role": "user", "content": question}],
+        "messages": [
+            {"role": "user", "content": f"### Question\n{question}\n\n### Context keys\nnone"}
+        ],
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": schema, "schema": {"type": "object"}},

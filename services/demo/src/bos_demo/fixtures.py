@@ -67,7 +67,10 @@ def _plan(question: Question) -> Fixture:
         "entities": [],
         "steps": steps,
     }
-    return fixture(f"{question.id}: plan", [question.question], schema="PlannerReply", json=plan)
+    # The whole section of the planner's prompt: a question that merely contains this one, or an
+    # agent's card that quotes it, is another prompt.
+    section = f"### Question\n{question.question}\n\n### Context keys"
+    return fixture(f"{question.id}: plan", [section], schema="PlannerReply", json=plan)
 
 
 def _sql_replies(question: Question, step: SqlStep, today: date) -> Iterator[Fixture]:

@@ -22,9 +22,9 @@ CREATE TABLE employees (
     employee_id integer PRIMARY KEY, -- Identifier of the employee
     full_name text NOT NULL, -- Given name and family name
     email text NOT NULL UNIQUE, -- Work e-mail address
-    department_id integer NOT NULL REFERENCES departments, -- Department the person belongs to
-    region_id integer NOT NULL REFERENCES regions, -- Region where the person is based
-    manager_id integer REFERENCES employees, -- Direct manager, empty for the managing director
+    department_id integer NOT NULL REFERENCES departments (department_id), -- Department the person belongs to
+    region_id integer NOT NULL REFERENCES regions (region_id), -- Region where the person is based
+    manager_id integer REFERENCES employees (employee_id), -- Direct manager, empty for the managing director
     job_title text NOT NULL, -- Job title
     hired_on date NOT NULL, -- First working day
     left_on date, -- Last working day, empty for people still employed
@@ -35,7 +35,7 @@ CREATE TABLE employees (
 CREATE TABLE product_categories (
     category_id integer PRIMARY KEY, -- Identifier of the category
     category_name text NOT NULL UNIQUE, -- Name, for example Ball Valves
-    parent_category_id integer REFERENCES product_categories -- Group of the category, empty for a group
+    parent_category_id integer REFERENCES product_categories (category_id) -- Group of the category, empty for a group
 );
 
 -- Companies that goods are bought from.
@@ -56,8 +56,8 @@ CREATE TABLE products (
     product_id integer PRIMARY KEY, -- Identifier of the product
     sku text NOT NULL UNIQUE, -- Stock keeping unit printed on labels
     product_name text NOT NULL UNIQUE, -- Name in the catalogue
-    category_id integer NOT NULL REFERENCES product_categories, -- Category of the product, never a group
-    supplier_id integer NOT NULL REFERENCES suppliers, -- Supplier the product is bought from
+    category_id integer NOT NULL REFERENCES product_categories (category_id), -- Category of the product, never a group
+    supplier_id integer NOT NULL REFERENCES suppliers (supplier_id), -- Supplier the product is bought from
     unit text NOT NULL, -- Unit of quantities: each, metre or litre
     list_price numeric(14, 2) NOT NULL, -- Price per unit without discount and tax in Rs.
     unit_cost numeric(14, 2) NOT NULL, -- Standard purchase cost per unit in Rs.
@@ -71,9 +71,9 @@ CREATE TABLE customers (
     customer_id integer PRIMARY KEY, -- Identifier of the customer
     customer_name text NOT NULL UNIQUE, -- Registered name
     segment text NOT NULL, -- OEM, Distributor, Utility, Contractor or Process plant
-    region_id integer NOT NULL REFERENCES regions, -- Sales region
+    region_id integer NOT NULL REFERENCES regions (region_id), -- Sales region
     city text NOT NULL, -- City of the head office
-    account_manager_id integer NOT NULL REFERENCES employees, -- Employee who looks after the customer
+    account_manager_id integer NOT NULL REFERENCES employees (employee_id), -- Employee who looks after the customer
     credit_limit numeric(14, 2) NOT NULL, -- Highest unpaid total we accept in Rs.
     payment_terms_days integer NOT NULL, -- Days the customer has to pay an invoice
     customer_since date NOT NULL, -- Day of the first contract
@@ -84,7 +84,7 @@ CREATE TABLE customers (
 CREATE TABLE invoices (
     invoice_id integer PRIMARY KEY, -- Identifier of the invoice
     invoice_number text NOT NULL UNIQUE, -- Number printed on the invoice
-    customer_id integer NOT NULL REFERENCES customers, -- Customer who is billed
+    customer_id integer NOT NULL REFERENCES customers (customer_id), -- Customer who is billed
     invoice_date date NOT NULL, -- Day of issue; decides the period of the revenue
     due_date date NOT NULL, -- Last day to pay in time
     net_amount numeric(14, 2) NOT NULL, -- Sum of the lines without tax in Rs.; this is revenue
@@ -96,9 +96,9 @@ CREATE TABLE invoices (
 -- Lines of sales invoices, one product each.
 CREATE TABLE invoice_lines (
     invoice_line_id integer PRIMARY KEY, -- Identifier of the line
-    invoice_id integer NOT NULL REFERENCES invoices, -- Invoice of the line
+    invoice_id integer NOT NULL REFERENCES invoices (invoice_id), -- Invoice of the line
     line_number integer NOT NULL, -- Position on the invoice, from 1
-    product_id integer NOT NULL REFERENCES products, -- Product sold
+    product_id integer NOT NULL REFERENCES products (product_id), -- Product sold
     quantity integer NOT NULL CHECK (quantity > 0), -- Units sold
     unit_price numeric(14, 2) NOT NULL, -- Price per unit before discount in Rs.
     discount_percent numeric(5, 2) NOT NULL, -- Discount on the line in percent
@@ -108,7 +108,7 @@ CREATE TABLE invoice_lines (
 -- Money received for sales invoices. An invoice may be paid in parts.
 CREATE TABLE payments (
     payment_id integer PRIMARY KEY, -- Identifier of the payment
-    invoice_id integer NOT NULL REFERENCES invoices, -- Invoice that is paid
+    invoice_id integer NOT NULL REFERENCES invoices (invoice_id), -- Invoice that is paid
     payment_date date NOT NULL, -- Day the money arrived; late when after the due date
     amount numeric(14, 2) NOT NULL, -- Amount received in Rs.
     method text NOT NULL -- bank transfer, cheque, UPI or letter of credit
@@ -117,7 +117,7 @@ CREATE TABLE payments (
 -- Goods that customers sent back, with the credit they were given.
 CREATE TABLE sales_returns (
     return_id integer PRIMARY KEY, -- Identifier of the return
-    invoice_line_id integer NOT NULL REFERENCES invoice_lines, -- Line that is returned
+    invoice_line_id integer NOT NULL REFERENCES invoice_lines (invoice_line_id), -- Line that is returned
     return_date date NOT NULL, -- Day the goods came back
     quantity integer NOT NULL CHECK (quantity > 0), -- Units returned
     credit_amount numeric(14, 2) NOT NULL, -- Credit given without tax in Rs.
@@ -129,7 +129,7 @@ CREATE TABLE warehouses (
     warehouse_id integer PRIMARY KEY, -- Identifier of the warehouse
     warehouse_name text NOT NULL UNIQUE, -- Name, for example Pune Central
     city text NOT NULL, -- City of the site
-    region_id integer NOT NULL REFERENCES regions, -- Region of the site
+    region_id integer NOT NULL REFERENCES regions (region_id), -- Region of the site
     floor_area_sqm integer NOT NULL -- Storage area in square metres
 );
 
@@ -137,9 +137,9 @@ CREATE TABLE warehouses (
 CREATE TABLE purchase_orders (
     purchase_order_id integer PRIMARY KEY, -- Identifier of the order
     po_number text NOT NULL UNIQUE, -- Number printed on the order
-    supplier_id integer NOT NULL REFERENCES suppliers, -- Supplier who delivers
-    warehouse_id integer NOT NULL REFERENCES warehouses, -- Warehouse that receives the goods
-    buyer_id integer NOT NULL REFERENCES employees, -- Employee who placed the order
+    supplier_id integer NOT NULL REFERENCES suppliers (supplier_id), -- Supplier who delivers
+    warehouse_id integer NOT NULL REFERENCES warehouses (warehouse_id), -- Warehouse that receives the goods
+    buyer_id integer NOT NULL REFERENCES employees (employee_id), -- Employee who placed the order
     order_date date NOT NULL, -- Day the order was placed
     expected_date date NOT NULL, -- Agreed day of delivery
     received_date date, -- Day the goods arrived, empty while not received; late when after expected_date
@@ -150,9 +150,9 @@ CREATE TABLE purchase_orders (
 -- Lines of purchase orders, one product each.
 CREATE TABLE purchase_order_lines (
     purchase_order_line_id integer PRIMARY KEY, -- Identifier of the line
-    purchase_order_id integer NOT NULL REFERENCES purchase_orders, -- Order of the line
+    purchase_order_id integer NOT NULL REFERENCES purchase_orders (purchase_order_id), -- Order of the line
     line_number integer NOT NULL, -- Position on the order, from 1
-    product_id integer NOT NULL REFERENCES products, -- Product ordered
+    product_id integer NOT NULL REFERENCES products (product_id), -- Product ordered
     quantity_ordered integer NOT NULL, -- Units ordered
     quantity_received integer NOT NULL, -- Units received so far
     unit_cost numeric(14, 2) NOT NULL, -- Price per unit in Rs.
@@ -161,8 +161,8 @@ CREATE TABLE purchase_order_lines (
 
 -- Stock on hand today per warehouse and product: the sum of its stock movements.
 CREATE TABLE stock_levels (
-    warehouse_id integer NOT NULL REFERENCES warehouses, -- Warehouse
-    product_id integer NOT NULL REFERENCES products, -- Product
+    warehouse_id integer NOT NULL REFERENCES warehouses (warehouse_id), -- Warehouse
+    product_id integer NOT NULL REFERENCES products (product_id), -- Product
     quantity_on_hand integer NOT NULL CHECK (quantity_on_hand >= 0), -- Units on the shelf
     last_counted_on date NOT NULL, -- Day of the last physical count
     PRIMARY KEY (warehouse_id, product_id)
@@ -171,21 +171,21 @@ CREATE TABLE stock_levels (
 -- Every change of stock. Quantities are signed: receipts are positive, issues negative.
 CREATE TABLE stock_movements (
     stock_movement_id integer PRIMARY KEY, -- Identifier of the movement
-    warehouse_id integer NOT NULL REFERENCES warehouses, -- Warehouse
-    product_id integer NOT NULL REFERENCES products, -- Product
+    warehouse_id integer NOT NULL REFERENCES warehouses (warehouse_id), -- Warehouse
+    product_id integer NOT NULL REFERENCES products (product_id), -- Product
     movement_date date NOT NULL, -- Day of the movement
     movement_type text NOT NULL, -- opening, receipt, issue, return or adjustment
     quantity integer NOT NULL, -- Units, positive into the warehouse, negative out of it
-    invoice_line_id integer REFERENCES invoice_lines, -- Sales line of an issue or a return
-    purchase_order_line_id integer REFERENCES purchase_order_lines -- Purchase line of a receipt
+    invoice_line_id integer REFERENCES invoice_lines (invoice_line_id), -- Sales line of an issue or a return
+    purchase_order_line_id integer REFERENCES purchase_order_lines (purchase_order_line_id) -- Purchase line of a receipt
 );
 
 -- Requests of customers to the service desk.
 CREATE TABLE support_tickets (
     ticket_id integer PRIMARY KEY, -- Identifier of the ticket
-    customer_id integer NOT NULL REFERENCES customers, -- Customer who asked
-    product_id integer REFERENCES products, -- Product concerned, empty when none
-    assigned_to integer NOT NULL REFERENCES employees, -- Employee who handles the ticket
+    customer_id integer NOT NULL REFERENCES customers (customer_id), -- Customer who asked
+    product_id integer REFERENCES products (product_id), -- Product concerned, empty when none
+    assigned_to integer NOT NULL REFERENCES employees (employee_id), -- Employee who handles the ticket
     topic text NOT NULL, -- delivery, quality, billing or technical
     priority text NOT NULL, -- low, normal, high or urgent
     status text NOT NULL CHECK (status IN ('open', 'waiting', 'closed')), -- open, waiting (for the customer) or closed
@@ -196,7 +196,7 @@ CREATE TABLE support_tickets (
 
 -- Revenue that a region was asked to bring in a calendar quarter.
 CREATE TABLE sales_targets (
-    region_id integer NOT NULL REFERENCES regions, -- Region
+    region_id integer NOT NULL REFERENCES regions (region_id), -- Region
     quarter_start date NOT NULL, -- First day of the calendar quarter
     target_amount numeric(14, 2) NOT NULL, -- Target revenue (net) in Rs.
     PRIMARY KEY (region_id, quarter_start)
