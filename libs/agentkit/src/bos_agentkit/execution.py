@@ -227,7 +227,7 @@ def _failure(task: AgentTask, error: BaseException) -> AgentResult:
 def _complete_failure(task: AgentTask, result: AgentResult) -> None:
     if not result.error.type:
         result.error.type = Internal.__name__
-    if not result.HasField("partial_data"):
+    if task.partial_data is not None and not result.HasField("partial_data"):
         result.partial_data.CopyFrom(task.partial_data)
     # Not retried whatever the error says: the action would happen a second time (SPEC Q-06).
     retryable = is_retryable(result.error) and not task.tools.irreversible_dispatched

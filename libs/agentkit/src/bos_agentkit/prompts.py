@@ -65,6 +65,7 @@ def prompt_sections(
     source_text: str,
     instructions: str,
     profile: str = NOTHING,
+    tainted: bool = False,
 ) -> str:
     """The prompt of a text agent: the user's profile, then the five sections of SPEC S-07.
 
@@ -75,12 +76,14 @@ def prompt_sections(
         source_text: What to work on; cut to 5000 characters.
         instructions: How to do it.
         profile: From :func:`format_user_profile`.
+        tainted: Whether context and source text come from outside and are to be marked so.
     """
+    fence = mark_untrusted if tainted else str
     sections = (
         ("### Task", task),
         ("### Entities", entities),
-        ("### Context from other agents", dependencies),
-        ("### Source Text", source_text[:MAX_SOURCE_CHARS]),
+        ("### Context from other agents", fence(dependencies)),
+        ("### Source Text", fence(source_text[:MAX_SOURCE_CHARS])),
         ("### Instructions", instructions),
     )
     about_user = "" if profile == NOTHING else f"About the user:\n{profile}\n\n"

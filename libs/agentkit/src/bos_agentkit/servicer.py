@@ -55,7 +55,7 @@ class AgentServicer(AgentServiceServicer):
         self._max_concurrent_steps = max_concurrent_steps
         self._running = 0
 
-    async def Describe(  # noqa: N802  the name in the contract
+    async def Describe(
         self,
         request: DescribeRequest,
         context: grpc.aio.ServicerContext[Any, Any],
@@ -63,7 +63,7 @@ class AgentServicer(AgentServiceServicer):
         """The card."""
         return DescribeResponse(card=self._card)
 
-    async def Execute(  # noqa: N802  the name in the contract
+    async def Execute(
         self, request: ExecuteRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[ExecuteResponse]:
         """Trace events as they happen, then exactly one result.

@@ -54,9 +54,7 @@ class AgentTask:
         self.usage = UsageMeter()
         self.tainted = input.tainted
         """Whether the step rests on untrusted content (web, mail, documents)."""
-        self.tools = Toolbox(
-            tools, input, self.trace, is_tainted=lambda: self.tainted, tracer=tracer
-        )
+        self.tools = Toolbox(tools, self, tracer)
         self.timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._partial = ValueMap()
@@ -79,9 +77,9 @@ class AgentTask:
         return {name: from_value(given[name]) for name in sorted(given)}
 
     @property
-    def partial_data(self) -> ValueMap:
-        """What :meth:`partial` noted so far."""
-        return self._partial
+    def partial_data(self) -> ValueMap | None:
+        """What :meth:`partial` noted so far; None if nothing."""
+        return self._partial if self._partial.fields else None
 
     def remaining_s(self) -> float:
         """Seconds left for this attempt, at least 0."""

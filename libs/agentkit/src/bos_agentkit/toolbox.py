@@ -24,11 +24,11 @@ from bos_chassis.errors import (
 from bos_chassis.values import from_value_map, to_value_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bos.agent.v1 import AgentInput, Tool
+    from bos.agent.v1 import Tool
+    from bos_agentkit.task import AgentTask
     from bos_agentkit.tools import AgentTool
-    from bos_agentkit.trace import TraceRecorder
 
 # After these the destination may or may not have acted; every other Bos error is a clear no.
 _OUTCOME_UNKNOWN = (Cancelled, DeadlineExceeded, Internal, Unavailable)
@@ -43,21 +43,13 @@ class Toolbox:
     """
 
     def __init__(
-        self,
-        tools: Sequence[AgentTool],
-        input: AgentInput,
-        trace: TraceRecorder,
-        *,
-        is_tainted: Callable[[], bool],
-        tracer: otel.Tracer | None = None,
+        self, tools: Sequence[AgentTool], task: AgentTask, tracer: otel.Tracer | None = None
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._listed = frozenset(input.tools)
-        self._input = input
-        self._trace = trace
-        self._is_tainted = is_tainted
+        self._task = task
+        self._listed = frozenset(task.input.tools)
         self._tracer = tracer or otel.NoOpTracer()
-        self._approved = list(input.approval_context.approved_actions)
+        self._approved = list(task.input.approval_context.approved_actions)
         self._action_ids: Counter[str] = Counter()
         self._performed: dict[str, PerformedAction] = {}
         self.irreversible_dispatched = False
@@ -90,7 +82,7 @@ class Toolbox:
         action = self._action(found, checked)
         approved = self._take_approved(action.digest)
         if approved is None:
-            self._trace.decision(f"{tool} waits for approval", digest=action.digest)
+            self._task.trace.decision(f"{tool} waits for approval", digest=action.digest)
             raise ApprovalNeeded(action)
         return await self._perform(approved, found, checked)
 
@@ -145,7 +137,7 @@ class Toolbox:
         return not tool.card.requires_approval
 
     def _needs_approval(self, tool: AgentTool) -> bool:
-        return tool.card.requires_approval or (tool.has_side_effect and self._is_tainted())
+        return tool.card.requires_approval or (tool.has_side_effect and self._task.tainted)
 
     def _action(
         self, tool: AgentTool, checked: Mapping[str, Any], summary: str = ""
@@ -157,7 +149,7 @@ class Toolbox:
             digest=_digest(tool, checked),
             summary=summary or tool.summarise(checked),
             side_effect=tool.card.side_effect,
-            tainted=self._is_tainted(),
+            tainted=self._task.tainted,
         )
 
     def _action_id(self, tool: AgentTool, checked: Mapping[str, Any]) -> str:
@@ -184,13 +176,8 @@ class Toolbox:
         return result
 
     async def _run(self, tool: AgentTool, checked: Mapping[str, Any], action_id: str) -> Any:
-        metadata = self._input.metadata
-        context = ToolContext(
-            user_id=metadata.user_id,
-            step_key=metadata.step_key,
-            idempotency_key=f"{metadata.step_key}/{action_id}",
-            secrets=dict(self._input.secrets),
-        )
+        step_key = self._task.input.metadata.step_key
+        context = ToolContext(self._task, idempotency_key=f"{step_key}/{action_id}")
         if not tool.is_repeatable:
             self.irreversible_dispatched = True
         started = time.perf_counter()
@@ -209,7 +196,7 @@ class Toolbox:
                 span.set_status(otel.StatusCode.ERROR)
                 raise
             finally:
-                self._trace.tool(
+                self._task.trace.tool(
                     tool.name,
                     arguments={name: plain(value) for name, value in checked.items()},
                     duration_ms=round((time.perf_counter() - started) * 1000, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import string
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, struct_pb2
@@ -18,6 +18,8 @@ from bos_chassis.values import render_value, to_value
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bos_agentkit.task import AgentTask
+
 _REPEATABLE = frozenset(
     {SideEffectClass.SIDE_EFFECT_CLASS_NONE, SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT}
 )
@@ -26,16 +28,12 @@ _MAX_SUMMARY_ARGUMENT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """On whose behalf a tool is called. A parameter of this type is filled in, not asked for."""
+    """The step for which a tool is called. A parameter of this type is filled in, not asked for."""
 
-    user_id: str
-    """Owner of the run."""
-    step_key: str
-    """``run/revision/step``."""
+    task: AgentTask
+    """User profile, time left, usage, secrets, trace."""
     idempotency_key: str
     """Send it to destinations that de-duplicate: the same for every attempt at the same action."""
-    secrets: Mapping[str, str] = field(repr=False)
-    """Credentials that the agent's card declares."""
 
 
 def tool(
