@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
+
+if TYPE_CHECKING:
+    from bos_chassis.telemetry import Telemetry
+
+# From a warm run of a few lines (about 2 ms) to the default time limit (10 s).
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class SandboxMetrics:
+    """Programs by how they ended, and how long they took."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        registry: CollectorRegistry = telemetry.registry
+        self._programs = Counter(
+            "bos_sandbox_programs",
+            "Programs by tier, how they ended, and the broken rule or exceeded limit.",
+            ("tier", "status", "reason"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "bos_sandbox_program_seconds",
+            "Time of a program, checks included.",
+            ("tier", "status"),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    def observe(self, response: RunProgramResponse, seconds: float) -> None:
+        """Count one program."""
+        tier = _word(Tier.Name(response.tier), "TIER_")
+        status = _word(ProgramStatus.Name(response.status), "PROGRAM_STATUS_")
+        # Names of exceptions are the program's choice and would make endless labels.
+        failed = response.status == ProgramStatus.PROGRAM_STATUS_FAILED
+        reason = "" if failed else response.error_type
+        self._programs.labels(tier, status, reason).inc()
+        self._seconds.labels(tier, status).observe(seconds)
+
+
+def _word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos.sandbox.v1 import add_SandboxServiceServicer_to_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_sandbox.api import SandboxApi
+from bos_sandbox.interpreter import open_interpreter
+from bos_sandbox.metrics import SandboxMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.telemetry import Telemetry
+    from bos_sandbox.settings import SandboxSettings
+
+AUDIENCE = "sandbox"
+
+
+@asynccontextmanager
+async def serve(
+    settings: SandboxSettings, telemetry: Telemetry, *, auth: Authenticator | None = None
+) -> AsyncIterator[GrpcServer]:
+    """Serve ``bos.sandbox.v1.SandboxService`` with a warm pool of workers.
+
+    Raises:
+        ConfigurationError: The address cannot be bound, or the workers do not start.
+    """
+    async with open_interpreter(settings) as interpreter:
+        api = SandboxApi(interpreter, settings, SandboxMetrics(telemetry))
+        servicer = Servicer(
+            api, add_SandboxServiceServicer_to_server, "bos.sandbox.v1.SandboxService"
+        )
+        async with grpc_server(
+            settings.server, [servicer], telemetry=telemetry, auth=auth
+        ) as server:
+            yield server

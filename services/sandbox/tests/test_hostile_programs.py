@@ -1,0 +1,161 @@
+"""SPEC R-03, F-03..F-05, T-14: what programs may not do ends as a violation or a limit."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos.sandbox.v1 import ProgramStatus
+
+if TYPE_CHECKING:
+    from conftest import Sandbox
+
+VIOLATIONS = {
+    "import os": ("import os\nos.system('id')", "import"),
+    "import os.path": ("import os.path", "import"),
+    "from os": ("from os import environ", "import"),
+    "import sys": ("import sys\nsys.modules", "import"),
+    "import subprocess": ("import subprocess", "import"),
+    "import socket": ("import socket", "import"),
+    "import urllib": ("import urllib.request", "import"),
+    "import requests": ("import requests", "import"),
+    "import ctypes": ("import ctypes", "import"),
+    "import pickle": ("import pickle", "import"),
+    "import importlib": ("import importlib", "import"),
+    "import pathlib": ("from pathlib import Path\nPath('/etc/passwd').read_text()", "import"),
+    "import shutil": ("import shutil as math", "import"),
+    "import asyncio": ("import asyncio", "import"),
+    "import builtins": ("import builtins", "import"),
+    "import in a function": ("def f():\n    import os\n    return os\nf()", "import"),
+    "import behind a harmless one": ("import statistics\nimport os", "import"),
+    "relative import": ("from . import secrets", "import"),
+    "dynamic import": ("__import__('os')", "name"),
+    "eval": ("eval('1 + 1')", "name"),
+    "exec": ("exec('x = 1')", "name"),
+    "compile": ("compile('1', 'x', 'eval')", "name"),
+    "eval under another name": ("e = eval\ne('1')", "name"),
+    "eval as a parameter": ("def f(eval):\n    return eval\neval('1')", "name"),
+    "open": ("open('/etc/passwd').read()", "name"),
+    "open for writing": ("with open('/tmp/x', 'w') as f:\n    f.write('x')", "name"),
+    "input": ("input()", "name"),
+    "globals": ("globals()", "name"),
+    "locals": ("locals()", "name"),
+    "vars": ("vars()", "name"),
+    "breakpoint": ("breakpoint()", "name"),
+    "getattr with a computed name": ("getattr(1, '__cl' + 'ass__')", "name"),
+    "getattr with an underscored name": ("getattr(1, '__class__')", "name"),
+    "getattr under another name": ("g = getattr\ng(1, 'real')", "name"),
+    "setattr": ("setattr(int, 'x', 1)", "name"),
+    "class walk": ("().__class__.__bases__[0].__subclasses__()", "attribute"),
+    "function globals": ("(lambda: 0).__globals__", "attribute"),
+    "code object": ("def f(): pass\nf.__code__", "attribute"),
+    "builtins by name": ("__builtins__['open']", "attribute"),
+    "format string walk": ("'{0.__class__}'.format(1)", "format_string"),
+    "format index walk": ("'{0[__class__]}'.format({})", "format_string"),
+    "f-string walk": ("f'{(1).__class__}'", "attribute"),
+    "helper of the service": ("_bos_collect(1, {}, [], 10)", "reserved_name"),
+    "helper in other letters": ("_ｂos_last = 1", "reserved_name"),
+    "helper as an attribute": ("x = 1\nx._bos", "reserved_name"),
+    "deep nesting": ("x = " + "[" * 100 + "]" * 100, "nesting"),
+    "long sum": ("1" + "+1" * 3000, "nesting"),
+    "long source": ("x = 1\n" * 5000, "source_size"),
+    "control characters": ("x = 1\x0cimport os", "characters"),
+}
+
+LIMITS = {
+    "endless loop": ("while True: pass", "time"),
+    "endless loop that catches": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "time",
+    ),
+    "endless generator": ("import itertools\nsum(itertools.count())", "time"),
+    "growing number": ("x = 7\nfor _ in range(40): x = x * x\nx % 7", "time"),
+    "huge factorial": ("import math\nmath.factorial(10**6) % 7", "time"),
+    "comprehension": ("[i * j for i in range(10**5) for j in range(10**5)]", "memory"),
+    "big list": ("[0] * 10**9", "memory"),
+    "big string": ("'a' * 10**10", "memory"),
+    "caught memory error": (
+        "try:\n    x = 'a' * 10**9\nexcept MemoryError:\n    x = 'survived'\nx",
+        "memory",
+    ),
+    "doubling string": ("s = 'a'\nwhile True: s += s", "memory"),
+    "huge power": ("9 ** 9 ** 9", "memory"),
+    "shift": ("1 << 10**12", "memory"),
+    "range to list": ("list(range(10**9))", "memory"),
+    "padding": ("'{:>9999999999}'.format(1)", "memory"),
+    "recursion": ("def f(): return f()\nf()", "recursion"),
+    "mutual recursion": ("def f(): return g()\ndef g(): return f()\nf()", "recursion"),
+    "print flood": ("while True: print('x' * 1000)", "output"),
+    "one big print": ("print('x' * 10**6)", "output"),
+    "caught print flood": (
+        "for _ in range(10**6):\n    try:\n        print('x' * 1000)\n    except Exception: pass",
+        "output",
+    ),
+    "result that is endless written out": (
+        "a = [0] * 1000\nb = [a] * 1000\nc = [b] * 1000\n[c] * 1000",
+        "result_size",
+    ),
+    "dict that is endless written out": (
+        "d = {'a': 1}\nfor _ in range(19): d = {str(i): d for i in range(10)}\nd",
+        "result_size",
+    ),
+    "long text as result": ("'x' * 3_000_000", "result_size"),
+    "huge number as result": ("3 ** 100_000", "result_size"),
+    "short decimals, long written out": (
+        "from decimal import Decimal\n[Decimal('1E+131000')] * 1000",
+        "result_size",
+    ),
+    "shadowed helpers": (
+        "def len(x): return 0\ndef type(x): return int\nisinstance = lambda *a: False\n"
+        "a = [0] * 1000\nb = [a] * 1000\n[b] * 1000",
+        "result_size",
+    ),
+}
+
+
+async def responsive(sandbox: Sandbox) -> float:
+    """Seconds of a small program, which must give its result."""
+    started = time.perf_counter()
+    assert await sandbox.result("1 + 1") == 2
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+async def test_a_violation_names_rule_and_line_and_nothing_runs(
+    sandbox: Sandbox, name: str
+) -> None:
+    code, rule = VIOLATIONS[name]
+    response = await sandbox.run("print('ran')\n" + code)
+    assert (response.status, response.error_type) == (
+        ProgramStatus.PROGRAM_STATUS_VIOLATION,
+        rule,
+    )
+    assert response.error_message.startswith("line ")
+    assert response.stdout == ""
+    assert response.exit_code == 1
+    assert await responsive(sandbox) < 1
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_limit_ends_the_program_and_the_next_one_runs_at_once(
+    sandbox: Sandbox, name: str
+) -> None:
+    code, limit = LIMITS[name]
+    response = await sandbox.run(code)
+    assert response.status == ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED, response
+    assert response.error_type == limit
+    assert response.duration.ToMilliseconds() < 4_000
+    assert await responsive(sandbox) < 1
+
+
+async def test_line_numbers_are_those_of_the_program(sandbox: Sandbox) -> None:
+    response = await sandbox.run("x = 1\ny = 2\n\nz = x.__class__\n")
+    assert response.error_message == "line 4: __class__ is not allowed"
+
+
+async def test_a_flood_keeps_what_was_printed_within_the_limit(sandbox: Sandbox) -> None:
+    response = await sandbox.run("for i in range(10**6): print('line', i)")
+    assert response.stdout.startswith("line 0\nline 1\n")
+    assert len(response.stdout.encode()) <= 64 * 1024

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from bos.common.v1 import Value
+from bos.sandbox.v1 import (
+    GetCapabilitiesRequest,
+    Limits,
+    ProgramStatus,
+    RunProgramRequest,
+    SandboxServiceStub,
+    Tier,
+)
+from bos_chassis.errors import BosError, from_rpc_error
+from bos_chassis.telemetry import Telemetry
+from bos_sandbox.service import serve
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from conftest import Sandbox
+
+    from bos_sandbox.settings import SandboxSettings
+
+LIMIT_EXCEEDED = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED
+SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
+
+
+async def error_of(call: Any) -> BosError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc_error(caught.value)
+
+
+async def test_capabilities_name_the_tiers_and_the_reason_for_a_missing_one(
+    sandbox: Sandbox,
+) -> None:
+    reply = await sandbox.stub.GetCapabilities(GetCapabilitiesRequest())
+    tiers = {one.tier: one for one in reply.tiers}
+    assert tiers[Tier.TIER_INTERPRETER].available
+    assert "decimal" in tiers[Tier.TIER_INTERPRETER].modules
+    assert not tiers[Tier.TIER_PROCESS].available
+    assert "not part of this version" in tiers[Tier.TIER_PROCESS].reason
+
+
+async def test_every_module_it_names_can_be_imported(sandbox: Sandbox) -> None:
+    reply = await sandbox.stub.GetCapabilities(GetCapabilitiesRequest())
+    modules = reply.tiers[0].modules
+    assert await sandbox.result("\n".join(f"import {name}" for name in modules) + "\n1") == 1
+
+
+async def test_the_process_tier_fails_closed(sandbox: Sandbox) -> None:
+    error = await error_of(sandbox.run("1", tier=Tier.TIER_PROCESS))
+    assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "TIER_UNAVAILABLE")
+    assert "not part of this version" in error.message
+
+
+@pytest.mark.parametrize("tier", [Tier.TIER_UNSPECIFIED, Tier.TIER_INTERPRETER])
+async def test_the_interpreter_runs_what_does_not_ask_for_more(sandbox: Sandbox, tier: Any) -> None:
+    response = await sandbox.run("1", tier=tier)
+    assert (response.status, response.tier) == (SUCCEEDED, Tier.TIER_INTERPRETER)
+
+
+@pytest.mark.parametrize("name", ["two words", "class", "_private", "1st", ""])
+async def test_an_unusable_variable_name_is_named(sandbox: Sandbox, name: str) -> None:
+    error = await error_of(sandbox.run("1", {name: 1}))
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.violations[0].field == f'inputs["{name}"]'
+
+
+async def test_an_unreadable_value_is_named(sandbox: Sandbox) -> None:
+    request = RunProgramRequest(code="1", inputs={"x": Value(decimal_value="1,5")})
+    error = await error_of(sandbox.stub.RunProgram(request))
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.violations[0].field == 'inputs["x"]'
+
+
+async def test_an_empty_program_is_refused(sandbox: Sandbox) -> None:
+    error = await error_of(sandbox.run(""))
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.violations[0].field == "code"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "line"),
+    [
+        ("x = 1\n1 / 0", "ZeroDivisionError", "line 2: "),
+        ("def f(x):\n    return x['a']\n\nf({})", "KeyError", "line 2: "),
+        ("raise ValueError('no data')", "ValueError", "line 1: ValueError: no data"),
+        ("print(missing)", "NameError", "line 1: "),
+        ("def f(:\n", "SyntaxError", "line 1: "),
+        ("import statistics", "ModuleNotFoundError", "line 1: "),
+        ("def f():\n    yield 1", "UnsupportedSyntax", "line 2: "),
+        ("class A(int):\n    pass", "UnsupportedSyntax", "line 1: "),
+        ("x = [1]\ndel x[0]", "UnsupportedSyntax", "line 2: "),
+        ("from math import *", "UnsupportedSyntax", "line 1: "),
+        ("lambda: 0", "ResultError", "the result is not data"),
+        ("{1: 1, '1': 2}", "ResultError", "two keys"),
+        ("x = []\nfor _ in range(30): x = [x]\nx", "ResultError", "the result is nested"),
+    ],
+)
+async def test_a_program_that_fails_says_why_and_where(
+    sandbox: Sandbox, code: str, kind: str, line: str
+) -> None:
+    response = await sandbox.run(code)
+    assert (response.status, response.error_type) == (ProgramStatus.PROGRAM_STATUS_FAILED, kind)
+    assert response.error_message.startswith(line)
+    assert response.exit_code == 1
+
+
+async def test_what_was_printed_before_a_failure_is_kept(sandbox: Sandbox) -> None:
+    response = await sandbox.run("print('before')\n1 / 0")
+    assert response.stdout == "before\n"
+
+
+async def test_a_long_error_text_is_cut(sandbox: Sandbox) -> None:
+    response = await sandbox.run("raise ValueError('x' * 100_000)")
+    assert len(response.error_message) <= 500
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "within"),
+    [
+        ("x = 0\nfor _ in range(200_000): x += 1", Limits(timeout=Duration(nanos=900_000_000)), 1),
+        ("x = 0\nfor _ in range(10**9): x += 1", Limits(timeout=Duration(nanos=100_000_000)), 0),
+        ("x = 'a' * 1_000_000", Limits(memory_bytes=4_000_000), 1),
+        ("x = 'a' * 5_000_000", Limits(memory_bytes=4_000_000), 0),
+        ("print('a' * 99)", Limits(output_bytes=100), 1),
+        ("print('a' * 100)", Limits(output_bytes=100), 0),
+        ("def f(n): return n and f(n - 1)\nf(480)", None, 1),
+        ("def f(n): return n and f(n - 1)\nf(520)", None, 0),
+        ("'x' * 1_000_000", None, 1),
+        ("'x' * 1_100_000", None, 0),
+        ("10 ** 4299", None, 1),
+        ("10 ** 4300", None, 0),
+    ],
+    ids=lambda value: None if isinstance(value, Limits) else str(value)[:40],
+)
+async def test_both_sides_of_each_limit(
+    sandbox: Sandbox, code: str, limits: Limits | None, within: int
+) -> None:
+    response = await sandbox.run(code, limits=limits)
+    assert response.status == (SUCCEEDED if within else LIMIT_EXCEEDED), response.error_message
+
+
+@pytest.mark.parametrize(
+    ("size", "status"), [(16 * 1024, "SUCCEEDED"), (16 * 1024 + 1, "VIOLATION")]
+)
+async def test_both_sides_of_the_source_limit(sandbox: Sandbox, size: int, status: str) -> None:
+    code = "1 #"
+    response = await sandbox.run(code + "x" * (size - len(code)))
+    assert ProgramStatus.Name(response.status) == f"PROGRAM_STATUS_{status}"
+
+
+async def test_a_request_cannot_raise_a_limit(sandbox: Sandbox) -> None:
+    generous = Limits(timeout=Duration(seconds=60), memory_bytes=2**40, output_bytes=2**40)
+    for code in ("while True: pass", "'a' * 10**9", "print('x' * 10**6)"):
+        assert (await sandbox.run(code, limits=generous)).status == LIMIT_EXCEEDED
+
+
+async def test_more_programs_than_workers_wait_for_their_turn(sandbox: Sandbox) -> None:
+    replies = await asyncio.gather(*(sandbox.run(f"{n} * 2") for n in range(20)))
+    assert [reply.result.int64_value for reply in replies] == [n * 2 for n in range(20)]
+
+
+async def test_no_free_worker_in_time_is_resource_exhausted(settings: SandboxSettings) -> None:
+    busy = settings.model_copy(update={"max_workers": 1, "timeout_s": 20, "queue_timeout_s": 0.1})
+    async with (
+        serve(busy, Telemetry.for_tests()) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = SandboxServiceStub(channel)
+        endless = stub.RunProgram(RunProgramRequest(code="while True: pass"))
+        await eventually(lambda: len(workers(burning=True)) >= 1)
+        error = await error_of(stub.RunProgram(RunProgramRequest(code="1")))
+        endless.cancel()
+        assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SANDBOX_BUSY")
+        assert error.retry_after_s == 1
+
+
+async def test_cancelling_the_call_kills_the_worker(settings: SandboxSettings) -> None:
+    patient = settings.model_copy(update={"timeout_s": 30, "max_workers": 1})
+    async with (
+        serve(patient, Telemetry.for_tests()) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = SandboxServiceStub(channel)
+        call = stub.RunProgram(RunProgramRequest(code="while True: pass"), timeout=60)
+        await eventually(lambda: len(workers(burning=True)) == 1)
+        call.cancel()
+        await eventually(lambda: not workers(burning=True))
+        reply = await stub.RunProgram(RunProgramRequest(code="1 + 1"), timeout=10)
+        assert reply.result.int64_value == 2
+
+
+async def test_a_passed_deadline_kills_the_worker(settings: SandboxSettings) -> None:
+    patient = settings.model_copy(update={"timeout_s": 30})
+    async with (
+        serve(patient, Telemetry.for_tests()) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = SandboxServiceStub(channel)
+        error = await error_of(
+            stub.RunProgram(RunProgramRequest(code="while True: pass"), timeout=0.5)
+        )
+        assert error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await eventually(lambda: not workers(burning=True))
+
+
+async def test_no_worker_outlives_the_service(settings: SandboxSettings) -> None:
+    before = workers()
+    async with serve(settings, Telemetry.for_tests()):
+        assert workers() - before
+    await eventually(lambda: not workers() - before)
+
+
+async def test_a_worker_has_no_environment(
+    settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC R-09: what the process that runs everything knows stays there."""
+    monkeypatch.setenv("BOS_TEST_SECRET", "hush")
+    async with serve(settings, Telemetry.for_tests()):
+        found = [_read(f"{pid}/environ") for pid in workers()]
+        assert found == [""] * len(found)
+
+
+async def test_programs_are_counted_by_how_they_ended(sandbox: Sandbox) -> None:
+    for code in ("1", "1 / 0", "import os", "'a' * 10**9"):
+        await sandbox.run(code)
+
+    def count(status: str, reason: str = "") -> float | None:
+        labels = {"tier": "interpreter", "status": status, "reason": reason}
+        return sandbox.telemetry.registry.get_sample_value("bos_sandbox_programs_total", labels)
+
+    assert count("succeeded") == count("failed") == 1
+    assert count("violation", "import") == count("limit_exceeded", "memory") == 1
+    seconds = sandbox.telemetry.registry.get_sample_value(
+        "bos_sandbox_program_seconds_count", {"tier": "interpreter", "status": "succeeded"}
+    )
+    assert seconds == 1
+
+
+def workers(*, burning: bool = False) -> set[int]:
+    """Interpreter processes that are children of this one; ``burning``: those that compute now."""
+    found = set()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        _, parent = _state(f"{pid}/stat")
+        if parent == os.getpid() and "monty" in _read(f"{pid}/cmdline"):
+            threads = _listdir(f"/proc/{pid}/task")
+            states = {_state(f"{pid}/task/{thread}/stat")[0] for thread in threads}
+            if "R" in states or not burning:
+                found.add(pid)
+    return found
+
+
+def _state(path: str) -> tuple[str, int]:
+    """State letter and parent of a process or thread."""
+    fields = _read(path).rpartition(")")[2].split()
+    return (fields[0], int(fields[1])) if fields else ("", 0)
+
+
+def _listdir(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(f"/proc/{path}") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""
