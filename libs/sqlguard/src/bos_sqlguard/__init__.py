@@ -1,13 +1,14 @@
 """The fail-closed SQL guard: what is not known to be harmless is refused."""
 
 from bos_sqlguard.guard import FORBIDDEN_KEYWORDS, Guard, Verdict, Verdicts, check_both
-from bos_sqlguard.policy import DIALECTS, Dialect, GuardPolicy
+from bos_sqlguard.policy import DIALECTS, Dialect, Functions, GuardPolicy, load_functions
 from bos_sqlguard.rules import Rule, Violation, load_rules
 
 __all__ = [
     "DIALECTS",
     "FORBIDDEN_KEYWORDS",
     "Dialect",
+    "Functions",
     "Guard",
     "GuardPolicy",
     "Rule",
@@ -15,5 +16,6 @@ __all__ = [
     "Verdicts",
     "Violation",
     "check_both",
+    "load_functions",
     "load_rules",
 ]

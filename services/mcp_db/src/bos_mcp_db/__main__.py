@@ -1,0 +1,28 @@
+"""``python -m bos_mcp_db``: the MCP server as a process of its own."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos_chassis.auth import authenticator_from
+from bos_chassis.server import run_service
+from bos_chassis.settings import AuthSettings, TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
+from bos_mcp_db.settings import McpDbSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@asynccontextmanager
+async def _process(settings: McpDbSettings) -> AsyncIterator[McpDbServer]:
+    auth = authenticator_from(AuthSettings.load(), AUDIENCE)
+    with setup_telemetry(AUDIENCE, TelemetrySettings.load()) as telemetry:
+        async with serve(settings, telemetry, auth=auth) as server:
+            yield server
+
+
+if __name__ == "__main__":
+    run_service(_process, McpDbSettings)

@@ -1,0 +1,111 @@
+"""The port to a database: two questions, two adapters (``postgres.py``, ``sqlite.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_sqlguard import Dialect
+
+ColumnType = Literal[
+    "bool",
+    "int64",
+    "double",
+    "decimal",
+    "string",
+    "bytes",
+    "date",
+    "timestamp",
+    "structured",
+    "unspecified",
+]
+"""Lower-case names of ``bos.common.v1.ColumnType``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one query may take."""
+
+    max_rows: int
+    max_columns: int
+    max_bytes: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rows as the driver gave them. ``truncated``: the query had more rows than these."""
+
+    columns: list[str]
+    types: list[ColumnType]
+    rows: list[list[Any]]
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """Columns that point at a table of the allow-list."""
+
+    columns: list[str]
+    table: str
+    references: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column as declared."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str = ""
+    is_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """One table of the allow-list; ``name`` is spelled as there. ``row_estimate`` None: unknown."""
+
+    name: str
+    kind: Literal["table", "view"]
+    comment: str
+    row_estimate: int | None
+    columns: list[TableColumn] = field(default_factory=list)
+    primary_key: list[str] = field(default_factory=list)
+    unique_keys: list[list[str]] = field(default_factory=list)
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """A database that is only ever read.
+
+    A backend does not rely on the guard: writes, tables outside the allow-list (as far as the
+    database itself can tell) and endless queries fail without it as well.
+    """
+
+    dialect: Dialect
+    default_schema: str
+
+    async def query(self, sql: str, limits: Limits) -> Result:
+        """Run one query; cancelling the call stops the query in the database.
+
+        Raises:
+            QueryRefused: more columns than allowed.
+            QueryFailed: the database refused or failed it.
+            QueryTimedOut: longer than ``limits.timeout_s``.
+            ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.
+            DatabaseUnavailable: no connection.
+        """
+
+    async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
+        """Return the given tables (names of the allow-list) that exist, in their order.
+
+        Raises:
+            DatabaseUnavailable: no connection.
+        """
+
+    async def aclose(self) -> None:
+        """Stop running queries and close every connection."""

@@ -1,0 +1,181 @@
+"""The configured databases: each a backend behind a guard that is always on."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from bos_chassis.errors import ConfigurationError
+from bos_mcp_db.backend import Limits
+from bos_mcp_db.failures import QueryRefused, UnknownDatabase, UnknownTable
+from bos_mcp_db.postgres import PostgresBackend
+from bos_mcp_db.sqlite import SqliteBackend
+from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from bos_mcp_db.backend import Backend, Result, TableInfo
+    from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+
+_DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "sqlite": "sqlite",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database: what may be read, how much, and the way to it."""
+
+    name: str
+    description: str
+    tables: tuple[str, ...]
+    sample_values: int
+    limits: Limits
+    guard: Guard
+    backend: Backend
+
+    async def query(self, sql: str, limits: Limits) -> Result:
+        """Check ``sql``, then run what the guard wrote. The guard cannot be turned off.
+
+        Raises:
+            QueryRefused: the guard's answer, with its violations (SPEC D-18).
+            QueryFailure: what the backend raises.
+        """
+        verdict = self.guard.check(sql)
+        if not verdict.is_safe:
+            raise QueryRefused(verdict.user_message, verdict.violations)
+        return await self.backend.query(verdict.safe_sql, limits)
+
+    async def describe(self, tables: Sequence[str] = ()) -> list[TableInfo]:
+        """Return the given tables, or all, as the database declares them.
+
+        Raises:
+            UnknownTable: a table that is not on the allow-list.
+        """
+        for table in tables:
+            if table not in self.tables:
+                raise UnknownTable(
+                    f"The table {table!r} is not among the tables that may be read: "
+                    f"{', '.join(self.tables)}."
+                )
+        return await self.backend.describe(tables or self.tables)
+
+    def lowered(
+        self, max_rows: int | None, max_columns: int | None, timeout_s: float | None
+    ) -> Limits:
+        """Return the limits of this database, lowered as a caller wishes; never raised."""
+        own = self.limits
+        return replace(
+            own,
+            max_rows=min(own.max_rows, max_rows or own.max_rows),
+            max_columns=min(own.max_columns, max_columns or own.max_columns),
+            timeout_s=min(own.timeout_s, timeout_s or own.timeout_s),
+        )
+
+
+class Databases:
+    """Finds databases by name."""
+
+    def __init__(self, databases: Mapping[str, Database]) -> None:
+        self._databases = dict(databases)
+
+    def all(self) -> list[Database]:
+        """Return every database, the default one first."""
+        return list(self._databases.values())
+
+    def get(self, name: str) -> Database:
+        """Return the database called ``name``; an empty name means the first one.
+
+        Raises:
+            UnknownDatabase: names the databases there are.
+        """
+        database = self._databases.get(name or next(iter(self._databases)))
+        if database is None:
+            known = ", ".join(self._databases)
+            raise UnknownDatabase(f"There is no database {name!r}; configured: {known}.")
+        return database
+
+
+@asynccontextmanager
+async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
+    """Build every configured database; connections are made when they are needed.
+
+    Raises:
+        ConfigurationError: an unusable URL or allow-list; names the setting and the fix.
+    """
+    limits = Limits(
+        max_rows=settings.max_rows,
+        max_columns=settings.max_columns,
+        max_bytes=settings.max_bytes,
+        timeout_s=settings.timeout_s,
+    )
+    async with AsyncExitStack() as stack:
+        databases = {}
+        for name, wanted in settings.named_databases().items():
+            databases[name] = _build(name, wanted, limits, settings.pool_size)
+            stack.push_async_callback(databases[name].backend.aclose)
+        yield Databases(databases)
+
+
+def _build(name: str, wanted: DatabaseSettings, limits: Limits, pool_size: int) -> Database:
+    url = wanted.url.get_secret_value()
+    dialect = _dialect(name, url)
+    try:
+        policy = GuardPolicy(
+            dialect,
+            frozenset(wanted.allowed_tables),
+            default_schema=wanted.default_schema,
+            max_rows=limits.max_rows,
+            max_columns=limits.max_columns,
+        )
+    except ValueError as error:
+        raise ConfigurationError(
+            f"Database {name!r}: {error}. List the tables one by one; there are no wildcards."
+        ) from None
+    return Database(
+        name=name,
+        description=wanted.description,
+        tables=tuple(dict.fromkeys(wanted.allowed_tables)),
+        sample_values=wanted.sample_values,
+        limits=limits,
+        guard=Guard(policy),
+        backend=_backend(name, url, policy, pool_size),
+    )
+
+
+def _dialect(name: str, url: str) -> Dialect:
+    scheme = urlsplit(url).scheme
+    if scheme in ("mssql", "sqlserver"):
+        raise ConfigurationError(
+            f"Database {name!r}: SQL Server cannot be connected by this installation."
+            " Use a PostgreSQL or SQLite database."
+        )
+    if scheme not in _DIALECTS:
+        raise ConfigurationError(
+            f"Database {name!r}: the URL must start with postgresql:// or sqlite:///."
+        )
+    return _DIALECTS[scheme]
+
+
+def _backend(name: str, url: str, policy: GuardPolicy, pool_size: int) -> Backend:
+    if policy.dialect == "postgres":
+        return PostgresBackend(url, default_schema=policy.default_schema, pool_size=pool_size)
+    # sqlite:///relative.db and sqlite:////absolute.db, as is custom.
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path.removeprefix("/")))
+    if parts.netloc or not path.name:
+        raise ConfigurationError(
+            f"Database {name!r}: write sqlite:///relative/file.db or sqlite:////absolute/file.db."
+        )
+    return SqliteBackend(
+        path,
+        tables=tuple(policy.allowed_tables),
+        functions=load_functions("sqlite").scalar,
+        threads=pool_size,
+    )

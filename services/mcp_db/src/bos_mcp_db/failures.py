@@ -1,0 +1,102 @@
+"""What can go wrong with a query, as callers see it. Texts never name hosts or credentials.
+
+::
+
+    QueryFailure (mixed into the classes below)
+    ├── QueryRefused          QUERY_REFUSED          the guard said no; carries violations
+    ├── QueryFailed           QUERY_FAILED           the database said no
+    ├── QueryTimedOut         QUERY_TIMED_OUT        it took longer than allowed
+    ├── ResultTooLarge        RESULT_TOO_LARGE       not even one row fits
+    ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   nobody answers
+    ├── UnknownTable          UNKNOWN_TABLE          not on the allow-list
+    └── UnknownDatabase       UNKNOWN_DATABASE       not configured: ConfigurationError
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from bos_chassis.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_sqlguard import Violation
+
+_MAX_TEXT = 400
+
+
+class QueryFailure:
+    """Common to all failures of this service: the ``AgentError.type`` of SPEC Q-01."""
+
+    error_type: ClassVar[str] = "QueryError"
+
+
+class QueryRefused(QueryFailure, PermissionDenied):
+    """The guard refused the query (SPEC D-18, DEC-16)."""
+
+    default_reason = "QUERY_REFUSED"
+
+    def __init__(self, message: str, broken: Sequence[Violation]) -> None:
+        super().__init__(message)
+        self.broken = tuple(broken)
+
+
+class QueryFailed(QueryFailure, InvalidArgument):
+    """The database refused or failed the query; ``sqlstate`` is its code, where there is one."""
+
+    default_reason = "QUERY_FAILED"
+
+    def __init__(self, message: str, sqlstate: str = "") -> None:
+        # Database texts are bounded and on one line: they go into prompts and tables.
+        super().__init__(" ".join(message.split())[:_MAX_TEXT])
+        self.sqlstate = sqlstate
+
+
+class QueryTimedOut(QueryFailure, DeadlineExceeded):
+    """The query was stopped at its time limit."""
+
+    default_reason = "QUERY_TIMED_OUT"
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"The query was stopped after {timeout_s:g} s; ask for less or aggregate.")
+
+
+class ResultTooLarge(QueryFailure, ResourceExhausted):
+    """A single row is larger than a whole result may be."""
+
+    default_reason = "RESULT_TOO_LARGE"
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(
+            f"One row exceeds {max_bytes} bytes; select fewer or shorter columns.",
+        )
+
+
+class DatabaseUnavailable(QueryFailure, Unavailable):
+    """The database does not answer or refuses the connection."""
+
+    default_reason = "DATABASE_UNAVAILABLE"
+
+    def __init__(self) -> None:
+        super().__init__("The database cannot be reached.")
+
+
+class UnknownTable(QueryFailure, NotFound):
+    """A table that is not on the allow-list, whether or not it exists."""
+
+    default_reason = "UNKNOWN_TABLE"
+
+
+class UnknownDatabase(QueryFailure, NotFound):
+    """A database name that is not configured."""
+
+    default_reason = "UNKNOWN_DATABASE"
+    error_type = "ConfigurationError"

@@ -1,0 +1,59 @@
+"""Frequent values of text columns, so that a question's words meet the data's words (SPEC D-10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut, ResultTooLarge
+from bos_mcp_db.names import quote, split_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_mcp_db.backend import TableInfo
+    from bos_mcp_db.databases import Database
+
+_ROWS_READ = 500
+_TIMEOUT_S = 2.0
+_LONGEST = 60
+
+Samples = dict[str, dict[str, list[str]]]
+"""Values by table and column."""
+
+
+async def sample_values(database: Database, tables: Sequence[TableInfo]) -> Samples:
+    """Return frequent values among the first rows of each table; none where that is not quick."""
+    if database.sample_values == 0:
+        return {}
+    return {table.name: await _sample_table(database, table) for table in tables}
+
+
+async def _sample_table(database: Database, table: TableInfo) -> dict[str, list[str]]:
+    names = [column.name for column in table.columns if column.is_text]
+    names = names[: database.limits.max_columns]
+    if not names:
+        return {}
+    schema, bare = split_table(table.name, database.backend.default_schema)
+    source = f"{quote(schema)}.{quote(bare)}"
+    columns = ", ".join(quote(name) for name in names)
+    limits = replace(database.limits, max_rows=_ROWS_READ, timeout_s=_TIMEOUT_S)
+    # Names come from the catalogue and are quoted.
+    sql = f"SELECT {columns} FROM {source} LIMIT {_ROWS_READ}"  # noqa: S608
+    try:
+        result = await database.backend.query(sql, limits)
+    except (QueryFailed, QueryRefused, QueryTimedOut, ResultTooLarge):
+        return {}
+    return {
+        name: _frequent([row[place] for row in result.rows], database.sample_values)
+        for place, name in enumerate(names)
+    }
+
+
+def _frequent(cells: Sequence[object], count: int) -> list[str]:
+    texts = Counter(cell for cell in cells if isinstance(cell, str) and cell)
+    return [
+        text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        for text, _ in texts.most_common(count)
+    ]

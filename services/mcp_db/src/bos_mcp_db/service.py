@@ -1,0 +1,98 @@
+"""Building and wiring: what a process of its own and the all-in-one both call."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import require_loopback
+from bos_chassis.telemetry import metrics_server
+from bos_mcp_db.api import Tools, build_server
+from bos_mcp_db.databases import open_databases
+from bos_mcp_db.failures import DatabaseUnavailable
+from bos_mcp_db.metrics import QueryMetrics
+from bos_mcp_db.web import MCP_PATH, build_app, http_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.telemetry import Telemetry
+    from bos_mcp_db.databases import Databases
+    from bos_mcp_db.settings import McpDbSettings
+
+AUDIENCE = "mcp_db"
+"""What run tokens must name to be accepted here."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpDbServer:
+    """A running server."""
+
+    service: str
+    host: str
+    port: int
+    metrics_port: int | None
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Where MCP clients connect (streamable HTTP)."""
+        return f"http://{self.address}{MCP_PATH}"
+
+
+@asynccontextmanager
+async def serve(
+    settings: McpDbSettings, telemetry: Telemetry, *, auth: Authenticator | None = None
+) -> AsyncIterator[McpDbServer]:
+    """Serve the databases until the context is left.
+
+    Args:
+        settings: Databases, limits, address.
+        telemetry: Of this service.
+        auth: Who may call; None only on loopback.
+
+    Raises:
+        ConfigurationError: no usable database, a listed table that does not exist, or an address
+            that cannot be used (SPEC Q-03).
+    """
+    server = settings.server
+    require_loopback(server.host, auth is not None)
+    async with AsyncExitStack() as stack:
+        databases = await stack.enter_async_context(open_databases(settings))
+        await _check_tables(databases, telemetry)
+        tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry))
+        app = build_app(build_server(tools), host=server.host, auth=auth)
+        metrics_port = None
+        if server.metrics_port is not None:
+            metrics_port = await stack.enter_async_context(
+                metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
+            )
+        port = await stack.enter_async_context(
+            http_server(app, server.host, server.port, server.grace_s)
+        )
+        yield McpDbServer(AUDIENCE, server.host, port, metrics_port)
+
+
+async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:
+    """Refuse an allow-list with a table that is not there; an absent database may come later."""
+    log = telemetry.logger("service")
+    for database in databases.all():
+        try:
+            found = {table.name for table in await database.describe()}
+        except DatabaseUnavailable:
+            log.warning("database unavailable at start", database=database.name)
+            continue
+        missing = [table for table in database.tables if table not in found]
+        if missing:
+            raise ConfigurationError(
+                f"Database {database.name!r} has no table {', '.join(missing)} (or the role cannot"
+                " see it). Spell tables as the database does, with schema if it is not the default"
+                " one, in BOS_DATABASE_ALLOWED_TABLES or BOS_MCP_DB_DATABASES."
+            )

@@ -1,0 +1,146 @@
+"""HTTP around the MCP server: who calls, health, and a server that leaves signals alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+
+from bos_chassis.auth import set_caller
+from bos_chassis.errors import ConfigurationError, Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from mcp.server.mcpserver import MCPServer
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from bos_chassis.auth import Authenticator
+
+MCP_PATH = "/mcp"
+HEALTH_PATH = "/healthz"
+_MAX_REQUEST_BYTES = 256 * 1024
+_RUN_TOKEN_HEADER = "bos-run-token"  # noqa: S105 - the name of a header
+
+
+def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> ASGIApp:
+    """Return the application: ``/mcp`` for known callers, ``/healthz`` for everybody.
+
+    Every request stands alone (no sessions), so replicas need no affinity. On loopback, Host and
+    Origin are checked against rebinding.
+    """
+
+    @server.custom_route(HEALTH_PATH, methods=["GET"])  # type: ignore[untyped-decorator]
+    async def healthz(_: Request) -> JSONResponse:
+        return JSONResponse({"status": "serving"})
+
+    app: ASGIApp = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        stateless_http=True,
+        # Not json_response: in that mode a caller who hangs up would not cancel the query.
+        json_response=False,
+        max_request_body_size=_MAX_REQUEST_BYTES,
+        host=host,
+    )
+    return app if auth is None else _KnownCallers(app, auth)
+
+
+class _KnownCallers:
+    """Lets nobody pass but those whom the authenticator knows (SPEC R-06)."""
+
+    def __init__(self, app: ASGIApp, auth: Authenticator) -> None:
+        self._app = app
+        self._auth = auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == HEALTH_PATH:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        try:
+            principal = await self._auth.authenticate(dict(headers))
+            if principal is None:
+                raise Unauthenticated("Send the header bos-run-token.")
+        except Unauthenticated as error:
+            body = {"error": error.message, "reason": error.reason}
+            await JSONResponse(body, status_code=401)(scope, receive, send)
+            return
+        set_caller(principal, headers.get(_RUN_TOKEN_HEADER))
+        await self._app(scope, receive, send)
+
+
+class _GuestServer(uvicorn.Server):
+    """uvicorn inside somebody else's process: no signal handlers, told when to stop."""
+
+    def __init__(self, app: ASGIApp, grace_s: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                ws="none",
+                log_config=None,
+                log_level=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=max(1, round(grace_s)),
+            )
+        )
+        self.ready = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Say that requests are accepted, then do the usual housekeeping."""
+        self.ready.set()
+        await super().main_loop()
+
+
+@asynccontextmanager
+async def http_server(app: ASGIApp, host: str, port: int, grace_s: float) -> AsyncIterator[int]:
+    """Serve ``app`` until the context is left; yields the port.
+
+    Raises:
+        ConfigurationError: the address cannot be bound.
+    """
+    with _bind(host, port) as listener:
+        server = _GuestServer(app, grace_s)
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="mcp_db http")
+        ready = asyncio.create_task(server.ready.wait(), name="mcp_db ready")
+        try:
+            await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+                raise RuntimeError("the HTTP server ended while starting")
+            yield listener.getsockname()[1]
+        finally:
+            ready.cancel()
+            server.should_exit = True
+            with suppress(asyncio.CancelledError):
+                await serving
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only on sockets that name their protocol; with it on, every
+    # reply waits 40 ms for the client's delayed acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"{host}:{port} cannot be bound ({error.strerror}); set BOS_MCP_DB_SERVER__PORT."
+        ) from error
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener
