@@ -19,7 +19,7 @@ class PlannerApi(PlannerServiceServicer):
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
-    async def MakePlan(  # noqa: N802  the name in the contract
+    async def MakePlan(
         self, request: MakePlanRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> MakePlanResponse:
         """Plan, or revise a plan."""

@@ -1,0 +1,77 @@
+"""The answer without a model: put together from the results alone (SPEC K-16, Q-08). Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.planner.v1 import Intent
+from bos_composer.outcomes import reason, succeeded
+from bos_composer.tables import markdown, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bos.agent.v1 import AgentResult
+    from bos.composer.v1 import ComposeRequest
+    from bos_composer.citations import Citations
+    from bos_composer.numbers import NumberFormat
+
+NO_DATA = "No data was returned."
+OUT_OF_SCOPE = (
+    "I am sorry, this is outside of what I can help with. "
+    "I answer questions with the help of the connected agents and their data."
+)
+NEEDS_MODEL = "This question can be answered by a language model only, and none is available now."
+NOTHING_FOUND = "I could not find an answer."
+INCOMPLETE = "The answer is incomplete."
+_MAX_ROWS = 10
+
+
+def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> str:
+    """Answers in planner order with small tables, then what did not succeed and why.
+
+    Numbers are written by locale; the text of agents is taken as it is.
+    """
+    if not request.results:
+        parts = [_without_results(request.intent.intent)]
+    else:
+        parts = [*_parts(request.results, citations, numbers)]
+    remarks = [" ".join(remark.split()) for remark in request.remarks]
+    return "\n\n".join([*parts, *(remark for remark in remarks if remark)])
+
+
+def _without_results(intent: Intent) -> str:
+    if intent == Intent.INTENT_OUT_OF_SCOPE:
+        return OUT_OF_SCOPE
+    return NEEDS_MODEL if intent == Intent.INTENT_GENERAL_QA else NO_DATA
+
+
+def _parts(
+    results: Sequence[AgentResult], citations: Citations, numbers: NumberFormat
+) -> Iterator[str]:
+    found = [
+        _found(result, answer, numbers)
+        for result, answer in zip(results, citations.answers, strict=True)
+        if succeeded(result)
+    ]
+    produced = [text for text in found if text]
+    reasons = list(dict.fromkeys(text for text in map(reason, results) if text))
+    yield from produced
+    if found and not produced:
+        yield NO_DATA
+    if reasons:
+        yield INCOMPLETE if found else NOTHING_FOUND
+        yield "\n".join(f"- {text}" for text in reasons)
+
+
+def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:
+    pieces = [answer.strip()]
+    if result.table.rows:
+        pieces.append(markdown(result.table, numbers, max_rows=_MAX_ROWS))
+    elif not pieces[0]:
+        pieces += [f"- {_label(name)}: {numbers.cell(name, v)}" for name, v in values(result)]
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")

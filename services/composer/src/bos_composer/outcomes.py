@@ -1,0 +1,95 @@
+"""How the steps ended, in words for people (SPEC Q-01, Q-02, Q-09, R-04, K-12). Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AgentExecutionStatus
+
+if TYPE_CHECKING:
+    from bos.agent.v1 import AgentResult
+
+OVERRIDE_MARKER = "### User Override Instructions"  # SPEC M-20
+
+_SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+_MAX_REASON_CHARS = 400
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
+_STACK_TRACE = "Traceback (most recent call last)"
+_UNKNOWN = "something unexpected went wrong"
+
+# SPEC Q-01 in words; the agent's own message follows.
+_KINDS = {
+    "PlanningDeclined": "no suitable way to get it was found",
+    "QueryError": "the database query failed",
+    "HttpError": "the API answered with an error",
+    "HttpRequestError": "the API could not be reached",
+    "PathResolutionError": "a part of the API's address is not known",
+    "SandboxViolation": "the calculation tried something that is not allowed",
+    "ConfigurationError": "something is not set up",
+}
+# SPEC Q-02.
+_BLOCKED = {
+    "denied_by_user": "the approval was denied",
+    "hitl_timeout": "nobody decided in time",
+    "hitl_skipped_non_streaming": "nobody could be asked on this kind of request",
+}
+
+
+def succeeded(result: AgentResult) -> bool:
+    """Whether the step ended well."""
+    return result.status == _SUCCEEDED
+
+
+def status_word(result: AgentResult) -> str:
+    """The status as SPEC A-11 writes it, such as ``succeeded``."""
+    name = AgentExecutionStatus.Name(result.status)
+    return name.removeprefix("AGENT_EXECUTION_STATUS_").lower()
+
+
+def was_overridden(result: AgentResult) -> bool:
+    """Whether a person replaced the task (SPEC K-11)."""
+    return result.task_overridden or OVERRIDE_MARKER in result.task_description
+
+
+def error_text(result: AgentResult) -> str:
+    """The error's message on one line and without credentials; empty if there is no error.
+
+    Messages are safe by contract. This keeps an agent that does not hold to it from showing people
+    a stack trace (SPEC R-04).
+    """
+    if not result.HasField("error"):
+        return ""
+    message = result.error.message
+    if _STACK_TRACE in message:
+        return _UNKNOWN
+    line = _CREDENTIALS.sub("", " ".join(message.split()))
+    return line if len(line) <= _MAX_REASON_CHARS else line[: _MAX_REASON_CHARS - 1] + "…"
+
+
+def block(result: AgentResult) -> str:
+    """Which action was blocked, why, and what to do (SPEC K-12); empty if none was."""
+    why = _BLOCKED.get(result.error.type)
+    if why is None:
+        return ""
+    actions = [action.summary or action.tool for action in result.proposed_actions]
+    what = "; ".join(dict.fromkeys(" ".join(action.split()) for action in actions))
+    subject = f'The action "{what}"' if what else f"The action of the {result.agent_name} agent"
+    return (
+        f"{subject} was blocked: it requires user approval, and {why}. "
+        "Please try again via the streaming interface and approve it there."
+    )
+
+
+def reason(result: AgentResult) -> str:
+    """One sentence on why the step yielded nothing; empty if it succeeded (SPEC Q-09)."""
+    if succeeded(result):
+        return ""
+    blocked = block(result)
+    if blocked:
+        return blocked
+    kind, message = _KINDS.get(result.error.type, ""), error_text(result)
+    details = ": ".join(part for part in (kind, message) if part) or _UNKNOWN
+    verb = "was skipped" if status_word(result) == "skipped" else "did not succeed"
+    sentence = f"The {result.agent_name} agent {verb}: {details}"
+    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."

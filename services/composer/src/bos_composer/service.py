@@ -1,0 +1,46 @@
+"""Building and wiring: what a process of its own and the all-in-one both call."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_composer.api import ComposerApi
+from bos_composer.composer import Composer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.telemetry import Telemetry
+    from bos_composer.settings import ComposerSettings
+    from bos_llm import Models
+
+SERVICE_NAME = "bos.composer.v1.ComposerService"
+
+
+@asynccontextmanager
+async def serve(
+    settings: ComposerSettings,
+    telemetry: Telemetry,
+    *,
+    models: Models | None,
+    auth: Authenticator | None = None,
+) -> AsyncIterator[GrpcServer]:
+    """Serve the composer until the context is left.
+
+    Args:
+        settings: Address, limits and number locale.
+        telemetry: Of this service.
+        models: Shared by the process; None answers without a model.
+        auth: Who may call; None only on loopback.
+
+    Raises:
+        ConfigurationError: the address cannot be used, or the composer's model settings are wrong.
+    """
+    composer = Composer(settings, telemetry, models=models)
+    servicer = Servicer(ComposerApi(composer), add_ComposerServiceServicer_to_server, SERVICE_NAME)
+    async with grpc_server(settings.server, [servicer], telemetry=telemetry, auth=auth) as server:
+        yield server

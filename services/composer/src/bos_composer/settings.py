@@ -1,0 +1,59 @@
+"""Settings of the composer."""
+
+from __future__ import annotations
+
+from babel.core import Locale, UnknownLocaleError
+from babel.numbers import is_currency
+from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.settings import ServerSettings, Settings
+
+
+class ComposerSettings(Settings):
+    """``BOS_COMPOSER_…``. Which model writes is set by ``COMPOSER_MODEL`` and its like."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_COMPOSER_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    locale: str = Field(
+        default="en_IN", description="How numbers are written, such as en_IN, en_US or de_DE"
+    )
+    currency: str = Field(
+        default="INR", description="ISO 4217 code of amounts of money, such as INR, USD or EUR"
+    )
+    currency_pattern: str | None = Field(
+        default=None,
+        description="Unicode number pattern of amounts; unset: Rs.1,75,206.00 for INR, "
+        "the locale's own for any other currency",
+    )
+    model_timeout_s: float = Field(
+        default=45.0,
+        gt=0,
+        description="Time for the model, retries included; after that the answer is put together "
+        "without it",
+    )
+    history_messages: int = Field(
+        default=10, ge=0, le=100, description="Recent messages shown to the model"
+    )
+    preview_rows: int = Field(
+        default=20, ge=1, le=200, description="Rows of each table shown to the model"
+    )
+    max_answer_chars: int = Field(
+        default=50_000, ge=1000, description="Longest answer; more is cut off"
+    )
+
+    @field_validator("locale")
+    @classmethod
+    def _known_locale(cls, value: str) -> str:
+        try:
+            return str(Locale.parse(value.replace("-", "_")))
+        except (UnknownLocaleError, ValueError):
+            raise ValueError("must be a locale such as en_IN, en_US or de_DE") from None
+
+    @field_validator("currency")
+    @classmethod
+    def _known_currency(cls, value: str) -> str:
+        if not is_currency(value.upper()):
+            raise ValueError("must be an ISO 4217 code such as INR, USD or EUR")
+        return value.upper()
