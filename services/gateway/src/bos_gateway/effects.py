@@ -20,6 +20,8 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_NONE,
     AgentResult,
     ExecuteRequest,
 )
@@ -39,7 +41,6 @@ from bos.runlog.v1 import (
 )
 from bos_chassis.auth import RUN_TOKEN_KEY
 from bos_chassis.errors import (
-    BosError,
     DeadlineExceeded,
     ResourceExhausted,
     Unavailable,
@@ -74,6 +75,9 @@ AGENT_UNKNOWN = "AgentUnknown"
 HITL_SKIPPED = "hitl_skipped_non_streaming"
 
 _RETRYABLE = (Unavailable, ResourceExhausted, DeadlineExceeded)
+# Contract of every agent: AgentError.details says whether another attempt makes sense.
+_RETRYABLE_DETAIL = "retryable"
+_HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
 _ENDED = frozenset(
     {
         AGENT_EXECUTION_STATUS_SUCCEEDED,
@@ -260,7 +264,7 @@ class Effects:
             failure = from_rpc_error(error)
             text = f"The agent {agent} could not do its part: {failure.message}"
             result = await self._failed(command, step, type(failure).__name__, text)
-            return result, _is_retryable(failure)
+            return result, isinstance(failure, _RETRYABLE) and self._repeatable(step)
         finally:
             call.cancel()
         text = f"The agent {agent} ended without a result."
@@ -288,8 +292,8 @@ class Effects:
             text = f"The agent {step.step.agent} returned a result without a final status."
             return await self._failed(command, step, "AgentProtocolError", text), False
         failed = checked.status == AGENT_EXECUTION_STATUS_FAILED
-        retryable = failed and checked.error.details["retryable"].bool_value
-        return checked, retryable
+        retryable = failed and checked.error.details[_RETRYABLE_DETAIL].bool_value
+        return checked, retryable and self._repeatable(step)
 
     async def _failed(
         self, command: RunStep, step: StepState, error_type: str, message: str
@@ -368,6 +372,19 @@ class Effects:
             return float(card.default_timeout.ToNanoseconds() / 1e9)
         return self._with.settings.agent_timeout_s
 
+    def _repeatable(self, step: StepState) -> bool:
+        """Whether a failed attempt cannot have left an effect that a second one would double.
+
+        Tools that need approval do not act without one, so only the unprotected ones count.
+        """
+        card = self._state.card(step.step.agent)
+        allowed = set(step.step.tools)
+        return card is not None and all(
+            tool.side_effect in _HARMLESS or tool.requires_approval
+            for tool in card.tools
+            if not allowed or tool.name in allowed
+        )
+
     def _steps_over(self, wait_s: float) -> bool:
         return _left_s(steps_deadline(self._state)) <= wait_s
 
@@ -399,10 +416,6 @@ def _planned(revision: int, answer: MakePlanResponse) -> Planned:
     if answer.HasField("clarification"):
         planned.clarification.CopyFrom(answer.clarification)
     return planned
-
-
-def _is_retryable(failure: BosError) -> bool:
-    return isinstance(failure, _RETRYABLE)
 
 
 def _trace(step: StepState, kind: TraceEventType, message: str) -> TraceEvent:

@@ -1,0 +1,500 @@
+"""Runs from question to answer, through real gRPC, a real log and real agents."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    CancelRunRequest,
+    GetRunRequest,
+    ListAgentsRequest,
+    ListRunsRequest,
+    PlanQuestionRequest,
+    RunStatus,
+)
+from bos_agentkit import Agent, AgentFailure, AgentTask
+from bos_chassis.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+    from_rpc_error,
+)
+from bos_chassis.values import from_value
+from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.waiting import eventually
+
+from .conftest import House, kinds, result_of, step
+
+
+class _Breaking(Agent):
+    """Has its effect, then claims a failure that would be worth another try."""
+
+    def __init__(self, inner: CountingAgent) -> None:
+        self.card = inner.card
+        self._inner = inner
+        self.tools = inner.tools
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        await self._inner.execute(task)
+        raise AgentFailure("HttpError", "No answer came back.", retryable=True)
+
+
+async def test_question_becomes_plan_steps_answer_and_end_in_this_order(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("first", "echo")]
+    async with house.gateway() as gateway:
+        events = await gateway.events("What is new?", trace=True)
+    assert [k for k in kinds(events) if k != "step_progress"] == [
+        "run_accepted",
+        "planned",
+        "step_started",
+        "step_finished",
+        "answer_started",
+        "answer_delta",
+        "run_finished",
+    ]
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert response.answer == "It is done."
+    assert list(response.metadata.agents) == ["echo"]
+    assert response.metadata.planner_confidence == pytest.approx(0.9)
+    assert "".join(e.answer_delta.text for e in events) == "It is done."
+    sequences = [event.sequence for event in events]
+    assert sequences == sorted(set(sequences))
+
+
+async def test_unary_ask_returns_the_same_outcome(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("first", "echo")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [r.agent_name for r in response.agent_results] == ["echo"]
+
+
+async def test_references_carry_typed_values_and_text(house: House) -> None:
+    await house.add_agent(EchoAgent("source", data={"big": 9007199254740993, "name": "Asha"}))
+    sink = EchoAgent("sink")
+    await house.add_agent(sink)
+    house.planner.steps = [
+        step("a", "source"),
+        step(
+            "b",
+            "sink",
+            "greet @{outputs.a.name}",
+            number="@{outputs.a.big}",
+            text="n=@{outputs.a.big}",
+        ),
+    ]
+    async with house.gateway() as gateway:
+        await gateway.ask()
+    (seen,) = sink.inputs
+    assert seen.task == "greet Asha"
+    assert from_value(seen.sub_task_input["number"]) == 9007199254740993
+    assert from_value(seen.sub_task_input["text"]) == "n=9007199254740993"
+    assert seen.dependency_outputs["a"].fields["name"].string_value == "Asha"
+
+
+async def test_unresolved_reference_fails_its_step_without_dispatch_c_17(house: House) -> None:
+    sink = EchoAgent("sink")
+    await house.add_agent(EchoAgent("source", data={"x": 1}))
+    await house.add_agent(sink)
+    house.planner.steps = [step("a", "source"), step("b", "sink", "use @{outputs.a.missing}")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask(trace=True)
+    assert not sink.inputs
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    failed = response.agent_results[1]
+    assert failed.status == AGENT_EXECUTION_STATUS_FAILED
+    assert failed.error.type == "ReferenceUnresolved"
+    assert any(e.agent == "sink" and e.data["type"].string_value for e in response.trace)
+
+
+async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) -> None:
+    sink = EchoAgent("sink")
+    await house.add_agent(FailingAgent("broken"))
+    await house.add_agent(sink)
+    house.planner.steps = [step("a", "broken"), step("b", "sink", "go on", "a")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert "reason" in sink.inputs[0].dependency_outputs["a"].fields
+
+
+async def test_independent_steps_run_side_by_side_and_keep_planner_order_c_11(house: House) -> None:
+    slow, quick = SlowAgent("slow"), EchoAgent("quick")
+    await house.add_agent(slow)
+    await house.add_agent(quick)
+    house.planner.steps = [step("a", "slow"), step("b", "quick")]
+    async with house.gateway() as gateway:
+        asked = asyncio.create_task(gateway.ask())
+        await eventually(lambda: len(quick.inputs) == 1 and len(slow.inputs) == 1)
+        slow.release.set()
+        response = await asked
+    assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
+
+
+async def test_concurrency_of_one_is_strict_planner_order_c_11(house: House) -> None:
+    slow, quick = SlowAgent("slow"), EchoAgent("quick")
+    await house.add_agent(slow)
+    await house.add_agent(quick)
+    house.planner.steps = [step("a", "slow"), step("b", "quick")]
+    async with house.gateway(max_concurrency=1) as gateway:
+        call = gateway.stream()
+        async for message in call:
+            if message.event.HasField("step_started") and message.event.step_started.step_id == "a":
+                assert not quick.inputs
+                slow.release.set()
+            if message.event.HasField("step_finished"):
+                assert message.event.step_finished.step_id == "a"
+                break
+        call.cancel()
+
+
+async def test_max_turns_skips_what_is_left_with_a_reason_a_07(house: House) -> None:
+    echo = EchoAgent("echo")
+    await house.add_agent(echo)
+    house.planner.steps = [step("a", "echo"), step("b", "echo")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask(max_turns=1)
+    assert len(echo.inputs) == 1
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert response.agent_results[1].error.type == "MaxTurnsReached"
+
+
+async def test_include_data_and_trace_decide_what_a_client_sees_a_07(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    async with house.gateway() as gateway:
+        with_trace = await gateway.ask(trace=True)
+        without = await gateway.ask()
+    assert with_trace.trace
+    assert not without.trace
+
+
+async def test_failed_agent_degrades_only_its_part_q_04(house: House) -> None:
+    await house.add_agent(FailingAgent("broken"))
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "broken"), step("b", "echo")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+async def test_agent_that_is_down_fails_its_step_with_a_clear_error_q_05(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    async with house.stack.__class__() as short:
+        house.stack, kept = short, house.stack
+        await house.add_agent(EchoAgent("gone"))
+        house.stack = kept
+        house.planner.steps = [step("a", "gone"), step("b", "echo")]
+        async with house.gateway() as gateway:
+            await short.aclose()
+            response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].error.type == "Unavailable"
+
+
+async def test_nothing_succeeded_is_a_failed_run_that_explains_itself_q_08(house: House) -> None:
+    await house.add_agent(FailingAgent("broken"))
+    house.planner.steps = [step("a", "broken")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert response.error.type
+    assert response.answer
+
+
+async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House) -> None:
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert not response.agent_results
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([step("a", "echo", "x", "b"), step("b", "echo", "x", "a")], "circular"),
+        ([step("a", "echo", "use @{outputs.nowhere.x}")], "unknown step"),
+        ([step("a", "nobody")], "unknown agent"),
+        ([step("a", "echo"), step("a", "echo")], "twice"),
+    ],
+    ids=["circular", "dangling", "unknown agent", "duplicate"],
+)
+async def test_invalid_plan_is_never_run_b_19(house: House, steps: list, words: str) -> None:
+    echo = EchoAgent("echo")
+    await house.add_agent(echo)
+    house.planner.steps = steps
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert words in response.answer
+    assert not echo.inputs
+
+
+async def test_planner_out_of_reach_fails_the_run_clearly(house: House) -> None:
+    house.planner.error = Unavailable("The planner is resting.")
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert "could not be planned" in response.answer
+
+
+async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) -> None:
+    await house.add_agent(EchoAgent("echo", data={"x": 1}))
+    house.planner.steps = [step("a", "echo")]
+    house.composer.error = Unavailable("The composer is resting.")
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert response.answer == result_of(events, "a").answer
+
+
+async def test_retryable_failure_is_tried_again_under_the_same_key_c_32(house: House) -> None:
+    error = AgentFailure("HttpError", "The other side is busy.", retryable=True)
+    failing = FailingAgent("broken", error=error, times=1)
+    failing.card.max_retries = 2
+    await house.add_agent(failing)
+    house.planner.steps = [step("a", "broken")]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert {i.metadata.step_key for i in failing.inputs} == {f"{events[0].run_id}/0/a"}
+    assert [i.metadata.attempt for i in failing.inputs] == [1, 2]
+
+
+async def test_effect_that_may_have_happened_is_not_repeated(house: House) -> None:
+    counting = CountingAgent("marker")
+    counting.card.max_retries = 3
+    await house.add_agent(_Breaking(counting))
+    house.planner.steps = [step("a", "marker")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+    assert len(counting.effects) == 1
+
+
+async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(house: House) -> None:
+    slow = SlowAgent("slow", partial={"so_far": 3})
+    await house.add_agent(slow)
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "slow"), step("b", "echo")]
+    request = AgentRequest()
+    request.timeout.FromMilliseconds(2000)
+    async with house.gateway() as gateway:
+        response = await gateway.ask(timeout=request.timeout)
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+
+
+async def test_protected_tool_is_proposed_and_not_performed_without_approval_m_14(
+    house: House,
+) -> None:
+    counting = CountingAgent("marker", protected=True)
+    await house.add_agent(counting)
+    house.planner.steps = [step("a", "marker")]
+    house.planner.steps[0].tools.append("leave_mark")
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert response.agent_results[0].error.type == "hitl_skipped_non_streaming"
+    assert not counting.effects
+
+
+async def test_cancelled_run_ends_and_stops_its_agent(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        call = gateway.stream()
+        events = []
+        async for message in call:
+            events.append(message.event)
+            if message.event.HasField("step_started"):
+                await slow.started.wait()
+                cancel = CancelRunRequest(run_id=message.event.run_id, reason="enough")
+                await gateway.stub.CancelRun(cancel)
+        await asyncio.wait_for(slow.cancelled.wait(), 5)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert "enough" in events[-1].run_finished.response.answer
+
+
+async def test_closing_the_stream_does_not_cancel_the_run(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        call = gateway.stream()
+        run_id = (await call.read()).event.run_id
+        await eventually(lambda: len(slow.inputs) == 1)
+        call.cancel()
+        slow.release.set()
+        events = await gateway.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def test_watching_resumes_after_any_sequence_without_gap_or_repetition(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+        run_id = events[0].run_id
+        for after in range(events[-1].sequence + 1):
+            again = await gateway.watch(run_id, after)
+            assert again == [event for event in events if event.sequence > after]
+
+
+async def test_deltas_come_before_the_answer_is_finished(house: House) -> None:
+    house.composer.release = asyncio.Event()
+    async with house.gateway() as gateway:
+        call = gateway.stream()
+        async for message in call:
+            if message.event.HasField("answer_delta"):
+                house.composer.release.set()
+            if message.event.HasField("run_finished"):
+                break
+    assert house.composer.release.is_set()
+
+
+async def test_same_request_id_is_the_same_run_and_another_body_is_refused(house: House) -> None:
+    async with house.gateway() as gateway:
+        first, second = await asyncio.gather(
+            gateway.ask(request_id="r1"), gateway.ask(request_id="r1")
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask("Something else?", request_id="r1")
+    assert first.run_id == second.run_id
+    assert len(house.planner.requests) == 1
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, AlreadyExists)
+    assert error.reason == "REQUEST_ID_REUSED"
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "field"),
+    [
+        ({"question": ""}, "request.question"),
+        ({"question": "   "}, "request.question"),
+        ({"question": "x", "prefer_agents": ["nobody"]}, "request.prefer_agents"),
+        ({"question": "x", "disable_agents": ["nobody"]}, "request.disable_agents"),
+        ({"question": "x", "max_turns": 0}, "request.max_turns"),
+        ({"question": "x", "context": {"blob": "x" * 70_000}}, "request.context"),
+    ],
+)
+async def test_bad_request_names_the_field_and_the_fix_r_01(
+    house: House, request_fields: dict, field: str
+) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    async with house.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask(**request_fields)
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, InvalidArgument)
+    assert [v.field for v in error.violations] == [field]
+    assert not house.planner.requests
+
+
+async def test_agent_names_are_normalised_a_03(house: House) -> None:
+    agent = EchoAgent("echo")
+    agent.card.aliases.append("echo_agent")
+    await house.add_agent(agent)
+    async with house.gateway() as gateway:
+        await gateway.ask(prefer_agents=["  ECHO_agent ", "", "echo"])
+    assert list(house.planner.requests[0].prefer_agents) == ["echo"]
+
+
+async def test_temporal_context_is_filled_in_and_secrets_are_taken_out_a_06(house: House) -> None:
+    context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
+    async with house.gateway() as gateway:
+        response = await gateway.ask(context=context)
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
+        events = await gateway.watch(response.run_id)
+    seen = dict(house.planner.requests[0].context)
+    assert seen["current_date_start_hour"] == "2026-06-15 00"
+    assert seen["current_date_end_hour"] == "2026-06-15 23"
+    assert seen["shop"] == "north"
+    assert "very-secret" not in str(seen) + str(run) + str(events)
+
+
+async def test_full_replica_refuses_with_a_time_to_retry(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway(max_active_runs=1) as gateway:
+        running = asyncio.create_task(gateway.ask())
+        await eventually(lambda: len(slow.inputs) == 1)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask()
+        slow.release.set()
+        await running
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, ResourceExhausted)
+    assert error.retry_after_s
+
+
+async def test_runs_are_listed_newest_first_in_pages(house: House) -> None:
+    async with house.gateway() as gateway:
+        ids = [(await gateway.ask(f"Question {n}?")).run_id for n in range(3)]
+        first = await gateway.stub.ListRuns(ListRunsRequest(page_size=2))
+        second = await gateway.stub.ListRuns(
+            ListRunsRequest(page_size=2, page_token=first.next_page_token)
+        )
+        none = await gateway.stub.ListRuns(ListRunsRequest(status=RunStatus.RUN_STATUS_FAILED))
+    assert [r.run_id for r in (*first.runs, *second.runs)] == ids[::-1]
+    assert not second.next_page_token
+    assert not none.runs
+
+
+@pytest.mark.parametrize("run_id", ["01890000-0000-7000-8000-000000000000", "nonsense"])
+async def test_unknown_run_is_not_found(house: House, run_id: str) -> None:
+    async with house.gateway() as gateway:
+        for call in (
+            gateway.stub.GetRun(GetRunRequest(run_id=run_id)),
+            gateway.stub.CancelRun(CancelRunRequest(run_id=run_id)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert isinstance(from_rpc_error(caught.value), NotFound)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.watch(run_id)
+        assert isinstance(from_rpc_error(caught.value), NotFound)
+
+
+async def test_agents_are_listed_with_their_cards_and_whether_they_answer(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.agent_targets["away"] = "127.0.0.1:1"
+    async with house.gateway() as gateway:
+        agents = (await gateway.stub.ListAgents(ListAgentsRequest())).agents
+    assert [(a.card.name, a.available) for a in agents] == [("away", False), ("echo", True)]
+    assert agents[0].unavailable_reason
+
+
+async def test_planning_only_runs_nothing(house: House) -> None:
+    echo = EchoAgent("echo")
+    await house.add_agent(echo)
+    house.planner.steps = [step("a", "echo"), step("b", "echo", "after", "a")]
+    async with house.gateway() as gateway:
+        request = PlanQuestionRequest(request=AgentRequest(question="Plan this"))
+        response = await gateway.stub.PlanQuestion(request)
+    assert [list(stage.step_ids) for stage in response.stages] == [["a"], ["b"]]
+    assert not echo.inputs
