@@ -1,0 +1,156 @@
+"""A run outlives the process that drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+import grpc
+import pytest
+
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.waiting import eventually
+
+from .conftest import Client, House, kinds, result_of, step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@asynccontextmanager
+async def gateway_process(house: House) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
+    """A gateway in a process of its own, with a client; killed at the end if it still runs."""
+    settings = {
+        "STORE_URL": house.dsn,
+        "PLANNER_TARGET": house.planner_target,
+        "COMPOSER_TARGET": house.composer_target,
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in house.agent_targets.items()),
+        "LEASE_S": "1",
+        "LEASE_RENEWAL_S": "0.25",
+        "SERVER__GRACE_S": "0.2",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bos_gateway",
+        env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
+            yield process, Client(channel, None)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _until(client: Client, kind: str, seen: list[RunEvent], question: str = "Go on?") -> None:
+    """Ask and read events up to the first of a kind; the stream is then dropped."""
+    call = client.stream(question)
+    try:
+        async for message in call:
+            seen.append(message.event)
+            if message.event.WhichOneof("event") == kind:
+                return
+    finally:
+        call.cancel()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
+async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
+    house: House, number: int
+) -> None:
+    quick, slow = EchoAgent("quick", data={"x": 1}), SlowAgent("slow")
+    await house.add_agent(quick)
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "quick"), step("b", "slow", "use @{outputs.a.x}")]
+    seen: list[RunEvent] = []
+    async with gateway_process(house) as (process, client):
+        call = client.stream("Go on?")
+        async for message in call:
+            seen.append(message.event)
+            if message.event.step_started.step_id == "b":
+                break
+        call.cancel()
+        await slow.started.wait()
+        process.send_signal(number)
+        await process.wait()
+    async with gateway_process(house) as (_, client):
+        await eventually(lambda: len(slow.inputs) == 2, within_s=20)
+        slow.release.set()
+        rest = await client.watch(seen[0].run_id, seen[-1].sequence)
+    events = [*seen, *rest]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert len(quick.inputs) == 1
+    assert {i.metadata.step_key for i in slow.inputs} == {f"{seen[0].run_id}/0/b"}
+    assert [i.metadata.attempt for i in slow.inputs] == [1, 2]
+    assert kinds(rest)[0] in {"run_resumed", "step_progress"}
+    assert result_of(events, "b").answer
+    sequences = [event.sequence for event in events]
+    assert sequences == sorted(set(sequences))
+    assert len(house.planner.requests) == 1
+
+
+async def test_composing_that_broke_off_starts_over_and_voids_its_deltas(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.composer.release = asyncio.Event()
+    seen: list[RunEvent] = []
+    async with gateway_process(house) as (process, client):
+        await _until(client, "answer_delta", seen)
+        process.kill()
+        await process.wait()
+    house.composer.release.set()
+    async with gateway_process(house) as (_, client):
+        rest = await client.watch(seen[0].run_id, seen[-1].sequence)
+    attempts = [e.answer_started.attempt for e in [*seen, *rest] if e.HasField("answer_started")]
+    assert attempts == [1, 2]
+    last = [e.answer_delta.text for e in rest if e.answer_delta.attempt == 2]
+    assert "".join(last) == rest[-1].run_finished.response.answer
+
+
+async def test_acknowledged_run_is_on_disk_before_its_first_event_is_seen(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        call = gateway.stream(request_id="mine")
+        async for message in call:
+            connection = await asyncpg.connect(house.dsn)
+            stored = await connection.fetchval(
+                "SELECT max(sequence) FROM gateway.run_events WHERE run_id = $1",
+                message.event.run_id,
+            )
+            await connection.close()
+            assert stored >= message.event.sequence
+            if message.event.HasField("step_started"):
+                break
+        call.cancel()
+
+
+async def test_log_writer_survives_the_loss_of_its_connection(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        asked = asyncio.create_task(gateway.ask())
+        await slow.started.wait()
+        connection = await asyncpg.connect(house.dsn)
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'bos%' AND pid <> pg_backend_pid()"
+        )
+        await connection.close()
+        slow.release.set()
+        response = await asked
+    assert response.status == RUN_STATUS_SUCCEEDED
