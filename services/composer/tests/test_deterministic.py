@@ -1,0 +1,125 @@
+"""SPEC K-12, K-16, Q-08, Q-09, R-04: the answer without a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos.agent.v1 import ProposedAction
+from bos.planner.v1 import Intent, IntentRoute
+from bos_composer.citations import merge
+from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
+from bos_composer.numbers import NumberFormat
+
+NUMBERS = NumberFormat("en_IN", "INR")
+
+
+def answer(make: Any, *results: Any, **fields: Any) -> str:
+    request = make.request(*results, **fields)
+    return plain_answer(request, merge(request.results), NUMBERS)
+
+
+def test_answers_come_in_planner_order_with_their_small_tables(make: Any) -> None:
+    text = answer(
+        make, make.top_customers(), make.result("computation", answer="The share is 43.1 percent.")
+    )
+    assert text == (
+        "Acme leads.\n\n"
+        "| customer | total_revenue |\n| --- | --- |\n"
+        "| Acme | Rs.1,75,206.00 |\n| Globex | Rs.99,000.50 |\n\n"
+        "The share is 43.1 percent."
+    )
+
+
+def test_a_long_table_is_cut_and_says_so(make: Any) -> None:
+    text = answer(make, make.result(columns=["n"], rows=[[n] for n in range(25)]))
+    assert text.count("\n| ") == 11
+    assert text.endswith("(15 more rows)")
+
+
+def test_values_stand_in_for_a_missing_answer(make: Any) -> None:
+    text = answer(make, make.result("computation", data={"share_of_total": 0.5, "rows": [1, 2]}))
+    assert text == "- share of total: 0.5"
+
+
+def test_what_failed_is_explained_beside_what_succeeded(make: Any) -> None:
+    """SPEC T-12, Q-08, K-09."""
+    failed = make.result(
+        "api_docs", status="failed", error=("HttpError", "Status 503 from\n https://u:p@host/x.")
+    )
+    text = answer(make, make.result(answer="12 orders."), failed)
+    assert text == (
+        "12 orders.\n\nThe answer is incomplete.\n\n"
+        "- The api_docs agent did not succeed: the API answered with an error: "
+        "Status 503 from https://host/x."
+    )
+
+
+def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> None:
+    """SPEC Q-08, C-24."""
+    text = answer(
+        make,
+        make.result(status="failed", error=("QueryError", "")),
+        make.result(
+            "rag", status="failed", error=("KeyError", "Traceback (most recent call last)")
+        ),
+        remarks=["The revision limit was reached."],
+    )
+    assert text == (
+        "I could not find an answer.\n\n"
+        "- The sql agent did not succeed: the database query failed.\n"
+        "- The rag agent did not succeed: something unexpected went wrong.\n\n"
+        "The revision limit was reached."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("denied_by_user", "the approval was denied"),
+        ("hitl_timeout", "nobody decided in time"),
+        ("hitl_skipped_non_streaming", "nobody could be asked on this kind of request"),
+    ],
+)
+def test_a_blocked_action_is_named_with_the_way_out(make: Any, error: str, why: str) -> None:
+    """SPEC K-12, Q-02, Q-09."""
+    blocked = make.result(
+        "mail",
+        status="skipped",
+        error=(error, "x"),
+        proposed_actions=[ProposedAction(tool="send_email", summary="Mail the report to Ann")],
+    )
+    text = answer(make, blocked)
+    assert (
+        f'The action "Mail the report to Ann" was blocked: it requires user approval, and {why}.'
+        in text
+    )
+    assert "try again via the streaming interface" in text
+
+
+def test_a_skipped_agent_is_explained(make: Any) -> None:
+    text = answer(make, make.result("rag", status="skipped", error=("Skipped", "No documents")))
+    assert "The rag agent was skipped: No documents." in text
+
+
+@pytest.mark.parametrize(
+    "empty", [{}, {"columns": ["a"], "rows": []}, {"answer": " "}, {"data": {}}]
+)
+def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
+    """SPEC K-04."""
+    assert answer(make, make.result(**empty)) == NO_DATA
+
+
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        (Intent.INTENT_OUT_OF_SCOPE, OUT_OF_SCOPE),
+        (Intent.INTENT_GENERAL_QA, NEEDS_MODEL),
+        (Intent.INTENT_DATA_QA, NO_DATA),
+        (Intent.INTENT_UNSPECIFIED, NO_DATA),
+    ],
+)
+def test_a_plan_without_steps_still_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
+    """SPEC C-03, D-02."""
+    assert answer(make, intent=IntentRoute(intent=intent)) == expected

@@ -1,0 +1,95 @@
+"""SPEC K-05, DEC-14: numbers by locale."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.values import to_value
+from bos_composer.numbers import NumberFormat
+from bos_composer.settings import ComposerSettings
+
+INDIAN = NumberFormat("en_IN", "INR")
+
+
+@pytest.mark.parametrize(
+    ("amount", "written"),
+    [
+        ("175206", "Rs.1,75,206.00"),
+        ("0", "Rs.0.00"),
+        ("999.995", "Rs.1,000.00"),
+        ("2.675", "Rs.2.68"),
+        ("-1234567.5", "-Rs.12,34,567.50"),
+        ("123456789012345.67", "Rs.12,34,56,78,90,12,345.67"),
+    ],
+)
+def test_indian_rupees_are_the_default(amount: str, written: str) -> None:
+    """SPEC K-05."""
+    settings = ComposerSettings.load()
+    numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
+    assert numbers.money(Decimal(amount)) == written
+
+
+@pytest.mark.parametrize(
+    ("locale", "currency", "pattern", "written"),
+    [
+        ("en_US", "USD", None, "$175,206.00"),
+        ("de_DE", "EUR", None, "175.206,00\N{NO-BREAK SPACE}€"),
+        ("ja_JP", "JPY", None, "\N{FULLWIDTH YEN SIGN}175,206"),
+        ("en_GB", "GBP", "'GBP' #,##0", "GBP 175,206"),
+    ],
+)
+def test_another_deployment_writes_money_its_own_way(
+    locale: str, currency: str, pattern: str | None, written: str
+) -> None:
+    """DEC-14."""
+    assert NumberFormat(locale, currency, pattern).money(Decimal(175206)) == written
+
+
+def test_the_rule_for_the_model_shows_the_format() -> None:
+    assert INDIAN.money_rule == (
+        "Currency: Indian rupees in the format `Rs.1,75,206.00` (not ₹ or INR)."
+    )
+    assert NumberFormat("en_US", "USD").money_rule == (
+        "Currency: US dollars in the format `$175,206.00`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "written"),
+    [
+        ("total_revenue", Decimal("175206"), "Rs.1,75,206.00"),
+        ("unitPrice", 99.5, "Rs.99.50"),
+        ("line_amount", 12, "Rs.12.00"),
+        ("payment_days", 12, "12"),
+        ("discount_percent", Decimal("12.50"), "12.5"),
+        ("tax_rate", 0.18, "0.18"),
+        ("orders", 1234567, "12,34,567"),
+        ("customer_id", 1234567, "1234567"),
+        ("fiscal_year", 2026, "2026"),
+        ("ratio", 0.1 + 0.2, "0.3"),
+        ("revenue", None, "null"),
+        ("revenue", "n/a", "n/a"),
+        ("revenue", float("nan"), "NaN"),
+        ("flag", True, "true"),
+        ("price", Decimal("1E+80"), "1" + "0" * 80),
+    ],
+)
+def test_names_tell_money_from_other_numbers(name: str, value: Any, written: str) -> None:
+    assert INDIAN.cell(name, to_value(value)) == written
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("locale", "xx_YY"), ("locale", ""), ("currency", "XYZ1")]
+)
+def test_an_unknown_locale_or_currency_stops_the_start(field: str, value: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ComposerSettings.load(**{field: value})
+    assert f"BOS_COMPOSER_{field.upper()}" in caught.value.message
+
+
+def test_locales_are_accepted_as_the_web_writes_them() -> None:
+    assert ComposerSettings.load(locale="de-DE", currency="eur").currency == "EUR"

@@ -1,0 +1,192 @@
+"""The composer over gRPC, with a scripted model behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.common.v1 import Chart, TraceEventType
+from bos_chassis.values import from_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bos_testkit.model_faults import Knobs
+
+PLAIN = "Acme leads.\n\n| customer | total_revenue |"
+RESULT = TraceEventType.TRACE_EVENT_TYPE_RESULT
+ERROR = TraceEventType.TRACE_EVENT_TYPE_ERROR
+MESSAGE = TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+
+
+async def test_the_answer_streams_and_the_output_has_the_whole(rig: Any, make: Any) -> None:
+    """SPEC K-01, K-07, K-15."""
+    wanted = make.request(make.top_customers(sources=[make.document("Ledger")]))
+    before = wanted.SerializeToString(deterministic=True)
+    deltas, output = await rig.compose(wanted)
+    assert len(deltas) > 1
+    assert "".join(deltas) == output.answer == make.written
+    assert not output.deterministic
+    assert [source.title for source in output.sources] == ["Ledger"]
+    assert rig.model.calls == 1
+    assert output.usage.model_calls == 1
+    assert output.usage.output_tokens > 0
+    assert wanted.SerializeToString(deterministic=True) == before
+
+
+async def test_completion_is_traced(rig: Any, make: Any) -> None:
+    """SPEC K-17, P-08."""
+    _, output = await rig.compose(make.request(make.top_customers()))
+    (event,) = output.trace
+    assert (event.type, event.agent) == (RESULT, "composer")
+    assert from_value(event.data["deterministic"]) is False
+    assert from_value(event.data["input_tokens"]) > 0
+
+
+async def test_data_is_the_first_table_of_a_successful_agent(rig: Any, make: Any) -> None:
+    """SPEC K-03."""
+    failed = make.result(status="failed", columns=["x"], rows=[[1]], error=("QueryError", "no"))
+    first, second = make.top_customers(), make.result(columns=["y"], rows=[[2]])
+    _, output = await rig.compose(
+        make.request(failed, make.result("rag", answer="text"), first, second)
+    )
+    assert output.data == first.table
+    _, output = await rig.compose(make.request(failed))
+    assert not output.HasField("data")
+
+
+async def test_highlights_followups_and_charts_pass_unchanged(rig: Any, make: Any) -> None:
+    """SPEC K-14."""
+    first = make.top_customers(highlights=["A"], followups=["B?"], charts=[Chart(title="C")])
+    second = make.result(highlights=["A", "D"], charts=[Chart(title="E")])
+    _, output = await rig.compose(make.request(first, second))
+    assert list(output.highlights) == ["A", "A", "D"]
+    assert list(output.followups) == ["B?"]
+    assert [chart.title for chart in output.charts] == ["C", "E"]
+
+
+async def test_a_citation_of_nothing_does_not_survive(rig: Any, make: Any) -> None:
+    """SPEC K-10."""
+    share = make.result("computation", data={"share_percent": 43.1})
+    deltas, output = await rig.compose(make.request(share, question="And what share is that?"))
+    assert "".join(deltas).endswith("see [7].")
+    assert output.answer == "The share is 43.1 percent, see (7)."
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda knobs: knobs.html_next(9),
+        lambda knobs: knobs.html_next(1, as_content=True),
+        lambda knobs: knobs.malformed_json_next(9),
+        lambda knobs: knobs.empty_next(9),
+        lambda knobs: knobs.fail_next(9, status=429),
+        lambda knobs: knobs.fail_next(9, status=500),
+        lambda knobs: knobs.fail_next(9, status=401),
+        lambda knobs: knobs.broken_stream_next(9, after_chunks=0),
+    ],
+    ids=[
+        "html page",
+        "html content",
+        "malformed",
+        "nothing",
+        "429",
+        "500",
+        "401",
+        "broken at once",
+    ],
+)
+async def test_whatever_the_model_does_there_is_an_answer(
+    rig: Any, make: Any, spoil: Callable[[Knobs], None]
+) -> None:
+    """SPEC K-16, N-10, Q-04, Q-08."""
+    spoil(rig.model.knobs)
+    deltas, output = await rig.compose(make.request(make.top_customers()))
+    assert not deltas
+    assert output.deterministic
+    assert output.answer.startswith(PLAIN)
+    assert [event.type for event in output.trace] == [ERROR, RESULT]
+    assert output.trace[0].message.endswith("put together from the results alone.")
+    assert output.HasField("data"), "everything else of the output is there"
+
+
+async def test_a_stream_that_breaks_leaves_a_whole_answer(rig: Any, make: Any) -> None:
+    """The output is authoritative over what was already sent."""
+    rig.model.knobs.broken_stream_next(1, after_chunks=4)
+    deltas, output = await rig.compose(make.request(make.top_customers()))
+    assert deltas
+    assert make.written.startswith("".join(deltas))
+    assert output.deterministic
+    assert output.answer.startswith(PLAIN)
+
+
+async def test_prose_is_an_answer(rig: Any, make: Any) -> None:
+    rig.model.knobs.prose_next()
+    _, output = await rig.compose(make.request(make.top_customers()))
+    assert not output.deterministic
+
+
+async def test_without_a_model_the_results_answer(start: Any, make: Any) -> None:
+    rig = await start(models=False)
+    deltas, output = await rig.compose(make.request(make.top_customers()))
+    assert not deltas
+    assert output.deterministic
+    assert output.answer.startswith(PLAIN)
+    assert [event.type for event in output.trace] == [MESSAGE, RESULT]
+    assert not output.usage.model_calls
+
+
+async def test_a_slow_model_leaves_time_for_an_answer(start: Any, make: Any) -> None:
+    rig = await start(model_timeout_s=0.05)
+    rig.model.knobs.latency_s = 30
+    _, output = await rig.compose(make.request(make.top_customers()))
+    assert output.deterministic
+    assert from_value(output.trace[0].data["reason"]) == "MODEL_TIMEOUT"
+
+
+async def test_a_stream_that_stalls_is_given_up(start: Any, make: Any) -> None:
+    rig = await start(model_timeout_s=1)
+    rig.model.knobs.chunk_delay_s = 0.4
+    deltas, output = await rig.compose(make.request(make.top_customers()))
+    assert deltas
+    assert output.deterministic
+
+
+async def test_an_endless_answer_is_cut(start: Any, make: Any) -> None:
+    rig = await start(max_answer_chars=1000)
+    deltas, output = await rig.compose(make.request(question="Tell me at length"))
+    assert len("".join(deltas)) == 1000
+    assert len(output.answer) <= 1000
+    assert from_value(output.trace[-1].data["cut_off"]) is True
+    assert output.usage.model_calls == 1
+
+
+async def test_the_locale_reaches_prompt_and_answer(start: Any, make: Any) -> None:
+    """DEC-14."""
+    rig = await start(locale="en_US", currency="USD")
+    await rig.compose(make.request(make.top_customers()))
+    assert "in the format `$175,206.00`" in rig.model.requests[-1].prompt
+    rig.model.knobs.fail_next(9, status=500)
+    _, output = await rig.compose(make.request(make.top_customers()))
+    assert "| Acme | $175,206.00 |" in output.answer
+
+
+async def test_closing_the_stream_ends_the_model_call(rig: Any, make: Any) -> None:
+    rig.model.knobs.latency_s = 30
+    call = rig.stub.Compose(make.request(make.top_customers()), timeout=60)
+    reading = asyncio.ensure_future(call.read())
+    await until(lambda: rig.model.in_flight == 1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await until(lambda: rig.model.abandoned == 1)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("the condition never became true")
