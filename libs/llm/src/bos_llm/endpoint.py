@@ -169,7 +169,8 @@ class ReplyStream:
 
 
 def _client(access: Access) -> AsyncOpenAI:
-    key = access.api_key.get_secret_value() if access.api_key is not None else _NO_KEY
+    # Keys read from files end in a newline, which no header may hold.
+    key = access.api_key.get_secret_value().strip() if access.api_key is not None else _NO_KEY
     transport = DefaultAioHttpClient()
     if access.kind == "azure":
         return AsyncAzureOpenAI(

@@ -160,7 +160,8 @@ class Model:
             reply = whole.reply()
             usage = self._usage(body, reply)
             call.replied(reply, usage)
-            if reply.finish_reason is None:
+            # A server that gives no reason but counts the tokens has reached the end as well.
+            if reply.finish_reason is None and reply.tokens is None:
                 raise ModelUnavailable("The model's reply broke off before its end.")
             yield self._completion(reply, usage)
 
