@@ -1,0 +1,521 @@
+"""Steps through real gRPC: time, errors, cancellation, approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos.agent.v1 import (
+    AgentExecutionStatus,
+    AgentInput,
+    AgentResult,
+    AgentServiceStub,
+    ApprovalContext,
+    DescribeRequest,
+    ExecuteRequest,
+    InstructionMode,
+    ProposedAction,
+    RetryConfig,
+    SideEffectClass,
+    TaskMetadata,
+)
+from bos.common.v1 import Clarification, ClarifyingQuestion, TraceEventType
+from bos_agentkit import (
+    QUERY_ERROR,
+    Agent,
+    AgentFailure,
+    AgentServiceSettings,
+    AgentTask,
+    agent_card,
+    agent_service,
+    awaiting_approval,
+    failed,
+    is_retryable,
+    needs_clarification,
+    succeeded,
+)
+from bos_chassis.auth import RunTokenSigner, generate_keypair
+from bos_chassis.deadlines import remaining_s
+from bos_chassis.errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value_map, make_table, to_value, to_value_map
+from bos_llm import Models, ModelSettings, Usage
+from bos_testkit.agents import (
+    CountingAgent,
+    EchoAgent,
+    FailingAgent,
+    OneCallAgent,
+    RecordingAgent,
+    SlowAgent,
+    agent_server,
+    call_agent,
+)
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+
+
+class Doing(RecordingAgent):
+    """Does what a test says."""
+
+    def __init__(self, do: Callable[[AgentTask], Any], **card: Any) -> None:
+        super().__init__("doing", **card)
+        self._do = do
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        outcome = self._do(task)
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+
+def limited(seconds: float) -> RetryConfig:
+    config = RetryConfig()
+    config.timeout.FromTimedelta(timedelta(seconds=seconds))
+    return config
+
+
+async def execute(agent: Agent, input: AgentInput | None = None, **kwargs: Any) -> AgentResult:
+    async with agent_server(agent) as address:
+        return (await call_agent(address, input or AgentInput(task="t"), **kwargs))[1]
+
+
+async def test_describe_returns_the_card() -> None:
+    """SPEC B-14."""
+    agent = CountingAgent(protected=True)
+    async with agent_server(agent) as address, grpc.aio.insecure_channel(address) as channel:
+        card = (await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)).card
+    assert card == agent.card
+    assert card.tools[0].requires_approval
+    assert card.aliases == ["counting_agent"]
+
+
+async def test_a_result_carries_what_every_result_carries() -> None:
+    """SPEC A-16, P-12, M-18."""
+
+    def do(task: AgentTask) -> AgentResult:
+        task.usage.add(Usage("m", input_tokens=10, output_tokens=2, calls=1, cost=0.5))
+        task.usage.api_call(3)
+        return succeeded(task, answer="A", data={"n": 1}, confidence=0.5)
+
+    result = await execute(Doing(do), AgentInput(agent_id="doing-1", task="T", tainted=True))
+    assert (result.status, result.agent_id, result.agent_name) == (SUCCEEDED, "doing-1", "doing")
+    assert (result.task_description, result.task_overridden, result.tainted) == ("T", False, True)
+    assert (result.usage.model_calls, result.usage.input_tokens) == (1, 10)
+    assert (result.usage.output_tokens, result.usage.api_calls) == (2, 3)
+    assert (result.usage.cost_micros, list(result.usage.models)) == (500_000, ["m"])
+    assert result.latency.ToTimedelta() > timedelta(0)
+    assert result.usage.duration == result.latency
+    assert result.start_time.seconds > 0
+
+
+async def test_an_agent_sees_its_input_in_plain_python() -> None:
+    """SPEC C-14, C-16."""
+    result = await execute(
+        EchoAgent(),
+        AgentInput(
+            task="T",
+            dependency_outputs={"sql_1": to_value_map({"total": 9_007_199_254_740_993})},
+            sub_task_input={"n": to_value([1, 2])},
+        ),
+    )
+    assert from_value_map(result.data) == {
+        "task": "T",
+        "dependencies": {"sql_1": {"total": 9_007_199_254_740_993}},
+        "n": [1, 2],
+    }
+
+
+async def test_an_override_is_reported_with_its_marker() -> None:
+    """SPEC M-18, M-20, K-11."""
+    context = ApprovalContext(
+        user_instructions="Do that",
+        instruction_mode=InstructionMode.INSTRUCTION_MODE_OVERRIDE,
+    )
+    result = await execute(EchoAgent(), AgentInput(task="This", approval_context=context))
+    assert result.task_overridden
+    assert result.task_description.startswith("IMPORTANT — The user wants")
+
+
+@pytest.mark.parametrize(
+    ("error", "type", "message", "retryable"),
+    [
+        (AgentFailure(QUERY_ERROR, "No such table."), "QueryError", "No such table.", False),
+        (AgentFailure("HttpError", "502.", retryable=True), "HttpError", "502.", True),
+        (ConfigurationError("Set X."), "ConfigurationError", "Set X.", False),
+        (Unavailable("Down."), "Unavailable", "Down.", True),
+        (InvalidArgument.field("a", "b"), "InvalidArgument", "a: b", False),
+    ],
+)
+async def test_known_errors_become_failed_results(
+    error: Exception, type: str, message: str, retryable: bool
+) -> None:
+    """SPEC Q-01, Q-05, Q-06, Q-07, C-33."""
+    async with agent_server(FailingAgent(error=error, partial={"rows": 3})) as address:
+        trace, result = await call_agent(address, AgentInput(task="t"))
+    assert (result.status, result.error.type, result.error.message) == (FAILED, type, message)
+    assert is_retryable(result.error) is retryable
+    assert from_value_map(result.partial_data) == {"rows": 3}
+    (event,) = trace
+    assert event.type == TraceEventType.TRACE_EVENT_TYPE_ERROR
+    assert (event.message, event.data["type"].string_value) == (message, type)
+
+
+async def test_an_unexpected_exception_shows_its_class_and_hides_its_text() -> None:
+    """SPEC Q-01, R-04: the text and the traceback go to the log only."""
+    telemetry = Telemetry.for_tests()
+    agent = FailingAgent(error=ZeroDivisionError("password=hunter2"))
+    async with agent_server(agent, telemetry=telemetry) as address:
+        trace, result = await call_agent(address, AgentInput(task="t"))
+    assert result.error.type == "ZeroDivisionError"
+    assert is_retryable(result.error)
+    assert "hunter2" not in f"{result}{trace}"
+    (logged,) = [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
+    assert "hunter2" in str(logged["exc_info"])
+
+
+async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
+    def do(task: AgentTask) -> AgentResult:
+        task.partial(a=1)
+        return failed(task, type="QueryError", message="No.", details={"odd": object()})
+
+    async with agent_server(Doing(do)) as address:
+        trace, result = await call_agent(address, AgentInput(task="t"))
+    assert (result.error.type, result.error.details["odd"].string_value) == (
+        "QueryError",
+        "(object)",
+    )
+    assert from_value_map(result.partial_data) == {"a": 1}
+    assert [event.message for event in trace] == ["No."]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        None,
+        AgentResult(),
+        AgentResult(status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_RUNNING),
+        AgentResult(status=AWAITING),
+        AgentResult(
+            status=AWAITING, proposed_actions=[ProposedAction(tool="x", digest="sha256:0")]
+        ),
+        AgentResult(status=SUCCEEDED, proposed_actions=[ProposedAction(tool="x")]),
+    ],
+)
+async def test_a_result_that_is_none_becomes_a_failure(outcome: Any) -> None:
+    result = await execute(Doing(lambda task: outcome))
+    assert (result.status, result.error.type) == (FAILED, "Internal")
+
+
+async def test_a_result_too_large_to_send_says_so() -> None:
+    rows = [("x" * 1000,)] * 5000
+    result = await execute(Doing(lambda task: succeeded(task, table=make_table(["c"], rows))))
+    assert result.status == FAILED
+    assert result.error.details["reason"].string_value == "RESULT_TOO_LARGE"
+
+
+async def test_questions_to_the_user_end_the_step() -> None:
+    question = ClarifyingQuestion(question="Which year?", options=["2025", "2026"])
+    result = await execute(
+        Doing(lambda task: needs_clarification(task, [question], assumptions=["2026"]))
+    )
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    assert result.clarification == Clarification(questions=[question], assumptions=["2026"])
+
+
+async def test_the_plans_time_limit_ends_the_step_with_what_is_there() -> None:
+    """SPEC C-32, C-33."""
+    agent = SlowAgent(partial={"rows": 3})
+    result = await execute(agent, AgentInput(task="t", retry_config=limited(0.05)))
+    assert agent.cancelled.is_set()
+    assert (result.status, result.error.type) == (FAILED, "DeadlineExceeded")
+    assert result.error.message == "The agent slow did not finish within 0.05 s."
+    assert is_retryable(result.error)
+    assert from_value_map(result.partial_data) == {"rows": 3}
+
+
+async def test_the_cards_time_limit_holds_when_the_plan_sets_none() -> None:
+    agent = SlowAgent(card=agent_card("slow", "Waits.", default_timeout_s=0.05))
+    assert (await execute(agent)).error.type == "DeadlineExceeded"
+
+
+async def test_the_result_gets_out_before_the_callers_deadline() -> None:
+    """SPEC C-33."""
+    result = await execute(SlowAgent(partial={"rows": 3}), timeout_s=0.5)
+    assert result.error.type == "DeadlineExceeded"
+    assert from_value_map(result.partial_data) == {"rows": 3}
+
+
+async def test_calls_inside_the_agent_see_the_time_of_the_step() -> None:
+    def do(task: AgentTask) -> AgentResult:
+        return succeeded(task, data={"inner": remaining_s() or 0.0, "task": task.remaining_s()})
+
+    result = await execute(Doing(do), AgentInput(task="t", retry_config=limited(5)), timeout_s=60)
+    assert all(0 < seconds <= 5 for seconds in from_value_map(result.data).values())
+
+
+async def test_cancelling_the_call_cancels_the_agent() -> None:
+    agent = SlowAgent()
+    async with agent_server(agent) as address, grpc.aio.insecure_channel(address) as channel:
+        request = ExecuteRequest(input=AgentInput(task="t"))
+        call = AgentServiceStub(channel).Execute(request, timeout=30)
+        await asyncio.wait_for(agent.started.wait(), 5)
+        call.cancel()
+        await asyncio.wait_for(agent.cancelled.wait(), 5)
+
+
+async def test_an_agent_that_ignores_cancellation_keeps_its_place_and_delays_nobody() -> None:
+    release = asyncio.Event()
+
+    async def stubborn(task: AgentTask) -> AgentResult:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return succeeded(task)
+
+    telemetry = Telemetry.for_tests()
+    agent = Doing(stubborn)
+    async with agent_server(agent, telemetry=telemetry, max_concurrent_steps=1) as address:
+        first = AgentInput(task="t", retry_config=limited(0.05))
+        _, result = await call_agent(address, first, timeout_s=1)
+        assert result.error.type == "DeadlineExceeded"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call_agent(address, AgentInput(task="t"))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        release.set()
+        async with asyncio.timeout(5):
+            while not await _served(address):
+                pass
+    assert "agent ignores cancellation" in [line["event"] for line in telemetry.logs]
+
+
+async def _served(address: str) -> bool:
+    try:
+        return (await call_agent(address, AgentInput(task="t")))[1].status == SUCCEEDED
+    except grpc.aio.AioRpcError:
+        return False
+
+
+async def test_more_steps_than_allowed_are_refused_with_advice() -> None:
+    agent = SlowAgent()
+    async with agent_server(agent, max_concurrent_steps=1) as address:
+        first = asyncio.create_task(call_agent(address, AgentInput(task="t")))
+        await asyncio.wait_for(agent.started.wait(), 5)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call_agent(address, AgentInput(task="t"))
+        error = from_rpc_error(caught.value)
+        assert (caught.value.code(), error.reason) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "AGENT_BUSY",
+        )
+        assert error.retry_after_s == 1.0
+        agent.release.set()
+        assert (await first)[1].status == SUCCEEDED
+        assert (await call_agent(address, AgentInput(task="t")))[1].status == SUCCEEDED
+
+
+async def test_a_step_for_another_agent_is_refused_and_an_alias_is_not() -> None:
+    async with agent_server(EchoAgent()) as address:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call_agent(address, AgentInput(task="t", agent_name="sql"))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "input.agent_name" in (caught.value.details() or "")
+        step = AgentInput(task="t", agent_name="echo_agent")
+        assert (await call_agent(address, step))[1].agent_name == "echo"
+
+
+async def test_an_input_without_a_task_is_refused() -> None:
+    async with agent_server(EchoAgent()) as address:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call_agent(address, AgentInput())
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_trace_events_arrive_while_the_step_goes_on() -> None:
+    """SPEC P-03."""
+    release = asyncio.Event()
+
+    async def do(task: AgentTask) -> AgentResult:
+        task.trace.decision("first", n=1)
+        await release.wait()
+        for number in range(100):
+            task.trace.message("more", n=number)
+        return succeeded(task)
+
+    async with (
+        agent_server(Doing(do)) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        request = ExecuteRequest(input=AgentInput(task="t"))
+        call = AgentServiceStub(channel).Execute(request, timeout=10)
+        responses = aiter(call)
+        first = await anext(responses)
+        assert [event.message for event in first.trace.events] == ["first"]
+        release.set()
+        rest = [response async for response in responses]
+    assert [response.WhichOneof("payload") for response in rest] == ["trace"] * 4 + ["result"]
+    events = [event for response in rest for event in response.trace.events]
+    assert [event.data["n"].int64_value for event in events] == list(range(100))
+
+
+def step(**approval: Any) -> AgentInput:
+    return AgentInput(
+        task="mark",
+        tools=["leave_mark"],
+        metadata=TaskMetadata(step_key="run/0/s"),
+        approval_context=ApprovalContext(**approval),
+    )
+
+
+async def test_propose_approve_perform() -> None:
+    """SPEC M-01, M-10: nothing happens before the approval, and exactly once after it."""
+    agent = CountingAgent(protected=True)
+    async with agent_server(agent) as address:
+        _, proposal = await call_agent(address, step())
+        assert (proposal.status, agent.effects) == (AWAITING, [])
+        (action,) = proposal.proposed_actions
+        assert action.summary == "Leave the mark “mark”"
+        _, done = await call_agent(address, step(approved_actions=[action]))
+    assert done.status == SUCCEEDED
+    assert [effect.label for effect in agent.effects] == ["mark"]
+    assert agent.effects[0].idempotency_key == f"run/0/s/{action.action_id}"
+    assert from_value_map(done.data) == {"mark": "mark", "count": 1}
+    assert [performed.action for performed in done.performed_actions] == [action]
+    assert len(agent.inputs) == 1  # the second time, no model decided anything anew
+
+
+async def test_a_forged_approval_performs_nothing() -> None:
+    agent = CountingAgent(protected=True)
+    async with agent_server(agent) as address:
+        _, proposal = await call_agent(address, step())
+        action = proposal.proposed_actions[0]
+        action.arguments.fields["label"].string_value = "another mark"
+        _, refused = await call_agent(address, step(approved_actions=[action]))
+    assert (refused.status, refused.error.type) == (FAILED, "PermissionDenied")
+    assert refused.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
+    assert not is_retryable(refused.error)
+    assert agent.effects == []
+
+
+async def test_instructions_lead_to_a_fresh_proposal() -> None:
+    agent = CountingAgent(protected=True)
+    async with agent_server(agent) as address:
+        _, first = await call_agent(address, step())
+        _, second = await call_agent(address, step(user_instructions="and politely"))
+    assert second.status == AWAITING
+    assert second.proposed_actions[0].digest != first.proposed_actions[0].digest
+    assert agent.effects == []
+
+
+async def test_protected_calls_side_by_side_are_proposed_together() -> None:
+    class Twice(CountingAgent):
+        async def behave(self, task: AgentTask) -> AgentResult:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(task.tools.call("leave_mark", label="a"))
+                group.create_task(task.tools.call("leave_mark", label="b"))
+            return succeeded(task)
+
+    result = await execute(Twice(protected=True), step())
+    assert result.status == AWAITING
+    assert [action.summary for action in result.proposed_actions] == [
+        "Leave the mark “a”",
+        "Leave the mark “b”",
+    ]
+
+
+async def test_an_agent_may_propose_several_actions_by_itself() -> None:
+    class Proposing(CountingAgent):
+        async def behave(self, task: AgentTask) -> AgentResult:
+            labels = ("a", "b")
+            return awaiting_approval(
+                task, [task.tools.propose("leave_mark", {"label": label}) for label in labels]
+            )
+
+    agent = Proposing(protected=True)
+    async with agent_server(agent) as address:
+        _, proposal = await call_agent(address, step())
+        actions = proposal.proposed_actions
+        _, done = await call_agent(address, step(approved_actions=actions))
+    assert [effect.label for effect in agent.effects] == ["a", "b"]
+    assert done.answer == "Done: Leave the mark “a”; Leave the mark “b”"
+    assert set(from_value_map(done.data)) == {action.action_id for action in actions}
+
+
+async def test_after_an_irreversible_effect_no_failure_is_retryable() -> None:
+    """SPEC Q-06."""
+
+    class MarkThenFail(CountingAgent):
+        async def behave(self, task: AgentTask) -> AgentResult:
+            await task.tools.call("leave_mark", label="x")
+            raise Unavailable("Down.")
+
+    irreversible = await execute(MarkThenFail())
+    assert not is_retryable(irreversible.error)
+    idempotent = SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
+    assert is_retryable((await execute(MarkThenFail(side_effect=idempotent))).error)
+
+
+async def test_one_model_call_with_the_users_profile() -> None:
+    """SPEC T-18, L-08."""
+    reply = fixture("any", ["### Task"], text="Forty-two.")
+    async with ScriptedModel([reply]) as model:
+        settings = ModelSettings(base_url=model.base_url, model="scripted")
+        async with Models(settings, Telemetry.for_tests()) as models:
+            agent = OneCallAgent(models.for_agent("oracle"), "oracle")
+            input = AgentInput(task="Why?")
+            input.long_term_memory.critical.user_name = "Alice"
+            input.long_term_memory.preferences.tone = "casual"
+            result = await execute(agent, input)
+    assert (result.status, result.answer) == (SUCCEEDED, "Forty-two.")
+    assert from_value_map(result.data) == {"oracle": "Forty-two."}
+    assert model.calls == result.usage.model_calls == 1
+    assert "- Name: Alice\n- Preferred tone: casual" in model.requests[0].prompt
+
+
+async def test_a_run_token_for_another_agent_is_refused() -> None:
+    private, public = generate_keypair()
+    settings = AgentServiceSettings(
+        server=ServerSettings(port=0), auth=AuthSettings(run_token_public_keys=public)
+    )
+    signer = RunTokenSigner(private)
+    async with (
+        agent_service(settings, Telemetry.for_tests(), EchoAgent()) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        codes = {}
+        for audience in ("echo", "sql"):
+            token = signer.mint("u", "r", "s", [audience], 60)
+            call = AgentServiceStub(channel).Execute(
+                ExecuteRequest(input=AgentInput(task="t")),
+                timeout=5,
+                metadata=[("bos-run-token", token)],
+            )
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                async for _ in call:
+                    pass
+            codes[audience] = await call.code()
+    assert codes == {"echo": grpc.StatusCode.OK, "sql": grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_spans_name_the_agent_and_its_tools() -> None:
+    telemetry = Telemetry.for_tests()
+    async with agent_server(CountingAgent(), telemetry=telemetry) as address:
+        await call_agent(address, AgentInput(task="secret text"))
+    spans = {span.name: span for span in telemetry.spans}
+    tool, agent = spans["execute_tool leave_mark"], spans["invoke_agent counting"]
+    assert tool.parent is not None
+    assert tool.parent.span_id == agent.context.span_id
+    assert "secret text" not in json.dumps([span.to_json() for span in telemetry.spans])
