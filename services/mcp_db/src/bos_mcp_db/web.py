@@ -130,8 +130,8 @@ async def http_server(app: ASGIApp, host: str, port: int, grace_s: float) -> Asy
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only on sockets that name their protocol; with it on, every
-    # reply waits 40 ms for the client's delayed acknowledgement.
+    # asyncio turns Nagle's algorithm off only on sockets that name their protocol; with it on,
+    # every reply waits 40 ms for the client's delayed acknowledgement.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
