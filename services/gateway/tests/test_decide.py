@@ -1,0 +1,231 @@
+"""Fold and decide, driven without any service: what a run wants next, and that it always ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
+from bos.common.v1 import Clarification, ClarifyingQuestion
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_CLARIFICATION_NEEDED,
+    RUN_STATUS_FAILED,
+    AgentRequest,
+)
+from bos.planner.v1 import Plan
+from bos.runlog.v1 import (
+    AnswerDelta,
+    AnswerStarted,
+    CancelRequested,
+    LogEvent,
+    Planned,
+    RunAccepted,
+    RunFinished,
+    RunSettings,
+    StepDispatched,
+    StepFinished,
+)
+from bos_chassis.values import to_value_map
+from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.response import composed_response
+from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply, fold
+
+from .conftest import step
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DataObject
+
+    from bos_gateway.decide import Command
+
+START = datetime(2026, 6, 15, 12, tzinfo=UTC)
+LIMIT = timedelta(seconds=100)
+
+
+def event(now: datetime = START, **kind: object) -> LogEvent:
+    made = LogEvent(**kind)
+    made.create_time.FromDatetime(now)
+    return made
+
+
+def accepted(**request: object) -> LogEvent:
+    settings = RunSettings(max_concurrency=2, max_steps=8)
+    settings.compose_timeout.FromSeconds(10)
+    body = RunAccepted(request=AgentRequest(question="?", **request), settings=settings)
+    body.deadline.FromDatetime(START + LIMIT)
+    return event(run_accepted=body)
+
+
+def planned(*steps: object) -> LogEvent:
+    return event(planned=Planned(plan=Plan(steps=steps)))
+
+
+def finished(
+    step_id: str, status: int = AGENT_EXECUTION_STATUS_SUCCEEDED, **result: object
+) -> LogEvent:
+    made = AgentResult(status=status, agent_name="echo", **result)
+    return event(step_finished=StepFinished(step_id=step_id, result=made, attempts=1))
+
+
+def dispatched(command: RunStep) -> LogEvent:
+    body = StepDispatched(step_id=command.step_id, sub_task=command.sub_task, attempt=1)
+    return event(step_dispatched=body)
+
+
+def wanted(state: RunState, now: datetime = START) -> list[object]:
+    """Commands in short: step ids, or the command's type."""
+    return [c.step_id if isinstance(c, RunStep) else type(c) for c in decide(state, now)]
+
+
+def test_accepted_run_wants_a_plan() -> None:
+    assert decide(fold("r", [accepted()]), START) == [MakePlan(0)]
+
+
+def test_ready_steps_run_within_the_limit_of_concurrency() -> None:
+    state = fold("r", [accepted(), planned(*(step(n, "echo") for n in "abc"))])
+    assert wanted(state) == ["a", "b"]
+
+
+def test_running_steps_stay_wanted_so_that_an_adopter_takes_them_up() -> None:
+    state = fold("r", [accepted(), planned(step("a", "echo"))])
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    apply(state, dispatched(command))
+    assert decide(state, START) == [command]
+
+
+def test_all_settled_wants_the_answer() -> None:
+    state = fold("r", [accepted(), planned(step("a", "echo")), finished("a")])
+    assert wanted(state) == [Compose]
+
+
+def test_cancelled_run_ends_whatever_is_under_way() -> None:
+    cancel = event(cancel_requested=CancelRequested(reason="enough"))
+    state = fold("r", [accepted(), planned(step("a", "echo")), cancel])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+
+
+def test_step_that_asks_the_user_ends_the_run_with_its_questions_d_04() -> None:
+    asks = Clarification(questions=[ClarifyingQuestion(question="Which year?", options=["2025"])])
+    result = finished("a", AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, clarification=asks)
+    state = fold("r", [accepted(), planned(step("a", "echo")), result])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    response = record.events[-1].run_finished.response
+    assert response.status == RUN_STATUS_CLARIFICATION_NEEDED
+    assert response.clarification.questions[0].options == ["2025"]
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(90, False), (92, True)])
+def test_steps_end_before_the_run_so_that_an_answer_can_be_composed(
+    seconds: int, over: bool
+) -> None:
+    state = fold("r", [accepted(), planned(step("a", "echo"))])
+    now = START + timedelta(seconds=seconds)
+    assert (wanted(state, now) == [Record]) is over
+    assert next_wake(state) == START + timedelta(seconds=91)
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(99, False), (100, True)])
+def test_run_that_is_never_planned_ends_at_its_deadline(seconds: int, over: bool) -> None:
+    state = fold("r", [accepted()])
+    commands = decide(state, START + timedelta(seconds=seconds))
+    assert isinstance(commands[0], Record) is over
+    if over:
+        assert isinstance(commands[0], Record)
+        assert commands[0].events[-1].run_finished.response.status == RUN_STATUS_FAILED
+
+
+def test_unknown_event_is_not_guessed_at() -> None:
+    with pytest.raises(UnknownEvent):
+        fold("r", [accepted(), LogEvent()])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [planned()],
+        [accepted(), accepted()],
+        [accepted(), event(run_finished=RunFinished()), planned()],
+        [accepted(), planned(step("a", "echo")), finished("a"), finished("a")],
+        [accepted(), planned(step("a", "echo")), finished("b")],
+    ],
+    ids=["no start", "two starts", "after the end", "settled twice", "unknown step"],
+)
+def test_log_that_contradicts_itself_is_refused(events: list[LogEvent]) -> None:
+    with pytest.raises(BrokenLog):
+        fold("r", events)
+
+
+_SHAPES = [
+    [step("a", "echo"), step("b", "echo", "use @{outputs.a.x}"), step("c", "echo", "x", "b")],
+    [step("a", "echo"), step("b", "echo"), step("c", "echo", "@{outputs.a.x} @{outputs.b.y}")],
+    [step(n, "echo") for n in "abcde"],
+    [],
+]
+
+
+@given(shape=st.sampled_from(_SHAPES), turns=st.integers(0, 3), data=st.data())
+def test_any_interleaving_ends_once_with_every_step_settled_once(
+    shape: list, turns: int, data: DataObject
+) -> None:
+    """Effects answer in any order and any way; the owner may change at any point.
+
+    An owner change forgets everything but the log: the state must be the same when folded anew, and
+    what is wanted must follow from it alone.
+    """
+    events = [accepted(**({"max_turns": turns} if turns else {}))]
+    dispatches: list[str] = []
+    for _ in range(200):
+        state = fold("r", events)
+        if state.finished:
+            break
+        commands = decide(state, START)
+        assert commands, "an unfinished run always wants something"
+        events += _answer(data.draw(st.sampled_from(commands)), state, shape, data)
+        dispatches += [
+            e.step_dispatched.step_id for e in events[-1:] if e.HasField("step_dispatched")
+        ]
+    ends = [e for e in events if e.HasField("run_finished")]
+    settled = [e.step_finished.step_id for e in events if e.HasField("step_finished")]
+    assert len(ends) == 1
+    assert events[-1] is ends[0]
+    assert sorted(settled) == sorted(s.step_id for s in shape)
+    if turns:
+        assert len(set(dispatches)) <= turns
+    response = ends[0].run_finished.response
+    assert [r.agent_name for r in response.agent_results] == [s.agent for s in shape]
+
+
+def _answer(command: Command, state: RunState, shape: list, data: DataObject) -> list[LogEvent]:
+    match command:
+        case MakePlan():
+            return [planned(*shape)]
+        case Record(events=recorded):
+            return list(recorded)
+        case Compose():
+            started = event(answer_started=AnswerStarted(attempt=state.answer_attempt + 1))
+            if data.draw(st.booleans(), label="owner dies while composing"):
+                delta = AnswerDelta(attempt=state.answer_attempt + 1, text="half")
+                return [started, event(answer_delta=delta)]
+            response = composed_response(state, START, ComposerOutput(answer="done"))
+            return [started, event(run_finished=RunFinished(response=response))]
+        case RunStep():
+            if state.steps[command.step_id].attempt == 0 or data.draw(st.booleans(), label="again"):
+                return [dispatched(command)]
+            status = data.draw(
+                st.sampled_from([AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED])
+            )
+            return [finished(command.step_id, status, data=to_value_map({"x": 1, "y": 2}))]

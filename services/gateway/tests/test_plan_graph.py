@@ -1,0 +1,108 @@
+"""Stages and order of plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos.agent.v1 import AgentCard, Tool
+from bos.planner.v1 import Plan, Step
+from bos_gateway.plan_graph import dependencies, execution_order, plan_problems, stages
+
+from .conftest import step
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+CARDS = {"echo": AgentCard(name="echo", tools=[Tool(name="speak")])}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([step("rag", "e"), step("web", "e")], [["rag", "web"]]),
+        (
+            [step("rag", "e"), step("code", "e", "x", "rag"), step("mail", "e", "x", "code")],
+            [["rag"], ["code"], ["mail"]],
+        ),
+        (
+            [step("code", "e", "x", "rag", "web"), step("rag", "e"), step("web", "e")],
+            [["rag", "web"], ["code"]],
+        ),
+        ([], []),
+    ],
+    ids=["independent", "chain", "diamond", "empty"],
+)
+def test_shapes_c_10_t_15(steps: list, expected: list[list[str]]) -> None:
+    assert stages(Plan(steps=steps)) == expected
+
+
+def test_reference_alone_makes_a_dependency() -> None:
+    plan = Plan(steps=[step("b", "e", "use @{outputs.a.x}"), step("a", "e")])
+    assert stages(plan) == [["a"], ["b"]]
+
+
+def test_circular_plan_is_a_value_error_c_08() -> None:
+    plan = Plan(steps=[step("a", "e", "x", "b"), step("b", "e", "x", "a")])
+    with pytest.raises(ValueError, match="cycle"):
+        stages(plan)
+
+
+def test_step_of_an_earlier_revision_may_be_referred_to() -> None:
+    plan = Plan(steps=[step("b", "echo", "use @{outputs.a.x}")])
+    assert plan_problems(plan, CARDS, max_steps=4)
+    assert not plan_problems(plan, CARDS, max_steps=4, completed={"a"})
+    assert stages(plan) == [["b"]]
+
+
+def test_plan_of_the_most_steps_is_fine_and_one_more_is_not() -> None:
+    plan = Plan(steps=[step(f"s{n}", "echo") for n in range(4)])
+    assert not plan_problems(plan, CARDS, max_steps=4)
+    assert plan_problems(plan, CARDS, max_steps=3)
+
+
+def test_only_the_agents_own_tools_may_be_named() -> None:
+    known, unknown = step("a", "echo"), step("a", "echo")
+    known.tool_name = "speak"
+    unknown.tool_name = "shout"
+    assert not plan_problems(Plan(steps=[known]), CARDS, max_steps=4)
+    assert plan_problems(Plan(steps=[unknown]), CARDS, max_steps=4)
+
+
+@st.composite
+def acyclic_plans(draw: DrawFn) -> Plan:
+    """Plans whose steps depend on earlier-made ones, listed in any order."""
+    made: list[Step] = []
+    for n in range(draw(st.integers(1, 8))):
+        earlier = [one.step_id for one in made]
+        needs = draw(st.lists(st.sampled_from(earlier), unique=True)) if earlier else []
+        made.append(step(f"s{n}", "echo", "x", *needs))
+    return Plan(steps=draw(st.permutations(made)))
+
+
+@given(acyclic_plans())
+def test_order_respects_dependencies_and_otherwise_the_planner_c_11(plan: Plan) -> None:
+    order = execution_order(plan)
+    position = {step_id: index for index, step_id in enumerate(order)}
+    planned = [s.step_id for s in plan.steps]
+    needs = {s.step_id: dependencies(s) for s in plan.steps}
+    assert sorted(order) == sorted(planned)
+    assert all(position[n] < position[s] for s, wanted in needs.items() for n in wanted)
+    # At every point the first planned step that could run is the one that does.
+    for index, chosen in enumerate(order):
+        done = set(order[:index])
+        ready = [s for s in planned if s not in done and needs[s] <= done]
+        assert chosen == ready[0]
+
+
+@given(acyclic_plans())
+def test_stages_hold_each_step_once_after_what_it_needs_c_07(plan: Plan) -> None:
+    found = stages(plan)
+    level = {step_id: n for n, stage in enumerate(found) for step_id in stage}
+    assert sorted(level) == sorted(s.step_id for s in plan.steps)
+    for s in plan.steps:
+        needed = [level[n] for n in dependencies(s)]
+        assert level[s.step_id] == (max(needed) + 1 if needed else 0)

@@ -1,0 +1,213 @@
+"""The log writer on a real PostgreSQL: atomic, fenced, repeatable."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import RUN_STATUS_PLANNED
+from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
+from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_postgres import connect, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def store(postgres_dsn: str) -> str:
+    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    return postgres_dsn
+
+
+@asynccontextmanager
+async def writer(store: str, replica: UUID) -> AsyncIterator[LogWriter]:
+    metrics = GatewayMetrics(CollectorRegistry())
+    async with LogWriter(store, replica, metrics=metrics, telemetry=Telemetry.for_tests()) as log:
+        yield log
+
+
+def new_run(request_id: str = "") -> NewRun:
+    run_id = new_run_id()
+    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    return NewRun(run_id, "u", request_id or str(run_id), b"digest", "", "What?", accepted)
+
+
+def delta(text: str) -> LogEvent:
+    return LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
+
+
+async def stored(store: str, run_id: UUID) -> list[tuple[int, str]]:
+    async with connect(store, schema=SCHEMA) as connection:
+        rows = await connection.fetch(
+            "SELECT sequence, kind FROM run_events WHERE run_id = $1 ORDER BY sequence", run_id
+        )
+    return [tuple(row) for row in rows]
+
+
+async def test_run_and_its_first_event_are_stored_together(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log:
+        assert await log.accept(run)
+    assert await stored(store, run.run_id) == [(1, "run_accepted")]
+
+
+async def test_second_run_under_a_request_id_is_not_stored(store: str) -> None:
+    first, second = new_run("r"), new_run("r")
+    async with writer(store, uuid4()) as log:
+        outcomes = await asyncio.gather(log.accept(first), log.accept(second))
+    assert sorted(outcomes) == [False, True]
+    kept, dropped = (first, second) if outcomes[0] else (second, first)
+    assert await stored(store, kept.run_id)
+    assert not await stored(store, dropped.run_id)
+
+
+async def test_appends_of_many_runs_share_statements_and_keep_their_order(store: str) -> None:
+    runs = [new_run() for _ in range(20)]
+    metrics = GatewayMetrics(CollectorRegistry())
+    async with LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests()) as log:
+        await asyncio.gather(*(log.accept(run) for run in runs))
+        await asyncio.gather(
+            *(
+                log.append(Append(run.run_id, 1, 2, [delta("a"), delta("b")], durable=False))
+                for run in runs
+            )
+        )
+    for run in runs:
+        assert [s for s, _ in await stored(store, run.run_id)] == [1, 2, 3]
+    (batches,) = metrics.batch_events.collect()
+    count = next(s.value for s in batches.samples if s.name.endswith("_count"))
+    assert count < len(runs)
+
+
+@pytest.mark.parametrize(("epoch", "refused"), [(1, False), (2, True)])
+async def test_append_is_fenced_by_epoch(store: str, epoch: int, refused: bool) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        append = Append(run.run_id, epoch, 2, [delta("x")], durable=True)
+        if refused:
+            with pytest.raises(LostRun):
+                await log.append(append)
+        else:
+            await log.append(append)
+    assert len(await stored(store, run.run_id)) == (1 if refused else 2)
+
+
+async def test_append_of_a_replica_that_is_not_the_owner_is_refused(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as owner, writer(store, uuid4()) as other:
+        await owner.accept(run)
+        with pytest.raises(LostRun):
+            await other.append(Append(run.run_id, 1, 2, [delta("x")], durable=True))
+
+
+async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str) -> None:
+    kept, lost = new_run(), new_run()
+    async with writer(store, uuid4()) as log:
+        await log.accept(kept)
+        await log.accept(lost)
+        async with connect(store, schema=SCHEMA) as connection:
+            await connection.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", lost.run_id)
+        outcomes = await asyncio.gather(
+            log.append(Append(kept.run_id, 1, 2, [delta("x")], durable=False)),
+            log.append(Append(lost.run_id, 1, 2, [delta("x")], durable=False)),
+            return_exceptions=True,
+        )
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], LostRun)
+
+
+async def test_repeating_an_append_is_success_and_another_one_in_its_place_is_not(
+    store: str,
+) -> None:
+    run = new_run()
+    append = Append(run.run_id, 1, 2, [delta("x")], durable=True)
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        await log.append(append)
+        await log.append(append)
+        with pytest.raises(LostRun):
+            await log.append(Append(run.run_id, 1, 2, [delta("y")], durable=True))
+    assert len(await stored(store, run.run_id)) == 2
+
+
+async def test_status_of_the_run_changes_with_its_events(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        planned = LogEvent(planned=Planned())
+        await log.append(
+            Append(run.run_id, 1, 2, [planned], durable=False, status=RUN_STATUS_PLANNED)
+        )
+        await log.append(
+            Append(run.run_id, 1, 3, [delta("x")], durable=True, status=6, finished=True)
+        )
+    async with connect(store, schema=SCHEMA) as connection:
+        row = await connection.fetchrow("SELECT status, finished_at FROM runs")
+    assert row["status"] == 6
+    assert row["finished_at"] is not None
+
+
+async def test_durable_append_commits_synchronously_and_another_does_not(store: str) -> None:
+    """Seen from outside by what the writer's own session reports inside the statement."""
+    run = new_run()
+    async with connect(store, schema=SCHEMA) as connection:
+        await connection.execute(
+            "CREATE TABLE seen (mode text);"
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;"
+            "CREATE TRIGGER note AFTER INSERT ON run_events FOR EACH ROW EXECUTE FUNCTION note()"
+        )
+        async with writer(store, uuid4()) as log:
+            await log.accept(run)
+            await log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False))
+            await log.append(Append(run.run_id, 1, 3, [delta("x")], durable=True))
+        rows = await connection.fetch("SELECT mode FROM seen")
+    assert [row["mode"] for row in rows] == ["on", "off", "on"]
+
+
+async def test_append_survives_a_session_that_is_cut_off_in_the_middle(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        # Hold the run's row, so that the append waits inside PostgreSQL when its session dies.
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run.run_id)
+        append = asyncio.create_task(
+            log.append(Append(run.run_id, 1, 2, [delta("x")], durable=True))
+        )
+        async with connect(store) as watcher:
+            while not await watcher.fetchval(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE application_name = 'bos-gateway-writer' AND wait_event_type = 'Lock'"
+            ):
+                pass
+        await transaction.rollback()
+        await append
+    assert [s for s, _ in await stored(store, run.run_id)] == [1, 2]
+
+
+def test_run_ids_grow_with_time_and_are_version_7() -> None:
+    ids = [new_run_id() for _ in range(100)]
+    assert len(set(ids)) == 100
+    assert {i.version for i in ids} == {7}
+    assert ids[0].int >> 80 <= ids[-1].int >> 80
+
+
+async def test_events_cannot_lack_a_run(store: str) -> None:
+    async with connect(store, schema=SCHEMA) as connection:
+        with pytest.raises(asyncpg.ForeignKeyViolationError):
+            await connection.execute(
+                "INSERT INTO run_events VALUES ($1, 1, $1, 1, 'x', 1, '', now())", uuid4()
+            )
