@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.type import date_pb2
 
-from bos.agent.v1 import ProposedAction
+from bos.agent.v1 import AgentResult, ProposedAction
+from bos.common.v1 import Column, Row, Table, Value
 from bos.planner.v1 import Intent, IntentRoute
 from bos_composer.citations import merge
 from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
@@ -123,3 +125,17 @@ def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
 def test_a_plan_without_steps_still_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
     """SPEC C-03, D-02."""
     assert answer(make, intent=IntentRoute(intent=intent)) == expected
+
+
+def test_a_crooked_result_does_not_cost_the_answer(make: Any) -> None:
+    """Agents may be written by others."""
+    table = Table(
+        columns=[Column(name="amount"), Column(name="day"), Column(name="missing")],
+        rows=[Row(values=[Value(decimal_value="twelve"), Value(date_value=date_pb2.Date(year=1))])],
+    )
+    crooked = make.result()
+    crooked.table.CopyFrom(table)
+    future = AgentResult(agent_name="new", status=99)  # type: ignore[arg-type]
+    text = answer(make, crooked, future)
+    assert "| twelve | (unreadable) |" in text
+    assert "The new agent did not succeed: something unexpected went wrong." in text

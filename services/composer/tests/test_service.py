@@ -147,8 +147,8 @@ async def test_a_slow_model_leaves_time_for_an_answer(start: Any, make: Any) -> 
 
 
 async def test_a_stream_that_stalls_is_given_up(start: Any, make: Any) -> None:
-    rig = await start(model_timeout_s=1)
-    rig.model.knobs.chunk_delay_s = 0.4
+    rig = await start(model_timeout_s=2)
+    rig.model.knobs.chunk_delay_s = 0.5
     deltas, output = await rig.compose(make.request(make.top_customers()))
     assert deltas
     assert output.deterministic

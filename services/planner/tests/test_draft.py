@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bos.agent.v1 import AgentCard
 from bos.planner.v1 import Intent, Plan, Step
@@ -21,6 +23,7 @@ from bos_planner.draft import (
 )
 from bos_planner.heuristic import Selection
 from bos_planner.reply import PlannerReply
+from bos_planner.validate import plan_problems
 
 QUESTION = "Which five customers brought the most revenue?"
 CARDS = {
@@ -216,3 +219,42 @@ def test_the_same_work_under_other_names_is_the_same_work() -> None:
     assert same_work(plan(first, second), plan(renamed, after))
     changed = Step(step_id="y", agent="sql", task="And then.")
     assert not same_work(plan(first, second), plan(renamed, changed))
+
+
+names = st.sampled_from(["a", "b", "c", "", "1x"])
+texts = st.sampled_from(["x", "@{outputs.a.answer}", "@{outputs.b.rows} end", "@{bad", ""])
+steps = st.fixed_dictionaries(
+    {
+        "step_id": names,
+        "agent": st.sampled_from(["sql", "rag", "computation", "RAG_agent", "wizard"]),
+        "task": texts,
+        "depends_on": st.lists(names, max_size=3),
+        "sub_task_input": st.lists(
+            st.fixed_dictionaries({"name": names, "value": st.one_of(texts, st.lists(texts))}),
+            max_size=2,
+        ),
+    }
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "intent": st.sampled_from(["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]),
+            "agents": st.lists(st.sampled_from(["sql", "rag", "wizard", ""]), max_size=4),
+            "confidence": st.floats(),
+            "steps": st.lists(steps, max_size=5),
+        }
+    )
+)
+def test_whatever_the_reply_a_plan_is_valid_or_refused(reply: dict[str, Any]) -> None:
+    """SPEC B-19: nothing invalid and nobody disabled gets through."""
+    try:
+        made = draft(reply, disabled=("rag",))
+    except PlanInvalid:
+        return
+    assert not plan_problems(made.plan, CARDS, max_steps=20)
+    agents = {step.agent for step in made.plan.steps}
+    assert "rag" not in agents
+    assert set(made.decision.chosen_agents) == agents
+    assert 0.0 <= made.decision.confidence <= 1.0

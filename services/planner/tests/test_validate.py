@@ -115,6 +115,10 @@ def test_size_is_bounded() -> None:
     ]
     assert problems(step("a", task=" ")) == ['Step "a" has no task.']
     assert problems(step("a", task="x" * (MAX_TASK_CHARS + 1)))
+    assert not problems(*(step(f"s{n}", task="x" * MAX_TASK_CHARS) for n in range(7)))
+    assert problems(*(step(f"s{n}", task="x" * MAX_TASK_CHARS) for n in range(8))) == [
+        "It is larger than 128 KiB."
+    ]
 
 
 def test_references_become_dependencies_once() -> None:

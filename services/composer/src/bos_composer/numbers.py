@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
@@ -100,7 +99,7 @@ class NumberFormat:
         return format_decimal(exact, format=self._pattern, locale=self._locale)
 
     def number(self, value: Decimal) -> str:
-        """A number with the locale's separators and all of its digits."""
+        """A number with the locale's separators and its significant digits."""
         if _is_unwieldy(value):
             return str(value)
         return format_decimal(value, locale=self._locale, decimal_quantization=False)
@@ -109,11 +108,15 @@ class NumberFormat:
         """A value for people; ``name`` of its column or field tells money from other numbers."""
         kind = value.WhichOneof("kind")
         words = {word.lower() for word in _WORD.findall(name)}
+        text = plain(value)
         if kind not in ("int64_value", "double_value", "decimal_value"):
-            return render_value(value)
-        if kind == "double_value" and not math.isfinite(value.double_value):
-            return render_value(value)
-        number = Decimal(render_value(value))
+            return text
+        try:
+            number = Decimal(text)
+        except ArithmeticError:
+            return text
+        if not number.is_finite():
+            return text
         if words & _MONEY and not words & _NOT_MONEY:
             return self.money(number)
         if kind == "int64_value" and words & _NAMING:
@@ -128,6 +131,14 @@ class NumberFormat:
         if self._currency == "INR" and self._pattern == _RUPEE_PATTERN:
             return f"Currency: {name} in the format `{example}` (not ₹ or INR)."
         return f"Currency: {name} in the format `{example}`."
+
+
+def plain(value: Value) -> str:
+    """The value as text; one that is no valid date, time or number reads ``(unreadable)``."""
+    try:
+        return render_value(value)
+    except (ValueError, OverflowError, ArithmeticError):
+        return "(unreadable)"
 
 
 def _is_unwieldy(number: Decimal) -> bool:

@@ -43,6 +43,8 @@ def succeeded(result: AgentResult) -> bool:
 
 def status_word(result: AgentResult) -> str:
     """The status as SPEC A-11 writes it, such as ``succeeded``."""
+    if result.status not in AgentExecutionStatus.values():
+        return "unknown"  # of a newer version
     name = AgentExecutionStatus.Name(result.status)
     return name.removeprefix("AGENT_EXECUTION_STATUS_").lower()
 

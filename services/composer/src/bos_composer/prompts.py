@@ -17,7 +17,7 @@ from bos_agentkit.prompts import (
     format_user_profile,
     mark_untrusted,
 )
-from bos_chassis.values import render_value
+from bos_composer.numbers import plain
 from bos_composer.outcomes import error_text, reason, status_word, succeeded, was_overridden
 from bos_composer.tables import is_number, markdown, values
 from bos_llm import Message, system, user
@@ -73,6 +73,10 @@ _SOURCE_KINDS = {
 _MAX_ANSWER_CHARS = 4_000
 _MAX_TEXT_CHARS = 500
 _MAX_SECTION_CHARS = 100_000
+_ROLES = {
+    MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
+    MessageRole.MESSAGE_ROLE_SYSTEM: "system",
+}
 _TEMPORAL_KEYS = ("current_datetime_utc", "current_date")
 
 
@@ -170,7 +174,7 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
     if found:
         yield f"Values of {name}:"
     for field, value in found:
-        exact = _cut(render_value(value))
+        exact = _cut(plain(value))
         written = numbers.cell(field, value) if is_number(value) else exact
         yield f"{field}={exact}" + (f" ({written})" if written != exact else "")
 
@@ -213,8 +217,7 @@ def _date_and_time(request: ComposeRequest) -> str:
 
 
 def _said(message: ConversationMessage) -> str:
-    role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
-    return f"{role}: {_cut(message.content, _MAX_ANSWER_CHARS)}"
+    return f"{_ROLES.get(message.role, 'user')}: {_cut(message.content, _MAX_ANSWER_CHARS)}"
 
 
 def _untrusted(lines: Sequence[str]) -> str:

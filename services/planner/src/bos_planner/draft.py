@@ -28,13 +28,17 @@ HEURISTIC_CONFIDENCE = 0.4  # SPEC B-09
 DATABASE_CAPABILITY = "database"
 """Capability of agents that query databases; GENERAL_QA is answered without them (SPEC D-02)."""
 
+_MAX_TEXT_CHARS = 1_000
+_MAX_PROBLEMS = 10
+
 
 class PlanInvalid(Exception):
     """The plan must not be executed (SPEC B-19). The message is safe for people."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(" ".join(problems))
-        self.problems = tuple(problems)
+        # The names in it are the model's, of any number and length.
+        super().__init__(" ".join(problems)[:_MAX_TEXT_CHARS])
+        self.problems = tuple(problem[:_MAX_TEXT_CHARS] for problem in problems[:_MAX_PROBLEMS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def draft_from_reply(
         confidence=confidence
         if reply.intent_confidence is None
         else clamp(reply.intent_confidence),
-        reason=reply.intent_reason,
+        reason=reply.intent_reason[:_MAX_TEXT_CHARS],
         suggested_next_agent=next(iter(decision.chosen_agents), ""),
     )
     return Draft(plan, decision, route)
@@ -205,7 +209,7 @@ def _decision(
     running = dict.fromkeys(step.agent for step in plan.steps)
     order = [agent for agent in named if agent in running]
     return PlannerDecision(
-        rationale=rationale,
+        rationale=rationale[:_MAX_TEXT_CHARS],
         chosen_agents=dict.fromkeys((*order, *running)),
         confidence=confidence,
         guardrails={name: to_value(value) for name, value in guardrails.items()},

@@ -83,6 +83,10 @@ _MAX_CONTEXT_KEYS = 50
 _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2_000
 _MAX_DETAIL_CHARS = 500
+_ROLES = {
+    MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
+    MessageRole.MESSAGE_ROLE_SYSTEM: "system",
+}
 _TEMPORAL_KEYS = (
     "current_datetime_utc",
     "current_date",
@@ -183,8 +187,7 @@ def _card(card: AgentCard, context_keys: Sequence[str]) -> str:
 
 
 def _said(message: ConversationMessage) -> str:
-    role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
-    return f"{role}: {_cut(message.content, _MAX_MESSAGE_CHARS)}"
+    return f"{_ROLES.get(message.role, 'user')}: {_cut(message.content, _MAX_MESSAGE_CHARS)}"
 
 
 def _step(step: Step) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bos.common.v1 import Value
 
 MAX_TASK_CHARS = 16_384
+# A plan is one event of the run log; an event is at most 256 KiB.
+MAX_PLAN_BYTES = 128 * 1024
 _STEP_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _REFERENCE = re.compile(
     r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
@@ -45,6 +47,8 @@ def plan_problems(
     problems = []
     if len(plan.steps) > max_steps:
         problems.append(f"It has {len(plan.steps)} steps; at most {max_steps} are allowed.")
+    if plan.ByteSize() > MAX_PLAN_BYTES:
+        problems.append(f"It is larger than {MAX_PLAN_BYTES // 1024} KiB.")
     ids = [step.step_id for step in plan.steps]
     for position, step in enumerate(plan.steps):
         taken = {*ids[:position], *completed}
