@@ -7,15 +7,17 @@ whole answer; it is authoritative over the deltas before it.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import timestamp_pb2
 
 from bos.common.v1 import TraceEvent, TraceEventType
-from bos.common.v1 import Usage as UsageMessage
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
+from bos_agentkit.usage import UsageMeter
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
+    from bos.common.v1 import Usage as UsageMessage
     from bos_chassis.telemetry import Telemetry
     from bos_composer.settings import ComposerSettings
     from bos_llm import Message, Model, Models, TextDelta
@@ -60,6 +63,7 @@ class _Written:
     pieces: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cut_off: bool = False
+    started: float = field(default_factory=time.monotonic)
 
     @property
     def text(self) -> str:
@@ -212,7 +216,7 @@ def _output(
         highlights=[text for result in results for text in result.highlights],
         followups=[text for result in results for text in result.followups],
         charts=[chart for result in results for chart in result.charts],
-        usage=_usage_message(usage),
+        usage=_consumed(usage, written.started),
         trace=[*trace, finished],
         deterministic=deterministic,
     )
@@ -256,11 +260,8 @@ def _event(kind: TraceEventType, message: str, **data: Any) -> TraceEvent:
     )
 
 
-def _usage_message(usage: Usage) -> UsageMessage:
-    return UsageMessage(
-        model_calls=usage.calls,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_micros=usage.cost_micros,
-        models=usage.models,
-    )
+def _consumed(usage: Usage, started: float) -> UsageMessage:
+    """``usage`` with the time since ``started`` (monotonic seconds)."""
+    meter = UsageMeter()
+    meter.add(usage)
+    return meter.message(timedelta(seconds=time.monotonic() - started))

@@ -113,7 +113,7 @@ def agent_summary(result: AgentResult, answer: str) -> str:
     return (
         f"Agent: {result.agent_name} | status: {status_word(result)}. "
         f"Answer: {_cut(answer, _MAX_ANSWER_CHARS) or NOTHING} "
-        f"Error: {error_text(result) or NOTHING}"
+        f"Error: {error_text(result) or result.error.type or NOTHING}"
     )
 
 

@@ -6,13 +6,14 @@ Whatever goes wrong with the model, a plan comes out (SPEC B-09); the trace says
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import timestamp_pb2
 
 from bos.common.v1 import TraceEvent, TraceEventType
-from bos.common.v1 import Usage as UsageMessage
 from bos.planner.v1 import (
     Intent,
     IntentRoute,
@@ -21,6 +22,7 @@ from bos.planner.v1 import (
     Plan,
     PlannerDecision,
 )
+from bos_agentkit.usage import UsageMeter
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
@@ -40,6 +42,7 @@ from bos_planner.prompts import plan_messages
 from bos_planner.reply import PlannerReply
 
 if TYPE_CHECKING:
+    from bos.common.v1 import Usage as UsageMessage
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model, Models
     from bos_planner.settings import PlannerSettings
@@ -103,6 +106,7 @@ class Planner:
         A revision that finds no new plan has no steps (SPEC C-22). The model's failures never reach
         the caller (SPEC B-09, Q-04).
         """
+        started = time.monotonic()
         task = self._task(request)
         trace: list[TraceEvent] = []
         usage = Usage()
@@ -128,7 +132,7 @@ class Planner:
             decision=draft.decision,
             intent=draft.intent,
             trace=trace,
-            usage=_usage_message(usage),
+            usage=_consumed(usage, started),
         )
 
     def _task(self, request: MakePlanRequest) -> _Task:
@@ -301,11 +305,8 @@ def _event(kind: TraceEventType, message: str, **data: Any) -> TraceEvent:
     )
 
 
-def _usage_message(usage: Usage) -> UsageMessage:
-    return UsageMessage(
-        model_calls=usage.calls,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cost_micros=usage.cost_micros,
-        models=usage.models,
-    )
+def _consumed(usage: Usage, started: float) -> UsageMessage:
+    """``usage`` with the time since ``started`` (monotonic seconds)."""
+    meter = UsageMeter()
+    meter.add(usage)
+    return meter.message(timedelta(seconds=time.monotonic() - started))
