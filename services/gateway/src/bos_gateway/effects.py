@@ -77,6 +77,7 @@ HITL_SKIPPED = "hitl_skipped_non_streaming"
 _RETRYABLE = (Unavailable, ResourceExhausted, DeadlineExceeded)
 # Contract of every agent: AgentError.details says whether another attempt makes sense.
 _RETRYABLE_DETAIL = "retryable"
+_ANSWER_MARGIN_S = 0.75
 _HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
 _ENDED = frozenset(
     {
@@ -252,7 +253,8 @@ class Effects:
         )
         call = stub.Execute(
             ExecuteRequest(input=message_in),
-            timeout=timeout_s,
+            # The agent ends by itself at its time-out; only then can it hand over what it has.
+            timeout=timeout_s + _ANSWER_MARGIN_S,
             metadata=self._token(command.sub_task.sub_task_id, self._audiences(agent), timeout_s),
         )
         try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 _DESCRIBE_TIMEOUT_S = 3.0
+_MISSING_S = 2.0
 _NEVER_ANSWERED = "The agent has not answered yet."
 
 
@@ -106,7 +107,8 @@ async def watched_registry(registry: Registry, interval_s: float) -> AsyncIterat
 
     async def watch() -> None:
         while True:
-            await asyncio.sleep(interval_s)
+            # Agents that start after the gateway should not be missed for long.
+            await asyncio.sleep(min(interval_s, _MISSING_S) if registry.unavailable else interval_s)
             await registry.refresh()
 
     await registry.refresh()
