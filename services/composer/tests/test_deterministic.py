@@ -41,7 +41,9 @@ def test_a_long_table_is_cut_and_says_so(make: Any) -> None:
 
 
 def test_values_stand_in_for_a_missing_answer(make: Any) -> None:
-    text = answer(make, make.result("computation", data={"share_of_total": 0.5, "rows": [1, 2]}))
+    text = answer(
+        make, make.result("computation", data={"result": {"share_of_total": 0.5}, "rows": [1, 2]})
+    )
     assert text == "- share of total: 0.5"
 
 
@@ -106,7 +108,13 @@ def test_a_skipped_agent_is_explained(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "empty", [{}, {"columns": ["a"], "rows": []}, {"answer": " "}, {"data": {}}]
+    "empty",
+    [
+        {},
+        {"columns": ["a"], "rows": [], "data": {"sql": "SELECT 1"}},
+        {"answer": " "},
+        {"data": {}},
+    ],
 )
 def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
     """SPEC K-04."""

@@ -65,15 +65,18 @@ def test_the_user_prompt_holds_question_rationale_and_summaries(make: Any) -> No
 
 def test_data_is_shown_exactly_and_as_people_write_it(make: Any) -> None:
     values = make.result(
-        "computation", agent_id="computation-7", data={"share_percent": 43.1, "revenue": 175206}
+        "computation",
+        agent_id="computation-7",
+        data={"result": {"share_percent": 43.1, "revenue": 175206}, "stdout": ""},
     )
     _, user = prompts(make, make.top_customers(), values)
     assert "Table of sql (sql-1), 2 rows:\n| customer | total_revenue |" in user
     assert "| Acme | Rs.1,75,206.00 |" in user
     assert (
         "Values of computation (computation-7):\n"
-        "revenue=175206 (Rs.1,75,206.00)\n"
-        "share_percent=43.1\n" in user
+        "result.revenue=175206 (Rs.1,75,206.00)\n"
+        "result.share_percent=43.1\n"
+        "</untrusted>" in user
     )
 
 

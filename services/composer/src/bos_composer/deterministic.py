@@ -68,10 +68,10 @@ def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:
     pieces = [answer.strip()]
     if result.table.rows:
         pieces.append(markdown(result.table, numbers, max_rows=_MAX_ROWS))
-    elif not pieces[0]:
+    elif not pieces[0] and not result.HasField("table"):
         pieces += [f"- {_label(name)}: {numbers.cell(name, v)}" for name, v in values(result)]
     return "\n\n".join(piece for piece in pieces if piece)
 
 
 def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return name.rpartition(".")[2].replace("_", " ")

@@ -170,7 +170,7 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
     if result.HasField("table"):
         yield f"Table of {name}, {result.table.row_count} rows:"
         yield markdown(result.table, numbers, max_rows=preview_rows)
-    found = [*values(result)]
+    found = values(result)
     if found:
         yield f"Values of {name}:"
     for field, value in found:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
+
+from bos.common.v1 import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bos.agent.v1 import AgentResult
-    from bos.common.v1 import Table, Value
+    from bos.common.v1 import Table, ValueMap
     from bos_composer.numbers import NumberFormat
 
 MAX_COLUMNS = 12
 MAX_CELL_CHARS = 120
-MAX_VALUES = 20
+MAX_VALUES = 40
+_NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
+_EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
 
 
@@ -36,12 +41,12 @@ def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
     return "\n".join([*lines, *([f"({left_out})"] if left_out else [])])
 
 
-def values(result: AgentResult) -> Iterator[tuple[str, Value]]:
-    """The result's scalar data by name, sorted; at most ``MAX_VALUES``."""
-    fields = result.data.fields
-    scalars = [name for name in sorted(fields) if _is_scalar(fields[name])]
-    for name in scalars[:MAX_VALUES]:
-        yield name, fields[name]
+def values(result: AgentResult) -> list[tuple[str, Value]]:
+    """The result's single values by name, sorted; at most ``MAX_VALUES``.
+
+    Those inside maps are named as references name them: ``result.total``.
+    """
+    return list(islice(_leaves(result.data, ""), MAX_VALUES))
 
 
 def is_number(value: Value) -> bool:
@@ -49,14 +54,13 @@ def is_number(value: Value) -> bool:
     return value.WhichOneof("kind") in _NUMERIC
 
 
-def _is_scalar(value: Value) -> bool:
-    return value.WhichOneof("kind") not in (
-        None,
-        "null_value",
-        "list_value",
-        "map_value",
-        "bytes_value",
-    )
+def _leaves(data: ValueMap, prefix: str) -> Iterator[tuple[str, Value]]:
+    for name in sorted(data.fields):
+        value = data.fields[name]
+        if value.WhichOneof("kind") == "map_value":
+            yield from _leaves(value.map_value, f"{prefix}{name}.")
+        elif value.WhichOneof("kind") not in _NO_SINGLE_VALUE and value != _EMPTY_TEXT:
+            yield f"{prefix}{name}", value
 
 
 def _line(cells: list[str]) -> str:
