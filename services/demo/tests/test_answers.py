@@ -43,7 +43,7 @@ async def test_both_databases_return_what_the_reference_returns(
     in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY))
     columns = [column[0] for column in in_sqlite.description]
     assert reference
-    assert columns == list(reference[0].keys()) == list(found[0].keys())
+    assert columns == list(reference[0].keys()) == list(found[0].keys()) == list(step.columns)
     assert same_rows([tuple(record) for record in found], [tuple(r) for r in reference])
     assert same_rows(in_sqlite.fetchall(), [tuple(record) for record in reference])
 
@@ -52,8 +52,8 @@ async def test_both_databases_return_what_the_reference_returns(
 async def test_the_prepared_replies_state_the_real_facts(
     question: Question, company: Connection, book: FixtureBook
 ) -> None:
-    answers = await _play(question, company, book)
-    answer = _reply(book, None, _composer_prompt(question, answers))
+    answers, tables = await _play(question, company, book)
+    answer = _reply(book, None, _composer_prompt(question, answers, tables))
     facts = await expected_facts(company, question, DEFAULT_TODAY)
     assert facts
     assert [fact for fact in facts if not mentions(answer, fact)] == []
@@ -90,10 +90,13 @@ def test_facts_are_found_whatever_the_number_format(answer: str, fact: Any, stat
     assert mentions(answer, fact) is stated
 
 
-async def _play(question: Question, company: Connection, book: FixtureBook) -> list[str]:
+async def _play(
+    question: Question, company: Connection, book: FixtureBook
+) -> tuple[list[str], list[list[Any]]]:
     """Answer the steps with the scripted replies and real queries, as the services would."""
     outputs: dict[str, list[dict[str, Any]]] = {}
     answers = []
+    tables = []
     for step in question.steps:
         if isinstance(step, ComputationStep):
             answers.append(_compute(step, outputs, book))
@@ -101,9 +104,10 @@ async def _play(question: Question, company: Connection, book: FixtureBook) -> l
         generated = _reply(book, "GeneratedSql", step.task)
         records = await company.fetch(generated["sql_postgres"])
         outputs[step.id] = [dict(record) for record in records]
+        tables.append([tuple(record) for record in records])
         shown = json.dumps(outputs[step.id], default=str)
         answers.append(_reply(book, "ResultInterpretation", f"{step.task}\n{shown}")["answer"])
-    return answers
+    return answers, tables
 
 
 def _compute(
@@ -124,13 +128,34 @@ def _planner_prompt(question: str) -> str:
     return f"### Question\n{question}\n\n### Context keys\nnone"
 
 
-def _composer_prompt(question: Question, answers: list[str]) -> str:
-    """SPEC K-02, K-06."""
-    lines = [
+def _composer_prompt(question: Question, answers: list[str], tables: list[list[Any]]) -> str:
+    """The sections of the composer's prompt that matter here (SPEC K-02, K-06)."""
+    agents = [
         f"Agent: {step.agent} | status: succeeded. Answer: {answer} Error: none"
         for step, answer in zip(question.steps, answers, strict=True)
     ]
-    return "\n".join([f"Question: {question.question}", question.rationale, *lines])
+    steps = [step for step in question.steps if isinstance(step, SqlStep)]
+    data = [
+        "\n".join([f"Table of sql ({step.id}), {len(rows)} rows:", *_markdown(step.columns, rows)])
+        for step, rows in zip(steps, tables, strict=True)
+    ]
+    return "\n".join(
+        [
+            f"### Question\n{question.question}",
+            f"\n### Planner rationale\n{question.rationale}",
+            "\n### Agent results",
+            *agents,
+            "\n### Data",
+            *data,
+        ]
+    )
+
+
+def _markdown(columns: tuple[str, ...], rows: list[Any]) -> list[str]:
+    def line(cells: Any) -> str:
+        return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+    return [line(columns), line(["---"] * len(columns)), *map(line, rows)]
 
 
 def _reply(book: FixtureBook, schema: str | None, prompt: str) -> Any:

@@ -1,8 +1,7 @@
 """Turns the demo questions into replies of the scripted model, one per model call.
 
 Numbers and names in a reply are never written down: they are captured from the prompt, in which
-the agents have put the real result. Where a prompt's format matters, one of the two `_…_capture`
-functions below knows it.
+the agents have put the real result. The `_…_capture` functions know the formats of the prompts.
 """
 
 from __future__ import annotations
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
     from bos_demo.questions import ComputationStep, Question, SqlStep
     from bos_testkit.model_fixtures import Fixture
+
+    Capture = Callable[[str, int], str]
+    """From a slot's name and row (from 1) to the pattern that finds its value in a prompt."""
 
 CONFIDENCE = 0.93
 _SLOT = re.compile(r"\{(\w+)(?:@(\d+))?\}")
@@ -87,6 +89,7 @@ def _sql_replies(question: Question, step: SqlStep, today: date) -> Iterator[Fix
             "assumptions": [],
         },
     )
+    yield reply("ClarityCheck", {"is_clear": True, "clarifying_questions": [], "assumptions": []})
     yield reply(
         "GeneratedSql",
         {
@@ -129,24 +132,39 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
 
 
 def _composition(question: Question) -> Fixture:
-    """The composer repeats what the agents answered, in plan order."""
-    slots = [f"answer_{n}" for n in range(1, len(question.steps) + 1)]
+    """The composer says what the agents answered, in plan order, with amounts as people write them.
+
+    The section is matched whole, as for the plan.
+    """
+    sentences: list[str] = []
+    captures: dict[str, str] = {}
+    tables = 0
+    for number, step in enumerate(question.steps, 1):
+        if step.agent == "sql":
+            tables += 1
+            capture = _cell_capture(step, tables)
+        else:
+            capture = _computed_capture(step)
+        sentence, found = _fill_in(step.answer, capture, prefix=f"step{number}_")
+        sentences.append(sentence)
+        captures.update(found)
     return fixture(
         f"{question.id}: answer",
-        [question.question],
-        text=" ".join(f"${{{slot}}}" for slot in slots) or question.reply,
-        capture={slot: _answer_capture(n) for n, slot in enumerate(slots, 1)},
+        [f"### Question\n{question.question}\n\n### Planner rationale"],
+        text=" ".join(sentences) or question.reply,
+        capture=captures,
     )
 
 
-def _fill_in(template: str, capture: Callable[[str, int], str]) -> tuple[str, dict[str, str]]:
+def _fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dict[str, str]]:
     """Return `template` for a fixture, and the captures that its slots need."""
     captures: dict[str, str] = {}
 
     def slot(match: re.Match[str]) -> str:
         name, row = match[1], int(match[2] or 1)
-        captures[f"{name}_{row}"] = capture(name, row)
-        return f"${{{name}_{row}}}"
+        key = f"{prefix}{name}_{row}"
+        captures[key] = capture(name, row)
+        return f"${{{key}}}"
 
     return _SLOT.sub(slot, template), captures
 
@@ -161,9 +179,31 @@ def _result_capture(field: str, _: int) -> str:
     return rf'(?s).*"{field}":\s*"?([^",}}]*)'
 
 
-def _answer_capture(position: int) -> str:
-    """Where the composer's prompt holds the answer of the n-th agent (SPEC K-02)."""
-    return (
-        rf"(?:(?s:.*?)Agent: \S+ \| status: ){{{position}}}"
-        r"[^\n]*?Answer: ([^\n]*?) *(?:Error:|\n|$)"
-    )
+def _cell_capture(step: SqlStep, position: int) -> Capture:
+    """Where the composer's prompt holds a cell: the n-th Markdown table of the sql agent."""
+
+    def capture(column: str, row: int) -> str:
+        before = step.columns.index(column)
+        return (
+            rf"(?s:(?:.*?\nTable of sql\b){{{position}}})"
+            rf"(?:[^\n]*\n){{{2 + row}}}"  # the rest of the title, head, rule, rows before
+            rf"\| (?:[^\n|]* \| ){{{before}}}(?:Rs\.)?([^\n|]*?) \|"
+        )
+
+    return capture
+
+
+def _computed_capture(step: ComputationStep) -> Capture:
+    """Where the composer's prompt holds a number of the program's result.
+
+    Best as people write it, `result.emi=1100712.6 (Rs.11,00,712.60)`; else where the agent's answer
+    on its line (SPEC K-02) has it.
+    """
+
+    def capture(field: str, _: int) -> str:
+        said = re.escape(step.answer.partition(f"{{{field}}}")[0])
+        said = re.sub(r"\\{\w+\\}", r"[^\\n]*?", said)
+        written = rf"\nresult\.{field}=[^\n(]*\((?:Rs\.)?"
+        return rf"\A(?s:(?:.*?{written}|.*?(?<=Answer: ){said}))(-?\d(?:[\d.,]*\d)?)"
+
+    return capture

@@ -38,6 +38,8 @@ class SqlStep(_Strict):
     id: str
     task: str
     tables: tuple[str, ...] = Field(min_length=1)
+    columns: tuple[str, ...] = Field(min_length=1)
+    """Columns of the result, in order."""
     sql: str
     """The query, with the marks of `bos_demo.dialects`."""
     reference: str
