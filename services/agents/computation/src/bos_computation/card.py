@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import agent_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos.agent.v1 import AgentCard
+    from bos_agentkit import AgentTool
+
+NAME = "computation"
+
+KEYWORDS = (
+    "calculate",
+    "difference",
+    "ratio",
+    "project",
+    "simulate",
+    "compute",
+    "forecast",
+    "estimate",
+    "compare",
+    "what is",
+    "percent",
+)
+"""SPEC B-03, literal."""
+
+# The rule for groups gives SPEC B-05 when sql and computation share one: each is a candidate only
+# if the other's score is not higher.
+_SELECTION_GROUP = 2
+
+
+def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
+    """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
+    return agent_card(
+        NAME,
+        "Computes: arithmetic, shares, differences, statistics, projections and date arithmetic, "
+        "on numbers in the question or on the output of earlier steps.",
+        capabilities=(
+            "exact arithmetic",
+            "percentages and shares",
+            "statistics and aggregation over given rows",
+            "trends, projections and simulation",
+            "date arithmetic",
+            "small Python programs in a sandbox",
+        ),
+        typical_use_cases=(
+            "What is 17% of 2,450?",
+            "What share of the total do the top five customers have? (after a query)",
+            "Compare this quarter's revenue with last quarter's in percent. (after a query)",
+            "Forecast next month from these monthly figures.",
+        ),
+        keywords=KEYWORDS,
+        selection_group=_SELECTION_GROUP,
+        tools=tools,
+        output_fields={
+            "result": "value of the computation: a number, text, list or map",
+            "stdout": "what the program printed",
+            "code": "the program, or the expression that was calculated",
+            "explanation": "what the program computes",
+        },
+        default_timeout_s=60,
+        max_retries=1,
+        latency_budget_s=5,
+        downstream_audiences=("sandbox",),
+        aliases=("calculator", "utility_agent", "utilityagent"),
+        version="0.1.0",
+    )

@@ -1,0 +1,132 @@
+"""Running a program in the sandbox service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from google.protobuf.duration_pb2 import Duration
+
+from bos.sandbox.v1 import (
+    Limits,
+    ProgramStatus,
+    RunProgramRequest,
+    RunProgramResponse,
+    SandboxServiceStub,
+    Tier,
+)
+from bos_agentkit import SANDBOX_VIOLATION, AgentFailure
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.values import from_value, to_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos_chassis.channels import Channels
+
+INPUT_TOO_LARGE = "InputTooLarge"
+
+_MAX_INPUT_BYTES = 3 * 1024 * 1024
+"""Below the 4 MiB that one message may have, with room for the program."""
+_QUEUE_AND_KILL_S = 7.0
+"""Beside its own time, a program may wait for a worker, and a stubborn one for its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One program that ran to its end."""
+
+    code: str
+    result: Any
+    stdout: str
+
+
+class ProgramError(AgentFailure):
+    """A program did not come to its end; the subclasses say why. Not worth a retry (SPEC Q-06)."""
+
+    kind: ClassVar[str]
+    what: ClassVar[str]
+
+    def __init__(self, code: str, reply: RunProgramResponse) -> None:
+        self.stdout = reply.stdout
+        self.error = f"{reply.error_type}: {reply.error_message}"
+        details = {"code": code, "rule": reply.error_type, "error": reply.error_message}
+        super().__init__(self.kind, f"The program {self.what}. {_sentence(reply)}", details)
+
+
+class ProgramFailed(ProgramError):
+    """It raised an exception, which a better program might not."""
+
+    kind = "ProgramFailed"
+    what = "failed"
+
+
+class ProgramViolation(ProgramError):
+    """It tried something that is not allowed (SPEC F-05)."""
+
+    kind = SANDBOX_VIOLATION
+    what = "tried something that is not allowed and was stopped"
+
+
+class ProgramLimitExceeded(ProgramError):
+    """It took more time, memory or output than allowed."""
+
+    kind = "ProgramLimitExceeded"
+    what = "was stopped at a limit"
+
+
+_ERRORS: dict[ProgramStatus, type[ProgramError]] = {
+    ProgramStatus.PROGRAM_STATUS_FAILED: ProgramFailed,
+    ProgramStatus.PROGRAM_STATUS_VIOLATION: ProgramViolation,
+    ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED: ProgramLimitExceeded,
+}
+
+
+class Sandbox:
+    """Client of the sandbox service."""
+
+    def __init__(self, channels: Channels, target: str, *, program_timeout_s: float) -> None:
+        self._stub = SandboxServiceStub(channels.get(target))
+        self._program_timeout_s = program_timeout_s
+
+    async def run(self, code: str, inputs: Mapping[str, Any], *, remaining_s: float) -> Run:
+        """Run ``code`` to its end.
+
+        Args:
+            code: The program.
+            inputs: Its variables.
+            remaining_s: Time left for the step.
+
+        Raises:
+            ProgramError: it did not come to its end.
+            AgentFailure: the inputs are too large.
+            BosError: the sandbox is not reachable, busy, or did not answer in time.
+        """
+        timeout = Duration()
+        timeout.FromNanoseconds(int(min(self._program_timeout_s, remaining_s) * 1e9))
+        request = RunProgramRequest(
+            code=code,
+            inputs={name: to_value(value) for name, value in inputs.items()},
+            tier=Tier.TIER_INTERPRETER,
+            limits=Limits(timeout=timeout),
+        )
+        if request.ByteSize() > _MAX_INPUT_BYTES:
+            raise AgentFailure(
+                INPUT_TOO_LARGE,
+                f"The data for the computation has {request.ByteSize()} bytes, and "
+                f"{_MAX_INPUT_BYTES} can be handed to a program. Aggregate or limit it first.",
+                {name: to_value(value).ByteSize() for name, value in inputs.items()},
+            )
+        with translate_rpc_errors():
+            reply = await self._stub.RunProgram(
+                request, timeout=self._program_timeout_s + _QUEUE_AND_KILL_S
+            )
+        if reply.status != ProgramStatus.PROGRAM_STATUS_SUCCEEDED:
+            raise _ERRORS.get(reply.status, ProgramFailed)(code, reply)
+        return Run(code, from_value(reply.result), reply.stdout)
+
+
+def _sentence(reply: RunProgramResponse) -> str:
+    """The sandbox's explanation as a sentence of its own."""
+    text = reply.error_message.rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,41 @@
+"""What the model is asked to reply (SPEC F-01, F-06): the schemas of its structured output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+# A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+class ComputationPlan(BaseModel):
+    """A small program and what it does."""
+
+    code: Text = Field(description="The Python program")
+    explanation: str = Field(default="", description="What it computes, in one or two sentences")
+    inputs: list[str] = Field(
+        default_factory=list, description="Names of the given variables that it uses"
+    )
+
+
+class SummaryTable(BaseModel):
+    """A small table."""
+
+    columns: list[str] = Field(description="Names of the columns")
+    rows: list[list[str | float | int | None]] = Field(description="One cell per column")
+
+
+class ComputationSummary(BaseModel):
+    """The program's result in words, and as a table where that helps."""
+
+    answer: Text = Field(description="The answer in plain words")
+    table: SummaryTable | None = Field(default=None, description="The result as a table, or null")

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_agentkit import AgentServiceSettings
+
+
+class ComputationSettings(AgentServiceSettings):
+    """Settings of the computation agent. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_COMPUTATION_")
+
+    sandbox_target: str = Field(
+        min_length=1, description="Where the sandbox listens, such as dns:///sandbox:8080"
+    )
+    program_timeout_s: float = Field(
+        default=10.0, gt=0, description="Time of one program; the sandbox may allow less (DEC-01)"
+    )
+    max_corrections: int = Field(
+        default=1, ge=0, le=5, description="Corrected programs asked for after one that failed"
+    )
+    summary_timeout_s: float = Field(
+        default=15.0, gt=0, description="Then the result is stated without a model's words"
+    )

@@ -1,0 +1,150 @@
+"""What a program works on: outputs of other steps and the plan's input, as variables (SPEC F-09).
+
+Values travel beside the program and are never pasted into it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from bos_chassis.values import to_value, value_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bos_agentkit import AgentTask
+
+TODAY = "today"
+_MAX_PREVIEW_CHARS = 400
+_MAX_LISTED = 40
+_MAX_NAME_CHARS = 60
+# Names that a program needs for itself.
+_TAKEN = frozenset(
+    {"Decimal", "date", "datetime", "decimal", "math", "result"}
+    | {name for name in dir(builtins) if name.islower()}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable of a program."""
+
+    name: str
+    value: Any
+    origin: str
+    """Where the value comes from, for the model."""
+
+
+def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Variable, ...]:
+    """The variables of a program for ``task``: the plan's input, outputs of other steps, the date.
+
+    The plan's input has the first choice of names; what clashes with it gets a number.
+    """
+    names = _Names()
+    variables = [
+        Variable(names.free(name), value, "input of the task")
+        for name, value in task.arguments.items()
+        if name != TODAY
+    ]
+    variables += [
+        Variable(names.free(step), data, f"output of step {step}")
+        for step, data in task.dependencies.items()
+    ]
+    return (*variables, Variable(TODAY, _today(task, clock), "the current date"))
+
+
+def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
+    """The values of those variables that ``code`` mentions; the rest stays at home."""
+    words = set(re.findall(r"\w+", code))
+    return {
+        variable.name: variable.value
+        for variable in variables
+        if variable.name in words or variable.name == TODAY
+    }
+
+
+def describe(variables: Iterable[Variable]) -> str:
+    """One line per variable: name, type, origin and the beginning of its value."""
+    listed = list(variables)
+    lines = [
+        f"- {one.name}: {type_text(one.value)} ({one.origin}), begins {_preview(one.value)}"
+        for one in listed[:_MAX_LISTED]
+    ]
+    if len(listed) > _MAX_LISTED:
+        lines.append(f"- and {len(listed) - _MAX_LISTED} more")
+    return "\n".join(lines)
+
+
+def type_text(value: Any) -> str:
+    """The type of ``value`` in Python's words, with the keys of maps."""
+    match value:
+        case None:
+            return "None"
+        case dict():
+            return f"dict with keys {_keys(value)}" if value else "empty dict"
+        case [dict() as first, *_]:
+            return f"list of {len(value)} dicts with keys {_keys(first)}"
+        case [first, *_]:
+            return f"list of {len(value)} {type(first).__name__}"
+        case []:
+            return "empty list"
+        case Decimal():
+            return "Decimal"
+        case _:
+            return type(value).__name__
+
+
+class _Names:
+    """Valid and different variable names."""
+
+    def __init__(self) -> None:
+        self._used = {TODAY}
+
+    def free(self, wanted: str) -> str:
+        stem = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_")[:_MAX_NAME_CHARS]
+        if not stem or not stem[0].isalpha():
+            stem = f"value_{stem}" if stem else "value"
+        name = stem if self._is_free(stem) else f"{stem}_data"
+        number = 1
+        while not self._is_free(name):
+            number += 1
+            name = f"{stem}_{number}"
+        self._used.add(name)
+        return name
+
+    def _is_free(self, name: str) -> bool:
+        return name not in self._used and name not in _TAKEN and not keyword.iskeyword(name)
+
+
+def _today(task: AgentTask, clock: Callable[[], datetime]) -> date:
+    given = task.arguments.get(TODAY)
+    if isinstance(given, datetime):
+        return given.date()
+    if isinstance(given, date):
+        return given
+    written = task.input.context.fields["current_date"].string_value if _has_date(task) else ""
+    try:
+        return date.fromisoformat(written)
+    except ValueError:
+        return clock().astimezone(UTC).date()
+
+
+def _has_date(task: AgentTask) -> bool:
+    return "current_date" in task.input.context.fields
+
+
+def _keys(fields: Mapping[str, Any]) -> str:
+    shown = [f"{name} ({type(value).__name__})" for name, value in fields.items()]
+    return ", ".join(shown[:_MAX_LISTED])
+
+
+def _preview(value: Any) -> str:
+    text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
+    return text if len(text) <= _MAX_PREVIEW_CHARS else text[:_MAX_PREVIEW_CHARS] + "…"
