@@ -71,6 +71,7 @@ def test_without_a_file_there_are_no_stored_plans() -> None:
         ("- {name: x, questions: [q], steps: [{step_id: a}]}", "0.steps.0.agent"),
         ("- {name: x, questions: [q], unknown: 1}", "0.unknown"),
         ("- {name: x, questions: ['{a} and {a}']}", "placeholder twice"),
+        ("- {name: x, questions: ['{a} {b} {c} {d}']}", "more than 3 placeholders"),
     ],
 )
 def test_a_wrong_file_stops_the_start_and_says_where(tmp_path: Path, text: str, hint: str) -> None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILE_BYTES = 1024 * 1024
+# Matching tries every division of the text among the placeholders: few, short ones keep it quick.
+MAX_PLACEHOLDERS = 3
+MAX_PLACEHOLDER_CHARS = 80
 _PLACEHOLDER = re.compile(r"(?<!@)\{([a-z][a-z0-9_]*)\}")
 
 
@@ -110,9 +113,14 @@ def _compile(question: str) -> re.Pattern[str]:
     parts, end = [], 0
     for placeholder in _PLACEHOLDER.finditer(text):
         parts.append(re.escape(text[end : placeholder.start()]))
-        parts.append(f"(?P<{placeholder[1]}>.{{1,200}}?)")
+        parts.append(f"(?P<{placeholder[1]}>.{{1,{MAX_PLACEHOLDER_CHARS}}}?)")
         end = placeholder.end()
     parts.append(re.escape(text[end:]))
+    if len(parts) > 2 * MAX_PLACEHOLDERS + 1:
+        raise ConfigurationError(
+            f'BOS_PLANNER_TEMPLATES_PATH: the question "{question}" has more than '
+            f"{MAX_PLACEHOLDERS} placeholders"
+        )
     try:
         return re.compile("".join(parts), re.IGNORECASE)
     except re.error as error:
