@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from sqlglot import exp
 
@@ -121,6 +123,25 @@ def test_oversized_and_deep_queries_end_in_a_verdict(bomb: str) -> None:
 
     assert verdict.is_safe == bool(verdict.safe_sql)
     assert verdict.is_safe == (not verdict.violations)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "SELECT 1 FROM orders" + " JOIN orders" * 300,
+        "SELECT a::" + "int(" * 58 + "1" + ")" * 58,
+        "SELECT " + "ARRAY[" * 58 + "1" + "]" * 58,
+        "SELECT a" + "[1]" * 1200,
+    ],
+    ids=lambda bomb: bomb[:24],
+)
+def test_queries_that_make_the_parser_backtrack_are_given_up_quickly(bomb: str) -> None:
+    started = time.process_time()
+
+    verdict = guard().check(bomb)
+
+    assert [violation.rule for violation in verdict.violations] == ["TOO_COMPLEX"]
+    assert time.process_time() - started < 1  # unbounded, some of these take hours
 
 
 def test_a_failing_guard_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

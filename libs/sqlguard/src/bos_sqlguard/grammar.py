@@ -17,6 +17,7 @@ from sqlglot.errors import ErrorLevel
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
+from sqlglot.parser import Parser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
@@ -26,9 +27,33 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
     from sqlglot.generator import Generator
-    from sqlglot.parser import Parser
 
     from bos_sqlguard.policy import Dialect
+
+
+# Legitimate queries take fewer than 2 steps a token.
+_STEPS_PER_TOKEN = 20
+
+
+class TooComplex(Exception):
+    """Reading the query takes far more work than its length explains."""
+
+
+class _Bounded(Parser):
+    """A parser that gives up: some short nested inputs make sqlglot backtrack without end."""
+
+    _steps_left = 0
+
+    def allow(self, steps: int) -> None:
+        """Set how many steps parsing may take."""
+        self._steps_left = steps
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            # Not a ParseError: those are caught where the parser tries alternatives.
+            raise TooComplex
+        super()._advance(times)
 
 
 def _only(parser: type[Parser], *names: str) -> dict[str, Callable[..., Any]]:
@@ -43,7 +68,7 @@ def _json_get_text(_: Parser, this: exp.Expr, path: exp.Expr) -> exp.Expr:
     return exp.JSONExtractScalar(this=this, expression=path)
 
 
-class _PostgresReader(PostgresParser):
+class _PostgresReader(_Bounded, PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(PostgresParser, "CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
     # Paths stay the literal that was written; sqlglot would parse and respell them.
@@ -54,7 +79,7 @@ class _PostgresReader(PostgresParser):
     }
 
 
-class _SQLiteReader(SQLiteParser):
+class _SQLiteReader(_Bounded, SQLiteParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(SQLiteParser, "CAST")
     CONCAT_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -64,7 +89,7 @@ class _SQLiteReader(SQLiteParser):
     }
 
 
-class _TSQLReader(TSQLParser):
+class _TSQLReader(_Bounded, TSQLParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(TSQLParser, "CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT")
 
@@ -77,7 +102,7 @@ class _SQLiteWriter(SQLiteGenerator):
     }
 
 
-_PARTS: dict[Dialect, tuple[type[Parser], type[Generator]]] = {
+_PARTS: dict[Dialect, tuple[type[_Bounded], type[Generator]]] = {
     "postgres": (_PostgresReader, PostgresGenerator),
     "sqlite": (_SQLiteReader, _SQLiteWriter),
     "tsql": (_TSQLReader, TSQLGenerator),
@@ -102,8 +127,9 @@ class Grammar:
         return list(self._dialect.tokenize(sql))
 
     def parse(self, tokens: list[Token], sql: str) -> list[exp.Expr]:
-        """Return one tree per statement. Raises ``sqlglot.errors.ParseError``."""
+        """Return one tree per statement. Raises ``sqlglot.errors.ParseError`` or ``TooComplex``."""
         parser = self._parser(dialect=self._dialect, error_level=ErrorLevel.IMMEDIATE)
+        parser.allow(_STEPS_PER_TOKEN * (len(tokens) + 20))
         return [tree for tree in parser.parse(tokens, sql) if tree is not None]
 
     def write(self, tree: exp.Expr) -> str:

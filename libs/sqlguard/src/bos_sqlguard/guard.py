@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
-from bos_sqlguard.grammar import Grammar
+from bos_sqlguard.grammar import Grammar, TooComplex
 from bos_sqlguard.inspection import Inspection
 from bos_sqlguard.limits import (
     LimitNotLiteral,
@@ -47,6 +47,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\u202a-\u202
 _MAX_CHARACTERS = 20_000
 _MAX_TOKENS = 5_000
 _MAX_DEPTH = 60
+# sqlglot looks at everything before a bracket again for each bracket.
+_MAX_BRACKETS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Guard:
             return self._check(sql)
         except _Refused as refusal:
             return self._refusal(refusal.broken)
-        except RecursionError:
+        except (RecursionError, TooComplex):
             return self._refusal((("TOO_COMPLEX", "nested too deeply"),))
         except Exception as error:  # a guard that fails must refuse
             return self._refusal((("GUARD_ERROR", type(error).__name__),))
@@ -192,7 +194,7 @@ def _check_tokens(tokens: list[Token]) -> None:
     if len(tokens) > _MAX_TOKENS:
         raise _Refused(("TOO_COMPLEX", f"more than {_MAX_TOKENS} words and signs"))
     broken: list[tuple[str, str]] = []
-    depth = 0
+    depth = brackets = 0
     for token in tokens:
         kind = token.token_type
         if kind in _NOT_WORDS:
@@ -203,6 +205,10 @@ def _check_tokens(tokens: list[Token]) -> None:
             depth += 1 if kind == TokenType.L_PAREN else -1
             if depth > _MAX_DEPTH:
                 raise _Refused(("TOO_COMPLEX", f"more than {_MAX_DEPTH} nested parentheses"))
+        elif kind == TokenType.L_BRACKET:
+            brackets += 1
+            if brackets > _MAX_BRACKETS:
+                raise _Refused(("TOO_COMPLEX", f"more than {_MAX_BRACKETS} brackets"))
         elif token.text.upper() in FORBIDDEN_KEYWORDS:
             broken.append(("KEYWORD", token.text.upper()))
     if tokens[0].token_type not in _OPENING:

@@ -64,8 +64,11 @@ class Tools:
         """Run one read-only query and return its rows."""
         started = time.perf_counter()
         outcome = "cancelled"
-        with self._tracer.start_as_current_span("mcp_db query", kind=SpanKind.SERVER) as span:
-            span.set_attribute("db.namespace", database)
+        with (
+            self._metrics.in_flight.track_inprogress(),
+            self._tracer.start_as_current_span("mcp_db query", kind=SpanKind.SERVER) as span,
+        ):
+            span.set_attribute("db.namespace", database[:64])
             try:
                 target = self._databases.get(database)
                 limits = target.lowered(max_rows, max_cols, timeout_s)
@@ -82,7 +85,7 @@ class Tools:
                 span.set_attribute("error.type", failure.reason)
             finally:
                 self._metrics.observe(outcome, time.perf_counter() - started)
-                self._log.info("query", outcome=outcome, database=database, size=len(query))
+                self._log.info("query", outcome=outcome, database=database[:64], size=len(query))
         return _reply(envelope)
 
     async def schema(

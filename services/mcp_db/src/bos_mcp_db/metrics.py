@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 class QueryMetrics:
     """Counters and the latency of ``mcp_db_query``."""
 
+    in_flight: Gauge
+    """Queries being checked or run."""
+
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queries = Counter(
             "bos_db_queries", "Queries by outcome", ["outcome"], registry=registry
+        )
+        self.in_flight = Gauge(
+            "bos_db_queries_in_flight", "Queries being checked or run", registry=registry
         )
         self._duration = Histogram(
             "bos_db_query_duration_seconds",

@@ -29,6 +29,13 @@ _CATALOG_TIMEOUT_S = 10.0
 # The server stops the query; the client only steps in if the server does not answer.
 _CLIENT_SLACK_S = 2.0
 
+_GOING_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+)
+
 _TYPES: dict[str, ColumnType] = {
     "bool": "bool",
     "int2": "int64",
@@ -143,7 +150,8 @@ class PostgresBackend:
 
     async def aclose(self) -> None:
         """See :class:`~bos_mcp_db.backend.Backend`."""
-        self._pool.terminate()
+        if self._is_open:
+            self._pool.terminate()
 
     @asynccontextmanager
     async def _read_only(self, timeout_s: float) -> AsyncIterator[PoolConnectionProxy[Any]]:
@@ -160,7 +168,7 @@ class PostgresBackend:
                 await transaction.rollback()
         except asyncpg.QueryCanceledError:
             raise
-        except asyncpg.PostgresConnectionError:
+        except _GOING_AWAY:
             raise DatabaseUnavailable from None
         except asyncpg.PostgresError as error:
             raise QueryFailed(_explain(error), getattr(error, "sqlstate", "") or "") from None

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
+from bos_mcp_db.settings import McpDbSettings
+from bos_testkit.waiting import eventually
+
+from .conftest import call, sqlite_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_chassis.auth import Authenticator
+
+ENDLESS = (
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+)
+
+
+@asynccontextmanager
+async def service(
+    path: Path, *, auth: Authenticator | None = None, **server: Any
+) -> AsyncIterator[tuple[McpDbServer, Telemetry]]:
+    telemetry = Telemetry.for_tests("mcp_db")
+    settings = McpDbSettings.load(
+        databases={"main": sqlite_database(path)},
+        database_url=None,
+        server=ServerSettings.load(**server),
+    )
+    async with serve(settings, telemetry, auth=auth) as running:
+        yield running, telemetry
+
+
+async def test_health_is_open_and_reports_serving(sqlite_file: Path) -> None:
+    _, public = generate_keypair()
+    async with (
+        service(sqlite_file, auth=RunTokenVerifier([public], AUDIENCE)) as (server, _),
+        httpx2.AsyncClient() as http,
+    ):
+        reply = await http.get(server.url.replace("/mcp", "/healthz"))
+
+    assert (reply.status_code, reply.json()) == (200, {"status": "serving"})
+
+
+async def test_r06_only_a_run_token_for_this_service_is_served(sqlite_file: Path) -> None:
+    private, public = generate_keypair()
+    signer = RunTokenSigner(private)
+    good = signer.mint("ann", "run-1", "run-1/0/a", [AUDIENCE], ttl_s=60)
+    elsewhere = signer.mint("ann", "run-1", "run-1/0/a", ["sandbox"], ttl_s=60)
+    async with service(sqlite_file, auth=RunTokenVerifier([public], AUDIENCE)) as (server, _):
+        async with (
+            httpx2.AsyncClient(headers={"bos-run-token": good}) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            envelope = await call(client, "mcp_db_query", query="SELECT count(*) FROM orders")
+        async with httpx2.AsyncClient() as http:
+            none = await http.post(server.url, json={})
+            wrong = await http.post(server.url, json={}, headers={"bos-run-token": elsewhere})
+            garbage = await http.post(server.url, json={}, headers={"bos-run-token": "x"})
+
+    assert envelope["data"] == [[500]]
+    assert [reply.status_code for reply in (none, wrong, garbage)] == [401, 401, 401]
+    assert wrong.json()["reason"] == "RUN_TOKEN_INVALID"
+
+
+async def test_a_foreign_host_or_origin_is_refused_on_loopback(sqlite_file: Path) -> None:
+    async with service(sqlite_file) as (server, _), httpx2.AsyncClient() as http:
+        host = await http.post(server.url, json={}, headers={"host": "evil.example"})
+        origin = await http.post(server.url, json={}, headers={"origin": "http://evil.example"})
+
+    assert host.status_code == 421
+    assert origin.status_code == 403
+
+
+async def test_without_authentication_only_loopback_is_offered(sqlite_file: Path) -> None:
+    with pytest.raises(ConfigurationError, match="loopback"):
+        async with service(sqlite_file, host="0.0.0.0"):
+            pass
+
+
+async def test_a_taken_port_is_named(sqlite_file: Path) -> None:
+    async with service(sqlite_file) as (first, _):
+        with pytest.raises(ConfigurationError, match=str(first.port)):
+            async with service(sqlite_file, port=first.port):
+                pass
+
+
+async def test_hanging_up_cancels_the_query(sqlite_file: Path) -> None:
+    async with service(sqlite_file) as (server, telemetry):
+        asking = asyncio.create_task(_ask_endlessly(server.url))
+        await eventually(lambda: _sample(telemetry, "bos_db_queries_in_flight") == 1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await eventually(lambda: _sample(telemetry, "bos_db_queries_in_flight") == 0)
+
+    assert _sample(telemetry, "bos_db_queries_total", outcome="cancelled") == 1
+
+
+async def test_stopping_the_service_ends_running_queries(sqlite_file: Path) -> None:
+    async with service(sqlite_file, grace_s=0) as (server, telemetry):
+        asking = asyncio.create_task(_ask_endlessly(server.url))
+        await eventually(lambda: _sample(telemetry, "bos_db_queries_in_flight") == 1)
+
+    assert _sample(telemetry, "bos_db_queries_in_flight") == 0
+    asking.cancel()
+    await asyncio.wait([asking])
+
+
+async def test_many_queries_at_once_all_get_their_own_answer(sqlite_file: Path) -> None:
+    async with service(sqlite_file) as (server, _), Client(server.url) as client:
+        envelopes = await asyncio.gather(
+            *(call(client, "mcp_db_query", query=f"SELECT {n} AS n") for n in range(40))
+        )
+
+    assert [envelope["data"] for envelope in envelopes] == [[[n]] for n in range(40)]
+
+
+async def _ask_endlessly(url: str) -> None:
+    async with Client(url) as client:
+        await client.call_tool("mcp_db_query", {"query": ENDLESS})
+
+
+def _sample(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+    return telemetry.registry.get_sample_value(name, labels)
