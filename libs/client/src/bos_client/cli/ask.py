@@ -1,0 +1,188 @@
+"""``bos ask`` and ``bos plan``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bos_client.cli.session import FAILED, INTERRUPTED, client_for, print_json, run, status_code
+from bos_client.render import RunView, View, make_console
+from bos_client.render.parts import show_clarification, show_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bos.gateway.v1 import RunEvent
+    from bos_client.cli.session import Target
+    from bos_client.requests import AskOptions
+
+
+def _context(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """``key=text`` or ``key:=json``, as a map."""
+    context: dict[str, Any] = {}
+    for entry in given:
+        key, separator, text = entry.partition("=")
+        if not separator or not key.strip(":"):
+            raise click.BadParameter(f"{entry!r} is not of the form key=text or key:=json")
+        if not key.endswith(":"):
+            context[key] = text
+            continue
+        try:
+            context[key[:-1]] = json.loads(text)
+        except ValueError:
+            raise click.BadParameter(f"{entry!r}: {text!r} is not JSON") from None
+    return context
+
+
+def _question(_: click.Context, __: click.Parameter, given: str) -> str:
+    if not given.strip():
+        raise click.BadParameter("must not be empty")
+    return given
+
+
+def _shaping(command: Callable[..., None]) -> Callable[..., None]:
+    """The argument and options that shape a plan."""
+    for decorate in (
+        click.option("--disable", multiple=True, metavar="AGENT", help="Agent to leave out."),
+        click.option("--prefer", multiple=True, metavar="AGENT", help="Agent to prefer."),
+        click.option(
+            "--context",
+            multiple=True,
+            metavar="KEY=TEXT",
+            callback=_context,
+            help="Context of the question; KEY:=JSON for anything but text.",
+        ),
+        click.argument("question", callback=_question),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@_shaping
+@click.option("--trace", is_flag=True, help="Show what planner, agents and composer do.")
+@click.option("--system-prompt", metavar="TEXT", help="Instructions for writing the answer.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time the run may take.",
+)
+@click.option("--no-data", is_flag=True, help="Leave tables out of the response.")
+@click.option(
+    "--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the response as JSON, nothing else.")
+@click.pass_obj
+def ask(
+    target: Target,
+    question: str,
+    context: dict[str, Any],
+    prefer: Sequence[str],
+    disable: Sequence[str],
+    trace: bool,
+    system_prompt: str | None,
+    timeout: float | None,
+    no_data: bool,
+    rows: int,
+    as_json: bool,
+) -> None:
+    """Ask a question and watch it being answered."""
+    options: AskOptions = {
+        "context": context,
+        "prefer_agents": prefer,
+        "disable_agents": disable,
+        "trace": trace,
+        "include_data": not no_data,
+    }
+    if system_prompt:
+        options["system_prompt"] = system_prompt
+    if timeout is not None:
+        options["timeout_s"] = timeout
+    run(_ask(target, question, options, View(trace, rows), as_json), as_json=as_json)
+
+
+async def _ask(
+    target: Target, question: str, options: AskOptions, view: View, as_json: bool
+) -> int:
+    connection = target.connection()
+    options["context"] = connection.context_for(options["context"])
+    async with client_for(connection) as bos:
+        return await follow(bos.ask_stream(question, **options), view, as_json=as_json)
+
+
+async def follow(events: Any, view: View, *, as_json: bool) -> int:
+    """Show a stream of events, or print its outcome as JSON; returns the exit code.
+
+    Ctrl-C ends the showing and says how to get back to the run, which goes on.
+    """
+    with RunView(make_console(), view) as shown:
+        try:
+            async with aclosing(events):
+                event: RunEvent
+                async for event in events:
+                    if not as_json:
+                        shown.show(event)
+                        continue
+                    shown.run_id = event.run_id
+                    if event.HasField("run_finished"):
+                        shown.response = event.run_finished.response
+        except asyncio.CancelledError:
+            shown.interrupt()
+            click.echo(_goes_on(shown.run_id), err=True)
+            return INTERRUPTED
+    if shown.response is None:
+        return FAILED
+    if as_json:
+        print_json(shown.response)
+    return status_code(shown.response.status)
+
+
+def _goes_on(run_id: str) -> str:
+    if not run_id:
+        return "\nInterrupted. If the question was accepted, it goes on: see `bos runs list`."
+    return (
+        f"\nThe run goes on. To see its end:  bos runs watch {run_id}\n"
+        f"To end it:                        bos runs cancel {run_id}"
+    )
+
+
+@click.command()
+@_shaping
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, nothing else.")
+@click.pass_obj
+def plan(
+    target: Target,
+    question: str,
+    context: dict[str, Any],
+    prefer: Sequence[str],
+    disable: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show how a question would be answered, without running anything."""
+
+    async def work() -> int:
+        connection = target.connection()
+        async with client_for(connection) as bos:
+            planned = await bos.plan(
+                question,
+                context=connection.context_for(context),
+                prefer_agents=prefer,
+                disable_agents=disable,
+            )
+        if as_json:
+            print_json(planned)
+            return 0
+        console = make_console()
+        if planned.HasField("clarification"):
+            show_clarification(console, planned.clarification)
+        show_plan(console, planned.plan, planned.decision)
+        for number, stage in enumerate(planned.stages, 1):
+            console.print(f"  stage {number}: {', '.join(stage.step_ids)}", markup=False)
+        return 0
+
+    run(work(), as_json=as_json)

@@ -1,0 +1,159 @@
+"""What all commands share: the connection, errors on their way to people, exit codes.
+
+====  ==================================================================
+0     answered, possibly in part; or whatever was wanted, done
+1     failed
+2     wrong usage: options, request, API key, or an unknown run
+3     the gateway cannot be reached
+4     no answer because the run was cancelled or needs clarification
+130   interrupted; a run that was accepted goes on
+====  ==================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from google.protobuf.json_format import MessageToDict
+
+from bos.gateway.v1 import RunStatus
+from bos_client.client import BosClient
+from bos_client.connection import Connection, NoConnection, find_connection
+from bos_client.errors import (
+    AlreadyExists,
+    BosError,
+    Cancelled,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from google.protobuf.message import Message
+
+ANSWERED, FAILED, USAGE, UNREACHABLE, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+_BY_STATUS = {
+    RunStatus.RUN_STATUS_SUCCEEDED: ANSWERED,
+    RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED: ANSWERED,
+    RunStatus.RUN_STATUS_CANCELLED: NO_ANSWER,
+    RunStatus.RUN_STATUS_CLARIFICATION_NEEDED: NO_ANSWER,
+}
+_USAGE_ERRORS = (InvalidArgument, NotFound, AlreadyExists, Unauthenticated, PermissionDenied)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What options and environment say about the gateway."""
+
+    target: str | None
+    api_key: str | None
+
+    def connection(self) -> Connection:
+        """The gateway to talk to.
+
+        Raises:
+            NoConnection: there is none.
+        """
+        return find_connection(self.target, self.api_key, Path.cwd())
+
+
+def client_for(connection: Connection) -> BosClient:
+    """A client of the gateway that ``connection`` names."""
+    return BosClient(connection.target, api_key=connection.api_key)
+
+
+def run(work: Coroutine[Any, Any, int], *, as_json: bool = False) -> NoReturn:
+    """Do the work of a command, then exit with the code it returns.
+
+    Args:
+        work: The command.
+        as_json: Errors go to stdout as JSON.
+    """
+    _survive_narrow_encodings()
+    try:
+        code = asyncio.run(work)
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        code = INTERRUPTED
+    except (BosError, NoConnection) as error:
+        code = report(error, as_json=as_json)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def report(error: BosError | NoConnection, *, as_json: bool = False) -> int:
+    """Tell of an error; returns the exit code."""
+    if as_json:
+        click.echo(json.dumps({"error": _as_dict(error)}, ensure_ascii=False, indent=2))
+    else:
+        click.echo(f"Error: {_explain(error)}", err=True)
+    if isinstance(error, NoConnection | Unavailable):
+        return UNREACHABLE
+    if isinstance(error, _USAGE_ERRORS):
+        return USAGE
+    return NO_ANSWER if isinstance(error, Cancelled) else FAILED
+
+
+def status_code(status: RunStatus) -> int:
+    """The exit code for the outcome of a run."""
+    return _BY_STATUS.get(status, FAILED)
+
+
+def print_json(message: Message) -> None:
+    """One JSON object on stdout, with the field names of the protos."""
+    content = MessageToDict(message, preserving_proto_field_name=True)
+    click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+
+
+def _survive_narrow_encodings() -> None:
+    """A mark that the terminal's encoding lacks becomes a question mark, not a crash."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _explain(error: BosError | NoConnection) -> str:
+    if isinstance(error, NoConnection):
+        return str(error)
+    lines = [error.message]
+    lines += [
+        f"  {v.field}: {v.description}"
+        for v in error.violations
+        if v.description not in error.message
+    ]
+    if error.retry_after_s is not None:
+        lines.append(f"  Try again in {error.retry_after_s:g} s.")
+    if isinstance(error, Unauthenticated):
+        lines.append("  Set BOS_API_KEY; `bos serve all` keeps its key in .data/standalone.json.")
+    if isinstance(error, Unavailable):
+        lines.append("  Is it running? Start one with `bos serve all`, or check --target.")
+    return "\n".join(lines)
+
+
+def _as_dict(error: BosError | NoConnection) -> dict[str, Any]:
+    if isinstance(error, NoConnection):
+        return {"code": "UNAVAILABLE", "reason": "NO_CONNECTION", "message": str(error)}
+    described: dict[str, Any] = {
+        "code": error.code.name,
+        "reason": error.reason,
+        "message": error.message,
+    }
+    if error.violations:
+        described["violations"] = [
+            {"field": v.field, "description": v.description} for v in error.violations
+        ]
+    if error.retry_after_s is not None:
+        described["retry_after_s"] = error.retry_after_s
+    return described

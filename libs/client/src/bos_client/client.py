@@ -1,0 +1,302 @@
+"""The client: calls with deadlines, streams that survive a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import grpc
+
+from bos.gateway.v1 import (
+    AskRequest,
+    AskStreamRequest,
+    CancelRunRequest,
+    GetRunRequest,
+    ListAgentsRequest,
+    ListRunsRequest,
+    OrchestratorServiceStub,
+    PlanQuestionRequest,
+    RunStatus,
+    WatchRunRequest,
+)
+from bos_client.errors import DeadlineExceeded, Unavailable, from_rpc_error
+from bos_client.requests import agent_request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from typing import Unpack
+
+    from bos.gateway.v1 import (
+        AgentInfo,
+        AgentRequest,
+        ListRunsResponse,
+        OrchestratorResponse,
+        OrchestratorServiceAsyncStub,
+        PlanQuestionResponse,
+        Run,
+        RunEvent,
+    )
+    from bos_client.requests import AskOptions
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+_SERVICE = "bos.gateway.v1.OrchestratorService"
+_READS = ("GetRun", "ListRuns", "ListAgents", "PlanQuestion", "CancelRun")
+_OPTIONS = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    (
+        "grpc.service_config",
+        json.dumps(
+            {
+                "loadBalancingConfig": [{"round_robin": {}}],
+                "methodConfig": [
+                    {
+                        "name": [{"service": _SERVICE, "method": method} for method in _READS],
+                        "retryPolicy": {
+                            "maxAttempts": 3,
+                            "initialBackoff": "0.1s",
+                            "maxBackoff": "1s",
+                            "backoffMultiplier": 3,
+                            "retryableStatusCodes": ["UNAVAILABLE"],
+                        },
+                    }
+                ],
+            }
+        ),
+    ),
+)
+_PLAN_TIMEOUT_S = 90.0
+# A run's own time limit fails it with an explanation; ours must leave time for that to arrive.
+_MARGIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnect:
+    """How to come back after a lost connection. Times are in seconds."""
+
+    attempts: int = 12
+    """Attempts in a row without an event in between."""
+    first_s: float = 0.1
+    cap_s: float = 5.0
+
+    def wait_s(self, failures: int) -> float:
+        """Wait before the attempt that follows ``failures`` failed ones."""
+        return min(self.cap_s, self.first_s * 2.0 ** (failures - 1))
+
+
+class BosClient:
+    """A client of one gateway; an async context manager.
+
+    ::
+
+        async with BosClient("127.0.0.1:8080", api_key=key) as bos:
+            response = await bos.ask("Which customers brought the most revenue last quarter?")
+
+    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+
+    Args:
+        target: ``host:port`` or a gRPC target URI.
+        api_key: Sent as a bearer token.
+        credentials: For TLS; None connects in plain text.
+        timeout_s: Deadline of short calls, in seconds.
+        run_timeout_s: How long to wait for a run whose request sets no time limit, in seconds.
+        reconnect: How streams come back after a lost connection.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        api_key: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_s: float = 30.0,
+        run_timeout_s: float = 3600.0,
+        reconnect: Reconnect | None = None,
+    ) -> None:
+        self.target = target
+        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else ()
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._run_timeout_s = run_timeout_s
+        self._reconnect = reconnect or Reconnect()
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._credentials is None:
+            self._channel = grpc.aio.insecure_channel(self.target, _OPTIONS)
+        else:
+            self._channel = grpc.aio.secure_channel(self.target, self._credentials, _OPTIONS)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def ask(self, question: str, **options: Unpack[AskOptions]) -> OrchestratorResponse:
+        """Ask and wait for the outcome. A lost connection leads back to the same run."""
+        request = agent_request(question, options)
+
+        deadline = time.monotonic() + self._wait_s(request)
+        failures = 0
+        while True:
+            try:
+                answer = await self._unary(
+                    self._stub.Ask, AskRequest(request=request), _left_s(deadline)
+                )
+            except Unavailable:
+                failures += 1
+                if failures >= self._reconnect.attempts:
+                    raise
+                await self._pause(failures, deadline)
+            else:
+                return answer.response
+
+    async def ask_stream(
+        self, question: str, **options: Unpack[AskOptions]
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Ask and follow the run until its last event, ``run_finished``.
+
+        After a lost connection the stream goes on behind the last event seen: none is missing and
+        none comes twice. Closing the stream does not cancel the run.
+        """
+        request = agent_request(question, options)
+        async with aclosing(self._follow(request, "", 0, self._wait_s(request))) as events:
+            async for event in events:
+                yield event
+
+    async def watch(self, run_id: str, after_sequence: int = 0) -> AsyncGenerator[RunEvent, None]:
+        """Follow a run from behind a sequence until its end, across lost connections."""
+        async with aclosing(
+            self._follow(None, run_id, after_sequence, self._run_timeout_s)
+        ) as events:
+            async for event in events:
+                yield event
+
+    async def get_run(self, run_id: str) -> Run:
+        """A run with its plan and, once it has ended, its response."""
+        return (await self._unary(self._stub.GetRun, GetRunRequest(run_id=run_id))).run
+
+    async def list_runs(
+        self,
+        *,
+        page_size: int = 0,
+        page_token: str = "",
+        status: RunStatus = RunStatus.RUN_STATUS_UNSPECIFIED,
+        conversation_id: str = "",
+    ) -> ListRunsResponse:
+        """A page of runs, newest first; ``next_page_token`` leads to the next page."""
+        request = ListRunsRequest(
+            page_size=page_size,
+            page_token=page_token,
+            status=status,
+            conversation_id=conversation_id,
+        )
+        return await self._unary(self._stub.ListRuns, request)
+
+    async def cancel(self, run_id: str, reason: str = "") -> Run:
+        """Ask for a run to end; returns it as it is now, which may still be ending."""
+        request = CancelRunRequest(run_id=run_id, reason=reason)
+        return (await self._unary(self._stub.CancelRun, request)).run
+
+    async def agents(self) -> list[AgentInfo]:
+        """The agents that exist, by name."""
+        return list((await self._unary(self._stub.ListAgents, ListAgentsRequest())).agents)
+
+    async def plan(self, question: str, **options: Unpack[AskOptions]) -> PlanQuestionResponse:
+        """The plan for a question, without running it."""
+        request = PlanQuestionRequest(request=agent_request(question, options))
+        return await self._unary(self._stub.PlanQuestion, request, _PLAN_TIMEOUT_S)
+
+    @property
+    def _stub(self) -> OrchestratorServiceAsyncStub:
+        if self._channel is None:
+            raise RuntimeError("use the client inside `async with`")
+        return OrchestratorServiceStub(self._channel)
+
+    def _wait_s(self, request: AgentRequest) -> float:
+        if not request.HasField("timeout"):
+            return self._run_timeout_s
+        return request.timeout.ToMilliseconds() / 1000 + _MARGIN_S
+
+    async def _unary(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Q, R],
+        request: Q,
+        timeout_s: float | None = None,
+    ) -> R:
+        call = method(request, timeout=timeout_s or self._timeout_s, metadata=self._metadata)
+        try:
+            return await call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()
+
+    async def _follow(
+        self, request: AgentRequest | None, run_id: str, last: int, wait_s: float
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Events behind ``last``; asks by ``request`` until the run's id is known."""
+        deadline = time.monotonic() + wait_s
+        failures = 0
+        while True:
+            call = self._stream(request, run_id, last, _left_s(deadline))
+            silent = True
+            try:
+                async for message in call:
+                    event: RunEvent = message.event
+                    silent = False
+                    if event.sequence <= last:
+                        continue
+                    run_id, last, failures = event.run_id, event.sequence, 0
+                    yield event
+                    if event.HasField("run_finished"):
+                        return
+                lost = Unavailable("The stream ended before the run did.")
+            except grpc.RpcError as error:
+                failure = from_rpc_error(error)
+                if not isinstance(failure, Unavailable):
+                    raise failure from error
+                lost = failure
+            finally:
+                call.cancel()
+            # A stream from behind the end of a run is empty, and rightly so.
+            if silent and last and await self._has_ended(run_id):
+                return
+            failures += 1
+            if failures >= self._reconnect.attempts:
+                raise lost
+            await self._pause(failures, deadline)
+
+    async def _has_ended(self, run_id: str) -> bool:
+        try:
+            return (await self.get_run(run_id)).HasField("response")
+        except Unavailable:
+            return False
+
+    def _stream(self, request: AgentRequest | None, run_id: str, last: int, left_s: float) -> Any:
+        if request is not None and not run_id:
+            # The same request id leads to the same run, however often it is asked.
+            ask = AskStreamRequest(request=request)
+            return self._stub.AskStream(ask, timeout=left_s, metadata=self._metadata)
+        watch = WatchRunRequest(run_id=run_id, after_sequence=last)
+        return self._stub.WatchRun(watch, timeout=left_s, metadata=self._metadata)
+
+    async def _pause(self, failures: int, deadline: float) -> None:
+        await asyncio.sleep(min(self._reconnect.wait_s(failures), _left_s(deadline)))
+
+
+def _left_s(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceeded("The time to wait for the run is over; the run itself goes on.")
+    return left

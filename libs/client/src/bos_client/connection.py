@@ -1,0 +1,82 @@
+"""Where the gateway is and how to identify oneself: options, environment, or the local standalone.
+
+``bos serve all`` writes ``.data/standalone.json`` (mode 0600), which is searched from the working
+directory upwards::
+
+    {"target": "127.0.0.1:40001", "api_key": "...", "context": {"current_date": "2026-06-15"}}
+
+``context`` holds what questions there mean by "today" unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECTION_FILE = Path(".data", "standalone.json")
+
+
+class NoConnection(Exception):
+    """Nothing says where the gateway is, or what says so cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A gateway to talk to."""
+
+    target: str
+    api_key: str | None = field(default=None, repr=False)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """Context of questions that bring none of these keys."""
+    local: bool = False
+    """Whether this came from a local standalone's file."""
+
+    def context_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """``given`` with the defaults; whoever sets one of their keys sets all of them."""
+        if any(key in given for key in self.context):
+            return dict(given)
+        return {**self.context, **given}
+
+
+def find_connection(target: str | None, api_key: str | None, start: Path) -> Connection:
+    """The gateway that options and environment name, else the local one.
+
+    Args:
+        target: From an option or the environment.
+        api_key: From an option or the environment.
+        start: Folder from which the file is searched upwards.
+
+    Raises:
+        NoConnection: there is none; says what to do.
+    """
+    if target:
+        return Connection(target, api_key or None)
+    for folder in (start, *start.parents):
+        path = folder / CONNECTION_FILE
+        if path.is_file():
+            return _read(path, api_key)
+    raise NoConnection(
+        "No gateway is known: start one with `bos serve all`, or name one with --target "
+        "(or BOS_TARGET), and its key with BOS_API_KEY."
+    )
+
+
+def _read(path: Path, api_key: str | None) -> Connection:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Connection(
+            target=str(content["target"]),
+            api_key=api_key or content.get("api_key"),
+            context=dict(content.get("context") or {}),
+            local=True,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NoConnection(
+            f"{path} cannot be used ({type(error).__name__}); start `bos serve all` again, or name "
+            "a gateway with --target."
+        ) from error

@@ -1,0 +1,156 @@
+"""The parts that a run is shown in: plan, trace, outcome. They print lines and move no cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from bos.common.v1 import TraceEventType
+from bos.gateway.v1 import RunStatus
+from bos_client.render.table import rows_note, table_grid
+from bos_client.render.text import (
+    clean,
+    clock_text,
+    duration_text,
+    one_line,
+    run_status_text,
+    value_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from bos.common.v1 import Clarification, Source, TraceEvent
+    from bos.gateway.v1 import OrchestratorResponse
+    from bos.planner.v1 import Plan, PlannerDecision
+
+_TASK_CHARS = 160
+_TRACE_CHARS = 400
+_EXCERPT_CHARS = 160
+_GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How much is shown."""
+
+    trace: bool = False
+    """Trace lines of planner, agents and composer."""
+    max_rows: int = 20
+    """Rows of the table."""
+
+
+def show_plan(console: Console, plan: Plan, decision: PlannerDecision, revision: int = 0) -> None:
+    """The steps with their agents, tasks and dependencies, and why they were chosen."""
+    title = f"Plan, revision {revision}" if revision else "Plan"
+    about = f" by {plan.origin}" if plan.origin else ""
+    if decision.HasField("confidence"):
+        about += f", confidence {decision.confidence:.2f}"
+    heading(console, title, about)
+    if decision.rationale:
+        console.print(Text(f"  {one_line(decision.rationale)}", style="dim"))
+    if not plan.steps:
+        console.print("  no steps")
+    ids = max((len(step.step_id) for step in plan.steps), default=0)
+    names = max((len(step.agent) for step in plan.steps), default=0)
+    for number, step in enumerate(plan.steps, 1):
+        line = Text(f"  {number}. ")
+        line.append(step.step_id.ljust(ids), style="bold")
+        line.append(f"  {step.agent.ljust(names)}", style="cyan")
+        line.append(f"  {one_line(step.task, _TASK_CHARS)}")
+        if step.depends_on:
+            line.append(f"  (after {', '.join(step.depends_on)})", style="dim")
+        console.print(line)
+
+
+def show_trace(console: Console, event: TraceEvent) -> None:
+    """One line of the trace."""
+    kind = TraceEventType.Name(event.type).removeprefix("TRACE_EVENT_TYPE_").lower()
+    data = ", ".join(f"{name}={value_text(value)}" for name, value in sorted(event.data.items()))
+    text = "  ".join(filter(None, (event.message, data)))
+    line = Text(f"    {clock_text(event.create_time)} {event.agent} {kind}: ", style="dim")
+    failed = event.type == TraceEventType.TRACE_EVENT_TYPE_ERROR
+    line.append(one_line(text, _TRACE_CHARS), style="red" if failed else "dim")
+    console.print(line)
+
+
+def show_outcome(console: Console, response: OrchestratorResponse, view: View) -> None:
+    """Everything of the response but its answer."""
+    if response.HasField("clarification"):
+        show_clarification(console, response.clarification)
+    if response.data.columns:
+        console.print()
+        console.print(table_grid(response.data, view.max_rows))
+        note = rows_note(response.data, view.max_rows)
+        if note:
+            console.print(Text(f"({note})", style="dim"))
+    _show_list(console, "Highlights", response.highlights)
+    if response.sources:
+        heading(console, "Sources")
+        for number, source in enumerate(response.sources, 1):
+            console.print(Text(f"  [{number}] {_source_text(source)}"))
+    _show_list(console, "You could ask next", response.followups)
+    show_end(console, response)
+
+
+def show_clarification(console: Console, clarification: Clarification) -> None:
+    """Questions to the user, with the answers that were offered."""
+    heading(console, "Please settle this first")
+    for question in clarification.questions:
+        console.print(Text(f"  ? {one_line(question.question)}"))
+        for option in question.options:
+            console.print(Text(f"      - {one_line(option)}"))
+    for assumption in clarification.assumptions:
+        console.print(Text(f"  would be assumed: {one_line(assumption)}", style="dim"))
+
+
+def show_end(console: Console, response: OrchestratorResponse) -> None:
+    """The run's id, state, time and cost; and its error, if any."""
+    good = response.status in _GOOD
+    if response.HasField("error") and response.error.message:
+        console.print(
+            Text(f"\n{response.error.type}: {clean(response.error.message)}", style="red")
+        )
+    metadata = response.metadata
+    line = Text(f"\nRun {response.run_id}: ", style="dim")
+    line.append(run_status_text(response.status), style="green" if good else "red")
+    if metadata.HasField("latency"):
+        line.append(f" in {duration_text(metadata.latency)}", style="dim")
+    if metadata.agents:
+        line.append(f"; agents {', '.join(metadata.agents)}", style="dim")
+    if metadata.usage.model_calls:
+        usage = metadata.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        line.append(f"; {usage.model_calls} model calls, {tokens} tokens", style="dim")
+    console.print(line)
+
+
+def heading(console: Console, title: str, about: str = "") -> None:
+    """A title on a line of its own, with a line of air above."""
+    console.print()
+    line = Text(title, style="bold")
+    line.append(one_line(about), style="not bold dim")
+    console.print(line)
+
+
+def _show_list(console: Console, title: str, items: Iterable[str]) -> None:
+    lines = [Text(f"  - {one_line(item)}") for item in items]
+    if lines:
+        heading(console, title)
+        for line in lines:
+            console.print(line)
+
+
+def _source_text(source: Source) -> str:
+    where = [source.title or source.reference, source.uri if source.uri != source.title else ""]
+    if source.page:
+        where.append(f"page {source.page}")
+    if source.section:
+        where.append(source.section)
+    text = ", ".join(one_line(part) for part in where if part)
+    excerpt = one_line(source.excerpt, _EXCERPT_CHARS)
+    return f"{text}: {excerpt}" if excerpt else text

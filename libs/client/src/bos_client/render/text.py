@@ -1,0 +1,108 @@
+"""Values, times and states as text. Everything from outside is made harmless for a terminal."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.gateway.v1 import RunStatus
+
+if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from bos.common.v1 import Value
+
+# Control characters could move the cursor, change colours or worse; tab and newline may stay.
+_CONTROLS = dict.fromkeys([*range(0x20), 0x7F, *range(0x80, 0xA0)])
+del _CONTROLS[ord("\t")], _CONTROLS[ord("\n")]
+_ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
+
+
+def clean(text: str) -> str:
+    """``text`` without control characters but tab and newline."""
+    return text.translate(_CONTROLS)
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """``text`` on one line, cut off at ``limit`` characters unless that is 0."""
+    line = text.translate(_ONE_LINE).strip()
+    return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def value_text(value: Value) -> str:
+    """A cell as people read it; numbers exactly as they are stored."""
+    match value.WhichOneof("kind"):
+        case None | "null_value":
+            return ""
+        case "bool_value":
+            return "true" if value.bool_value else "false"
+        case "int64_value":
+            return str(value.int64_value)
+        case "double_value":
+            return repr(value.double_value).removesuffix(".0")
+        case "decimal_value":
+            return value.decimal_value
+        case "string_value":
+            return value.string_value
+        case "bytes_value":
+            return f"<{len(value.bytes_value)} bytes>"
+        case "date_value":
+            date = value.date_value
+            return f"{date.year:04}-{date.month:02}-{date.day:02}"
+        case "timestamp_value":
+            return time_text(value.timestamp_value)
+        case _:
+            return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Value) -> object:
+    match value.WhichOneof("kind"):
+        case "list_value":
+            return [_plain(item) for item in value.list_value.values]
+        case "map_value":
+            return {name: _plain(item) for name, item in sorted(value.map_value.fields.items())}
+        case "bool_value":
+            return value.bool_value
+        case "int64_value":
+            return value.int64_value
+        case None | "null_value":
+            return None
+        case _:
+            return value_text(value)
+
+
+def time_text(time: Timestamp) -> str:
+    """A point in time in UTC, to the second."""
+    return time.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock_text(time: Timestamp) -> str:
+    """The time of day in UTC, to the millisecond."""
+    return time.ToDatetime(UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def duration_text(duration: Duration) -> str:
+    """A duration such as ``340 ms`` or ``2.1 s``."""
+    return seconds_text(duration.ToNanoseconds() / 1e9)
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds such as ``340 ms`` or ``2.1 s``."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def run_status_text(status: RunStatus) -> str:
+    """Such as ``partially succeeded``."""
+    return _words(RunStatus.Name(status), "RUN_STATUS_")
+
+
+def step_status_text(status: AgentExecutionStatus) -> str:
+    """Such as ``needs clarification``."""
+    return _words(AgentExecutionStatus.Name(status), "AGENT_EXECUTION_STATUS_")
+
+
+def _words(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).replace("_", " ").lower()
