@@ -101,12 +101,12 @@ async def _play(
         if isinstance(step, ComputationStep):
             answers.append(_compute(step, outputs, book))
             continue
-        generated = _reply(book, "GeneratedSql", step.task)
+        generated = _reply(book, "GeneratedSql", _task_prompt(step))
         records = await company.fetch(generated["sql_postgres"])
         outputs[step.id] = [dict(record) for record in records]
         tables.append([tuple(record) for record in records])
         shown = json.dumps(outputs[step.id], default=str)
-        answers.append(_reply(book, "ResultInterpretation", f"{step.task}\n{shown}")["answer"])
+        answers.append(_reply(book, "ResultInterpretation", _task_prompt(step, shown))["answer"])
     return answers, tables
 
 
@@ -118,10 +118,14 @@ def _compute(
         reference = REFERENCE.fullmatch(value)
         assert reference
         names[name] = outputs[reference[1]]
-    program = _reply(book, "ComputationPlan", step.task)["code"]
+    program = _reply(book, "ComputationPlan", _task_prompt(step))["code"]
     exec(program, names)
     result = json.dumps(names["result"], default=str)
-    return str(_reply(book, "ComputationSummary", f"{step.task}\n{program}\n{result}")["answer"])
+    return str(_reply(book, "ComputationSummary", _task_prompt(step, program, result))["answer"])
+
+
+def _task_prompt(step: SqlStep | ComputationStep, *more: str) -> str:
+    return "\n\n".join([f"### Task\n{step.task}", "### More", *more])
 
 
 def _planner_prompt(question: str) -> str:

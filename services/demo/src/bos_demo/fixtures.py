@@ -78,7 +78,7 @@ def _plan(question: Question) -> Fixture:
 def _sql_replies(question: Question, step: SqlStep, today: date) -> Iterator[Fixture]:
     def reply(schema: str, json: dict[str, Any], **more: Any) -> Fixture:
         name = f"{question.id}/{step.id}: {schema}"
-        return fixture(name, [step.task], schema=schema, json=json, **more)
+        return fixture(name, [_task_section(step)], schema=schema, json=json, **more)
 
     yield reply(
         "SchemaChoice",
@@ -117,18 +117,23 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
     name = f"{question.id}/{step.id}"
     yield fixture(
         f"{name}: ComputationPlan",
-        [step.task],
+        [_task_section(step)],
         schema="ComputationPlan",
         json={"code": step.program, "explanation": step.task, "inputs": list(step.inputs)},
     )
     answer, capture = _fill_in(step.answer, _result_capture)
     yield fixture(
         f"{name}: ComputationSummary",
-        [step.task],
+        [_task_section(step)],
         schema="ComputationSummary",
         json={"answer": answer, "table": None},
         capture=capture,
     )
+
+
+def _task_section(step: SqlStep | ComputationStep) -> str:
+    """What an agent's prompt says of the task: the whole section, so that no other task fits."""
+    return f"### Task\n{step.task}\n\n###"
 
 
 def _composition(question: Question) -> Fixture:
