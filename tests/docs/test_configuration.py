@@ -1,0 +1,143 @@
+"""docs/configuration.md and .env.example say what the settings classes say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from pydantic import AliasChoices, BaseModel, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import ServerSettings, Settings
+from bos_chassis.settings_reference import main, render, settings_classes, variables
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "configuration.md"
+EXAMPLE = ROOT / ".env.example"
+ASSIGNMENT = re.compile(r"^#? ?([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
+PER_AGENT = re.compile(r"([A-Z][A-Z0-9_]*)_(MODEL_PROVIDER|MODEL|TEMPERATURE)")
+USES_A_MODEL = {"PLANNER", "COMPOSER", "SQL", "COMPUTATION"}
+
+
+def known_names() -> set[str]:
+    """Every variable that some settings class reads, parts spelled out."""
+    names: set[str] = set()
+    for cls in settings_classes():
+        names |= {name for variable in variables(cls) for name in variable.names}
+        prefix = str(cls.model_config["env_prefix"])
+        for field, info in cls.model_fields.items():
+            part = info.annotation
+            if isinstance(part, type) and issubclass(part, Settings):
+                names |= {f"{prefix}{field}__{inner}".upper() for inner in part.model_fields}
+    return names
+
+
+def example() -> dict[str, str]:
+    return dict(ASSIGNMENT.findall(EXAMPLE.read_text(encoding="utf-8")))
+
+
+def problems_of(cls: type[Settings]) -> list[str]:
+    """What is wrong with the present environment, one entry per variable."""
+    try:
+        cls.load()
+    except ConfigurationError as error:
+        return error.message.removeprefix("Configuration is not usable. ").split("; ")
+    return []
+
+
+def test_page_is_what_the_settings_classes_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
+        "Write the page anew: python -m bos_chassis.settings_reference docs/configuration.md"
+    )
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    silent = [v.names for cls in settings_classes() for v in variables(cls) if not v.purpose]
+    assert not silent
+
+
+def test_every_service_is_on_the_page() -> None:
+    packages = {cls.__module__.partition(".")[0] for cls in settings_classes()}
+    services = {
+        path.parent.name
+        for pattern in ("services/*/src/bos_*/settings.py", "services/agents/*/src/*/settings.py")
+        for path in ROOT.glob(pattern)
+    }
+    assert services <= packages
+
+
+def test_variables_of_the_example_exist() -> None:
+    """SPEC N-08."""
+    unknown = set(example()) - known_names()
+    assert {
+        name
+        for name in unknown
+        if not ((match := PER_AGENT.fullmatch(name)) and match[1] in USES_A_MODEL)
+    } == set()
+
+
+def test_example_is_complete_for_a_first_start() -> None:
+    """SPEC N-08: what the README tells people to set is in the example."""
+    wanted = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL"}
+    assert wanted | {"BOS_DATABASE_URL", "BOS_DATABASE_ALLOWED_TABLES"} <= set(example())
+
+
+def test_no_value_of_the_example_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in example().items():
+        monkeypatch.setenv(name, value)
+    # What deployment must set is not in the example, because `make run` sets it.
+    refused = [
+        problem
+        for cls in settings_classes()
+        for problem in problems_of(cls)
+        if ": must be set" not in problem
+    ]
+    assert not refused
+
+
+class Price(BaseModel):
+    amount: float
+
+
+class SampleSettings(Settings):
+    """Sample of everything."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_SAMPLE_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    url: str = Field(description="Where it is")
+    mode: Literal["fast", "slow"] = Field(default="fast", description="How")
+    level: int = Field(default=3, ge=1, le=9, description="How much")
+    ratio: float | None = Field(default=None, gt=0, description="Share | part")
+    key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("A_KEY", "B_KEY"), description="Key"
+    )
+    prices: Mapping[str, Price] = Field(default_factory=dict, description="Prices")
+    collected: Mapping[str, SecretStr] = Field(default_factory=dict)
+
+
+def test_rows_name_variable_type_bounds_default_and_purpose() -> None:
+    rows = [line for line in render([SampleSettings]).splitlines() if line.startswith("| `")]
+    assert rows == [
+        "| `BOS_SAMPLE_SERVER__…` | part `ServerSettings` |  | For this service alone |",
+        "| `BOS_SAMPLE_URL` | text | **required** | Where it is |",
+        "| `BOS_SAMPLE_MODE` | `fast` or `slow` | `fast` | How |",
+        "| `BOS_SAMPLE_LEVEL` | whole number, 1 to 9 | `3` | How much |",
+        "| `BOS_SAMPLE_RATIO` | number, above 0 | unset | Share \\| part |",
+        "| `A_KEY` or `B_KEY` | secret | unset | Key |",
+        "| `BOS_SAMPLE_PRICES` | JSON map with the keys `amount` | empty | Prices |",
+    ]
+
+
+def test_command_writes_the_page(tmp_path: Path) -> None:
+    main([str(tmp_path / "page.md")])
+    assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Configuration\n")
+    with pytest.raises(SystemExit, match="usage"):
+        main(["one", "two"])
