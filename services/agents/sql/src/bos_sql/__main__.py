@@ -1,0 +1,10 @@
+"""``python -m bos_sql``: the SQL agent as a process of its own."""
+
+from __future__ import annotations
+
+from bos_agentkit import serve_agent
+from bos_sql.service import NAME, serve
+from bos_sql.settings import SqlSettings
+
+if __name__ == "__main__":
+    serve_agent(NAME, SqlSettings, serve)

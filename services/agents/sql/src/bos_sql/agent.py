@@ -1,0 +1,164 @@
+"""The SQL agent: question to guarded query to answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import SideEffectClass
+from bos_agentkit import (
+    Agent,
+    AgentFailure,
+    ToolContext,
+    needs_clarification,
+    succeeded,
+    tool,
+)
+from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
+from bos_chassis.values import table_rows
+from bos_sql.asking import Asker
+from bos_sql.attempts import run_attempts
+from bos_sql.card import sql_card
+from bos_sql.clarity import ground
+from bos_sql.guard import Guards
+from bos_sql.interpret import interpret
+from bos_sql.listing import asks_for_tables, tables_result
+from bos_sql.metadata import database_sources, list_tables
+from bos_sql.work import ClarificationNeeded, Work
+
+if TYPE_CHECKING:
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Model
+    from bos_sql.execute import QueryResult
+    from bos_sql.interpret import Interpretation
+    from bos_sql.mcp import McpClient
+    from bos_sql.settings import SqlSettings
+
+_SCHEMA_TIMEOUT_S = 15.0
+# mcp_db stops a query at its time limit and then still has to say so.
+_REPLY_TIME_S = 2.0
+
+
+class SqlAgent(Agent):
+    """Writes, checks and runs one query per step. Holds no state between steps but guards.
+
+    Args:
+        settings: Limits, and which database.
+        database: The way to mcp_db.
+        model: The agent's model; None answers from metadata only.
+        telemetry: For the log of unexpected failures.
+    """
+
+    def __init__(
+        self,
+        settings: SqlSettings,
+        database: McpClient,
+        model: Model | None,
+        telemetry: Telemetry,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._model = model
+        self._guards = Guards()
+        self._log = telemetry.logger("bos.sql")
+        self.card = sql_card(self.all_tools())
+
+    @tool(
+        description="Lists the readable tables of a database, or describes some of them with their"
+        " columns, keys and frequent values.",
+        side_effect=SideEffectClass.SIDE_EFFECT_CLASS_NONE,
+    )
+    async def mcp_db_schema(
+        self, context: ToolContext, database: str = "", tables: list[str] | None = None
+    ) -> dict[str, Any]:
+        """Call mcp_db's tool of the same name."""
+        context.task.usage.api_call()
+        arguments = {"database": database, **({"tables": tables} if tables else {})}
+        return await self._database.call("mcp_db_schema", arguments, timeout_s=_SCHEMA_TIMEOUT_S)
+
+    @tool(
+        description="Runs one read-only SELECT against a database and returns its rows.",
+        side_effect=SideEffectClass.SIDE_EFFECT_CLASS_NONE,
+    )
+    async def mcp_db_query(
+        self,
+        context: ToolContext,
+        query: str,
+        database: str = "",
+        max_rows: int = 200,
+        max_cols: int = 50,
+        timeout_s: float = 30.0,
+    ) -> dict[str, Any]:
+        """Call mcp_db's tool of the same name."""
+        context.task.usage.api_call()
+        arguments = {
+            "query": query,
+            "database": database,
+            "max_rows": max_rows,
+            "max_cols": max_cols,
+            "timeout_s": timeout_s,
+        }
+        return await self._database.call(
+            "mcp_db_query", arguments, timeout_s=timeout_s + _REPLY_TIME_S
+        )
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        """Answer one task."""
+        try:
+            return await self._execute(task)
+        except ClarificationNeeded as needed:
+            return needs_clarification(task, needed.questions, assumptions=needed.assumptions)
+        except Exception as error:
+            if isinstance(error, BosError) and type(error) is not Internal:
+                raise
+            # SPEC Q-06: unlike elsewhere, the unexpected is not retried here.
+            self._log.error("sql step failed unexpectedly", exc_info=error)
+            raise AgentFailure(type(error).__name__, NEUTRAL_INTERNAL_MESSAGE) from error
+
+    async def _execute(self, task: AgentTask) -> AgentResult:
+        settings = self._settings
+        overview = await list_tables(task, settings)
+        if asks_for_tables(task.effective_task, overview):
+            return tables_result(task, overview)
+        guard = self._guards.for_overview(overview)
+        work = Work(task, settings, Asker(self._model, task), overview, guard)
+        await ground(work)
+        result = await run_attempts(work)
+        task.partial(**_data(work, result))
+        task.trace.decision("Result found", state="SUCCESS", attempts=len(work.attempt_history))
+        return _answered(work, result, await interpret(work, result))
+
+
+def _answered(work: Work, result: QueryResult, words: Interpretation) -> AgentResult:
+    return succeeded(
+        work.task,
+        answer=words.answer,
+        table=result.table,
+        data=_data(work, result),
+        sources=database_sources(work.overview, result.query.used_tables),
+        highlights=words.highlights,
+        followups=words.followups,
+    )
+
+
+def _data(work: Work, result: QueryResult) -> dict[str, Any]:
+    """What references resolve against; fields of our own win over columns of the same name."""
+    variants = result.query.variants
+    rows = table_rows(result.table)
+    return {
+        **(rows[0] if len(rows) == 1 else {}),
+        "sql": result.query.sql,
+        "sql_postgres": variants.get("postgres", ""),
+        "sql_server": variants.get("tsql", ""),
+        "sql_sqlite": variants.get("sqlite", ""),
+        "used_tables": list(result.query.used_tables),
+        "assumptions": list(work.assumptions),
+        "execution_stats": result.stats,
+        "rows": rows,
+        "row_count": result.table.row_count,
+        "attempt_history": work.attempt_history,
+        "citations": [
+            {"doc_id": each.doc_id, "snippet": each.snippet} for each in work.pack.citations
+        ],
+    }

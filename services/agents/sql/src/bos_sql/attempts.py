@@ -1,0 +1,99 @@
+"""The correction loop: at most four attempts in the same steps (SPEC D-12, D-23..D-26, D-29)."""
+
+from __future__ import annotations
+
+import time
+
+from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_chassis.errors import BosError
+from bos_sql.execute import QueryResult, execute_query, parse_results
+from bos_sql.generate import Draft, generate_query
+from bos_sql.review import check_query, safety_check
+from bos_sql.triage import recover
+from bos_sql.work import AttemptFailed, Work
+
+ATTEMPT_FAILED = "SQL agent attempt failed"
+ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"
+
+
+async def run_attempts(work: Work) -> QueryResult:
+    """The result of the first attempt that succeeds.
+
+    Raises:
+        AgentFailure: QueryError: blocked, hopeless, or failed as often as allowed.
+        ClarificationNeeded: only the user can help.
+        BosError: the model or the database service failed; ends the loop (SPEC D-26).
+    """
+    last = work.settings.max_attempts
+    draft: Draft | None = None
+    for number in range(1, last + 1):
+        started = time.perf_counter()
+        work.last_query = ""
+        try:
+            result = await _attempt(work, draft)
+        except AttemptFailed as failure:
+            _record(work, number, started, error=failure.error)
+            if number == last:
+                raise _exhausted(work, failure) from failure
+            draft = await recover(work, failure)
+        except BosError as failure:
+            _record(work, number, started, error=failure.message)
+            if isinstance(failure, AgentFailure):
+                failure.details.setdefault("attempt_history", work.attempt_history)
+            raise
+        else:
+            _record(work, number, started, result=result)
+            return result
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
+    draft = draft or await generate_query(work)
+    work.last_query = draft.sql(work.overview.dialect)
+    approved = await check_query(work, draft, safety_check(work, draft.variants))
+    work.last_query = approved.sql
+    envelope = await execute_query(work, approved)
+    return parse_results(work, approved, envelope)
+
+
+def _record(
+    work: Work,
+    number: int,
+    started: float,
+    *,
+    error: str | None = None,
+    result: QueryResult | None = None,
+) -> None:
+    """Append to the history (SPEC D-25) and put one event on the trace (SPEC D-29)."""
+    latency_ms = round((time.perf_counter() - started) * 1000, 1)
+    entry = {
+        "attempt": number,
+        "query": work.last_query,
+        "success": result is not None,
+        "error": error,
+        "latency_ms": latency_ms,
+    }
+    work.attempt_history.append(entry)
+    work.task.partial(attempt_history=work.attempt_history)
+    row_count = 0 if result is None else result.table.row_count
+    data = {"attempt": number, "query": work.last_query, "latency_ms": latency_ms}
+    state = {"row_count": row_count, "state": f"ATTEMPT_{number}"}
+    if result is None:
+        work.task.trace.error(ATTEMPT_FAILED, error=error, **data, **state)
+    else:
+        work.task.trace.message(ATTEMPT_SUCCEEDED, **data, **state)
+
+
+def _exhausted(work: Work, failure: AttemptFailed) -> AgentFailure:
+    count = len(work.attempt_history)
+    times = "once" if count == 1 else f"{count} times"
+    work.task.trace.decision("Giving up", state="FAILURE", attempts=count)
+    return AgentFailure(
+        QUERY_ERROR,
+        f"The query failed {times}. The last error: {failure.error}",
+        {
+            "error": failure.error,
+            "query": failure.query,
+            "attempt_history": work.attempt_history,
+        },
+    )

@@ -1,0 +1,67 @@
+"""How the SQL agent describes itself (SPEC B-03, B-14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import agent_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos.agent.v1 import AgentCard
+    from bos_agentkit import AgentTool
+
+# SPEC B-03, word for word.
+KEYWORDS = (
+    "table",
+    "tables",
+    "list",
+    "show",
+    "top",
+    "per",
+    "group",
+    "average",
+    "sum",
+    "count",
+    "trend",
+    "breakdown",
+    "report",
+)
+
+
+def sql_card(tools: Iterable[AgentTool]) -> AgentCard:
+    """The card of the agent with ``tools``."""
+    return agent_card(
+        "sql",
+        "Answers questions about the data of a database by one read-only query.",
+        capabilities=[
+            "database lookup",
+            "filtering, grouping, ranking, totals and averages",
+            "listing tables and their meaning",
+            "tabular results",
+        ],
+        typical_use_cases=[
+            "Which five customers brought the most revenue last quarter?",
+            "How many tickets are open per priority?",
+            "List all tables in the database",
+        ],
+        keywords=KEYWORDS,
+        selection_group=2,
+        tools=tools,
+        output_fields={
+            "rows": "the rows of the result as maps from column name to value",
+            "row_count": "number of rows",
+            "<column>": "if the result has one row: the value of that column, by its name",
+            "sql": "the query that ran",
+            "used_tables": "tables it read",
+            "assumptions": "what it takes for granted beyond the task",
+            "execution_stats": "elapsed_ms, row_count, truncated",
+        },
+        default_timeout_s=60.0,
+        max_retries=2,
+        latency_budget_s=8.0,
+        downstream_audiences=["mcp_db"],
+        aliases=["sql_agent"],
+        version="0.1.0",
+    )

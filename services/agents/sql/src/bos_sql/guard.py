@@ -1,0 +1,140 @@
+"""Step ``safety_check``: every query passes the guard before anything is done with it.
+
+``bos_sqlguard`` decides (SPEC D-14..D-17); mcp_db runs the same guard again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bos_chassis.errors import ConfigurationError
+from bos_sqlguard import DIALECTS, Dialect, Guard, GuardPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos_sql.metadata import Overview
+    from bos_sqlguard import Violation
+
+# A query that breaks only this rule is no attack but a slip: it is corrected like any syntax error
+# that the database reports (SPEC D-24). It never runs either.
+_SYNTAX_RULES = frozenset({"PARSE"})
+# A variant that never runs is withheld when it is merely unusable, but if it tries one of these the
+# whole query is refused (SPEC D-15).
+_REFUSING_RULES = frozenset(
+    {
+        "INTO",
+        "KEYWORD",
+        "LOCKING",
+        "SELECT_ONLY",
+        "SINGLE_STATEMENT",
+        "SYSTEM_CATALOG",
+        "TABLE_NOT_ALLOWED",
+    }
+)
+_KEPT_POLICIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedQuery:
+    """A query that may run: the text that the guard wrote."""
+
+    sql: str
+    used_tables: tuple[str, ...]
+    variants: Mapping[Dialect, str]
+    """The query in each dialect as the guard wrote it; a variant that did not pass is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyDecision:
+    """What the guard says about all variants of one query (SPEC D-17)."""
+
+    approved: ApprovedQuery | None
+    violations: tuple[Mapping[str, Any], ...] = ()
+    """Broken rules: ``dialect``, ``rule``, ``message``, ``detail``."""
+    user_message: str = ""
+    is_syntax_error: bool = False
+    """Refused only because it cannot be read."""
+    withheld: tuple[str, ...] = ()
+    """Dialects whose variant did not pass although the query as a whole did."""
+
+
+class QueryGuard:
+    """The guard of one database. Shared by concurrent steps."""
+
+    def __init__(self, policy: GuardPolicy) -> None:
+        self.dialect = policy.dialect
+        self._guards = {dialect: Guard(policy.for_dialect(dialect)) for dialect in DIALECTS}
+
+    def check(self, variants: Mapping[Dialect, str]) -> SafetyDecision:
+        """Check the variant that will run and all the others; never raises."""
+        verdicts = {
+            dialect: self._guards[dialect].check(sql)
+            for dialect, sql in variants.items()
+            if sql.strip() or dialect == self.dialect
+        }
+        live = verdicts[self.dialect]
+        refusing = [
+            verdict
+            for dialect, verdict in verdicts.items()
+            if dialect != self.dialect and _REFUSING_RULES & {v.rule for v in verdict.violations}
+        ]
+        if not live.is_safe or refusing:
+            broken = [*([] if live.is_safe else [live]), *refusing]
+            rules = {violation.rule for verdict in broken for violation in verdict.violations}
+            return SafetyDecision(
+                approved=None,
+                violations=tuple(
+                    _described(verdict.dialect, violation)
+                    for verdict in broken
+                    for violation in verdict.violations
+                ),
+                user_message=broken[0].user_message,
+                is_syntax_error=rules <= _SYNTAX_RULES,
+            )
+        safe = {
+            dialect: verdict.safe_sql for dialect, verdict in verdicts.items() if verdict.is_safe
+        }
+        return SafetyDecision(
+            approved=ApprovedQuery(live.safe_sql, live.used_tables, safe),
+            withheld=tuple(sorted(dialect for dialect in verdicts if dialect not in safe)),
+        )
+
+    def is_approved(self, query: ApprovedQuery, sql: str) -> bool:
+        """Whether ``sql``, about to be sent, is the approved query and passes by itself (D-13)."""
+        verdict = self._guards[self.dialect].check(sql)
+        return sql == query.sql and verdict.is_safe and verdict.safe_sql == sql
+
+
+class Guards:
+    """Guards by policy, the latest eight: making one takes longer than checking a query."""
+
+    def __init__(self) -> None:
+        self._guards: dict[GuardPolicy, QueryGuard] = {}
+
+    def for_overview(self, overview: Overview) -> QueryGuard:
+        """The guard whose allow-list are the tables of ``overview`` (SPEC D-10, D-15).
+
+        Raises:
+            ConfigurationError: the overview holds something that must never be readable.
+        """
+        try:
+            policy = GuardPolicy(
+                overview.dialect,
+                frozenset(table.name for table in overview.tables),
+                default_schema=overview.default_schema,
+                max_rows=overview.max_rows,
+                max_columns=overview.max_columns,
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"The database {overview.database!r}: {error}.") from None
+        guard = self._guards.pop(policy, None) or QueryGuard(policy)
+        self._guards[policy] = guard
+        while len(self._guards) > _KEPT_POLICIES:
+            del self._guards[next(iter(self._guards))]
+        return guard
+
+
+def _described(dialect: Dialect, violation: Violation) -> dict[str, Any]:
+    return {"dialect": dialect, **asdict(violation)}

@@ -1,0 +1,41 @@
+"""Building and wiring: what a process of its own and the all-in-one both call."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos_agentkit import agent_service
+from bos_sql.agent import SqlAgent
+from bos_sql.mcp import McpClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Models
+    from bos_sql.settings import SqlSettings
+
+NAME = "sql"
+
+
+@asynccontextmanager
+async def serve(
+    settings: SqlSettings, telemetry: Telemetry, *, models: Models | None
+) -> AsyncIterator[GrpcServer]:
+    """Serve the SQL agent until the context is left.
+
+    Args:
+        settings: Where mcp_db is, and limits.
+        telemetry: Of this service.
+        models: Shared by the process; None answers from metadata only.
+
+    Raises:
+        ConfigurationError: the model's settings are wrong, or the address cannot be used.
+    """
+    model = None if models is None else models.for_agent(NAME)
+    async with McpClient(settings.mcp_url, max_reply_bytes=settings.max_reply_bytes) as database:
+        agent = SqlAgent(settings, database, model, telemetry)
+        async with agent_service(settings, telemetry, agent) as server:
+            yield server

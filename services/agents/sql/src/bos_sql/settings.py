@@ -1,0 +1,58 @@
+"""Settings of the SQL agent. Databases and their credentials are mcp_db's business (SPEC R-05)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_agentkit import AgentServiceSettings
+
+
+class SqlSettings(AgentServiceSettings):
+    """``BOS_SQL_…``."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_SQL_")
+
+    mcp_url: str = Field(
+        pattern=r"^https?://",
+        description="Where mcp_db answers, such as http://127.0.0.1:8080/mcp",
+    )
+    database: str = Field(
+        default="", description="Name of the database at mcp_db; empty for its default one"
+    )
+    dialect: Literal["postgres", "sqlite"] | None = Field(
+        default=None,
+        description="Dialect that the database must have: postgres or sqlite; unset accepts what"
+        " mcp_db reports",
+    )
+    max_attempts: int = Field(
+        default=4, ge=1, le=10, description="Attempts at one question, the first included (D-23)"
+    )
+    max_clarification_turns: int = Field(
+        default=5, ge=0, le=20, description="Turns after which nothing more is asked (D-04)"
+    )
+    max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result (DEC-01)")
+    max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result (DEC-01)")
+    query_timeout_s: float = Field(
+        default=30.0, gt=0, le=600, description="Time for one query, in seconds (DEC-01)"
+    )
+    preview_rows: int = Field(
+        default=20, ge=1, le=200, description="Rows that the model sees when it words the answer"
+    )
+    small_schema_tables: int = Field(
+        default=8,
+        ge=0,
+        le=100,
+        description="Up to this many tables, all are described at once instead of chosen first",
+    )
+    max_described_tables: int = Field(
+        default=16, ge=1, le=100, description="Tables that are described for one question"
+    )
+    max_schema_chars: int = Field(
+        default=24_000, ge=1_000, description="Longest description of tables in a prompt"
+    )
+    max_reply_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024 * 1024, description="Largest reply of mcp_db"
+    )

@@ -1,0 +1,64 @@
+"""What to do about a query that failed: patch, ask, stop, or let the model try again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_llm import assistant
+from bos_sql.generate import Draft
+from bos_sql.prompts import feedback, json_text, triage_messages
+from bos_sql.replies import ErrorTriage
+from bos_sql.work import AttemptFailed, Work, ask_user
+
+if TYPE_CHECKING:
+    from bos_sqlguard import Dialect
+
+_MAX_MESSAGE_CHARS = 500
+
+
+async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
+    """A patched query for the next attempt, or None: write a new one with the feedback of D-24.
+
+    Only errors of the database go to triage; an unreadable query or a bad review needs no second
+    opinion (SPEC D-27, D-28).
+
+    Raises:
+        ClarificationNeeded: only the user can say what is meant.
+        AgentFailure: QueryError: no query can succeed.
+    """
+    work.messages.append(feedback(failure.error, failure.query))
+    if not failure.from_database:
+        return None
+    triage = await work.ask.ask_if_possible(
+        triage_messages(work.task, work.pack, failure.query, failure.error), ErrorTriage
+    )
+    if triage is None:
+        return None
+    work.task.trace.decision(
+        "Error triage", action=triage.action, error=failure.error, query=failure.query
+    )
+    if triage.action == "STOP":
+        message = " ".join((triage.user_message or failure.error).split())[:_MAX_MESSAGE_CHARS]
+        raise AgentFailure(QUERY_ERROR, message, {"error": failure.error, "query": failure.query})
+    questions = [each for each in triage.clarifying_questions if each.question.strip()]
+    if triage.action == "ASK_CLARIFICATION" and questions and work.may_ask_user:
+        ask_user(work, questions, work.assumptions)
+    if triage.action == "RETRY_WITH_PATCH":
+        return _patch(work, triage)
+    return None
+
+
+def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
+    patched: dict[Dialect, str | None] = {
+        "postgres": triage.patched_sql_postgres,
+        "tsql": triage.patched_sql_server,
+        "sqlite": triage.patched_sql_sqlite,
+    }
+    draft = Draft({dialect: sql for dialect, sql in patched.items() if sql})
+    sql = draft.sql(work.overview.dialect)
+    if not sql:
+        return None
+    # Should the patch fail too, the model that writes the next query has to know it.
+    work.messages.append(assistant(json_text({"corrected_sql": sql})))
+    return draft

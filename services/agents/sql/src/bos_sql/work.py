@@ -1,0 +1,103 @@
+"""The working state of one step (SPEC D-11), and how the steps of an attempt end it early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bos.common.v1 import ClarifyingQuestion
+from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_sql.metadata import GroundingPack
+from bos_sql.prompts import date_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_agentkit import AgentTask
+    from bos_llm import Message
+    from bos_sql.asking import Asker
+    from bos_sql.guard import QueryGuard, SafetyDecision
+    from bos_sql.metadata import Overview
+    from bos_sql.replies import Question
+    from bos_sql.settings import SqlSettings
+
+_MAX_QUESTIONS = 5
+_MAX_OPTIONS = 8
+
+
+@dataclass(slots=True)
+class Work:
+    """What the steps know and share; lives as long as the step."""
+
+    task: AgentTask
+    settings: SqlSettings
+    ask: Asker
+    overview: Overview
+    guard: QueryGuard
+    pack: GroundingPack = field(default_factory=GroundingPack)
+    assumptions: list[str] = field(default_factory=list)
+    """What the query rests on beyond the task."""
+    told_assumptions: list[str] = field(default_factory=list)
+    """Those that the answer must name, because nobody was asked any more (DEC-02)."""
+    messages: list[Message] = field(default_factory=list)
+    """The conversation in which the query is written."""
+    last_query: str = ""
+    attempt_history: list[dict[str, Any]] = field(default_factory=list)
+    """One entry per attempt (SPEC D-25)."""
+
+    @property
+    def may_ask_user(self) -> bool:
+        """Whether a clarifying question is still allowed (SPEC D-04)."""
+        taken = self.task.input.clarification_turn_count
+        return taken < self.settings.max_clarification_turns
+
+
+class AttemptFailed(Exception):
+    """A query that did not work out and may be corrected (SPEC D-24).
+
+    Args:
+        error: What the model is told about it.
+        query: The query.
+        from_database: Whether the database said so, rather than guard or review.
+    """
+
+    def __init__(self, error: str, query: str, *, from_database: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.query = query
+        self.from_database = from_database
+
+
+class ClarificationNeeded(Exception):
+    """The user has to settle something first (SPEC D-03, D-28)."""
+
+    def __init__(self, questions: Sequence[ClarifyingQuestion], assumptions: Sequence[str]) -> None:
+        super().__init__("clarification needed")
+        self.questions = tuple(questions)
+        self.assumptions = tuple(assumptions)
+
+
+def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[str]) -> None:
+    """End the step with questions to the user.
+
+    Raises:
+        ClarificationNeeded: always.
+    """
+    # SPEC X-16: today is injected, so it is an assumption that the user should see.
+    today = date_text(work.task).partition("current_date: ")[2].partition("\n")[0]
+    raise ClarificationNeeded(
+        [
+            ClarifyingQuestion(question=each.question, options=each.options[:_MAX_OPTIONS])
+            for each in questions[:_MAX_QUESTIONS]
+        ],
+        [*assumptions, *([f"Today is {today} (UTC)."] if today else [])],
+    )
+
+
+def refusal(decision: SafetyDecision, query: str) -> AgentFailure:
+    """The failure of a query that was blocked (SPEC D-18, DEC-16)."""
+    return AgentFailure(
+        QUERY_ERROR,
+        decision.user_message,
+        {"violations": [dict(each) for each in decision.violations], "query": query},
+    )
