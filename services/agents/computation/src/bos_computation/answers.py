@@ -21,7 +21,7 @@ MAX_ROWS = 200
 _MAX_SENTENCE_CHARS = 600
 _MAX_KNOWN = 20_000
 _NUMBER = re.compile(
-    r"(\d[\d,]*(?:\.\d+)?|\.\d+)"
+    r"(\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)"
     r"(?:\s*(%|(?:thousand|lakh|lac|million|mn|crore|cr|billion|bn|per\s?cent)\b))?",
     re.IGNORECASE,
 )
@@ -75,6 +75,8 @@ def plain_sentence(run: Run) -> str:
         return f"The result is {_cut('; '.join(pairs))}."
     if isinstance(run.result, list) and run.result and isinstance(run.result[0], dict):
         return f"The result is a table of {len(run.result)} rows."
+    if run.result == []:
+        return "The result is an empty list."
     return f"The result is {_cut(render_value(to_value(run.result)))}."
 
 

@@ -45,17 +45,17 @@ def calculate(expression: str) -> int | Decimal:
     with decimal.localcontext(context) as local:
         try:
             value = _value(tree, expression.strip())
-        except decimal.DivisionByZero:
-            raise CalculationError("It divides by zero.") from None
         except decimal.InvalidOperation:
             raise CalculationError("It has no value among the real numbers.") from None
         except decimal.Overflow:
             raise _too_large() from None
         inexact = bool(local.flags[decimal.Inexact])
-    if value == value.to_integral_value() and not inexact:
+    if inexact:
+        value = _shortened(value)
+    if value == value.to_integral_value() and (not inexact or value.adjusted() < _INEXACT_DIGITS):
         return int(value)
     # Trailing zeros say nothing here: they only tell how the result came about.
-    return _shortened(value) if inexact else value.normalize()
+    return _trimmed(value)
 
 
 def parse(expression: str) -> ast.expr:
@@ -128,11 +128,20 @@ def _call(name: str, values: list[Decimal]) -> Decimal:
 def _round(value: Decimal, digits: Decimal) -> Decimal:
     if digits != digits.to_integral_value() or abs(digits) > _MAX_ROUND_DIGITS:
         raise CalculationError(f"round keeps a whole number of digits, up to {_MAX_ROUND_DIGITS}.")
-    return value.quantize(Decimal(1).scaleb(-int(digits)), rounding=decimal.ROUND_HALF_UP)
+    with decimal.localcontext():  # rounding that was asked for does not make a result inexact
+        return value.quantize(Decimal(1).scaleb(-int(digits)), rounding=decimal.ROUND_HALF_UP)
+
+
+def _divide(left: Decimal, right: Decimal) -> Decimal:
+    if right == 0:
+        raise _by_zero()
+    return left / right
 
 
 def _floor_divide(left: Decimal, right: Decimal) -> Decimal:
     """Like Python's: towards minus infinity, where decimals alone would go towards zero."""
+    if right == 0:
+        raise _by_zero()
     quotient, remainder = divmod(left, right)
     return quotient - 1 if remainder and (remainder < 0) != (right < 0) else quotient
 
@@ -146,7 +155,7 @@ def _power(base: Decimal, exponent: Decimal) -> Decimal:
         return Decimal(1)
     if base == 0:
         if exponent < 0:
-            raise CalculationError("It divides by zero.")
+            raise _by_zero()
         return Decimal(0)
     # As floats: a decimal logarithm would mark every power as inexact.
     if abs(math.log10(abs(base)) * float(exponent)) > _MAX_DIGITS:
@@ -158,7 +167,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
     ast.Mult: lambda left, right: left * right,
-    ast.Div: lambda left, right: left / right,
+    ast.Div: _divide,
     ast.FloorDiv: _floor_divide,
     ast.Mod: _modulo,
     ast.Pow: _power,
@@ -172,8 +181,15 @@ def _bounded(value: Decimal) -> Decimal:
 
 
 def _shortened(value: Decimal) -> Decimal:
-    with decimal.localcontext(decimal.Context(prec=_INEXACT_DIGITS)):
-        return (+value).normalize()
+    return value.normalize(decimal.Context(prec=_INEXACT_DIGITS))
+
+
+def _trimmed(value: Decimal) -> Decimal:
+    return value.normalize(decimal.Context(prec=2 * _MAX_DIGITS))
+
+
+def _by_zero() -> CalculationError:
+    return CalculationError("It divides by zero.")
 
 
 def _too_large() -> CalculationError:

@@ -74,7 +74,7 @@ def describe(variables: Iterable[Variable]) -> str:
     """One line per variable: name, type, origin and the beginning of its value."""
     listed = list(variables)
     lines = [
-        f"- {one.name}: {type_text(one.value)} ({one.origin}), begins {_preview(one.value)}"
+        f"- {one.name}: {_cut(type_text(one.value))} ({one.origin}), begins {_preview(one.value)}"
         for one in listed[:_MAX_LISTED]
     ]
     if len(listed) > _MAX_LISTED:
@@ -141,10 +141,13 @@ def _has_date(task: AgentTask) -> bool:
 
 
 def _keys(fields: Mapping[str, Any]) -> str:
-    shown = [f"{name} ({type(value).__name__})" for name, value in fields.items()]
+    shown = [f"{name} ({type_text(value)})" for name, value in fields.items()]
     return ", ".join(shown[:_MAX_LISTED])
 
 
 def _preview(value: Any) -> str:
-    text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
+    return _cut(json.dumps(value_to_json(to_value(value)), ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _MAX_PREVIEW_CHARS else text[:_MAX_PREVIEW_CHARS] + "…"
