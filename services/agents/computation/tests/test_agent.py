@@ -357,12 +357,17 @@ async def test_today_is_the_date_of_the_request(start: Any) -> None:
 async def test_cancelling_the_step_reaches_the_worker(start: Any) -> None:
     agent = await start(plan(TASK, "while True: pass"))
     call = agent.start(TASK)
-    reading = asyncio.ensure_future(call.read())
+    reading = asyncio.ensure_future(read_all(call))
     await eventually(lambda: burning())
     call.cancel()
     with pytest.raises((asyncio.CancelledError, grpc.aio.AioRpcError)):
         await reading
     await eventually(lambda: not burning(), within_s=1.5)  # the limit of 2 s is not what ends it
+
+
+async def read_all(call: Any) -> None:
+    async for _ in call:
+        pass
 
 
 def burning() -> bool:
