@@ -195,7 +195,7 @@ async def test_tools_say_that_they_only_read(sqlite_file: Path) -> None:
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
 
 
-async def test_t10_postgres_types_survive(reader_dsn: str) -> None:
+async def test_dec03_postgres_types_survive(reader_dsn: str) -> None:
     async with running({"main": postgres_database(reader_dsn)}) as (client, _):
         envelope = await call(client, "mcp_db_query", query="SELECT * FROM everything")
 
