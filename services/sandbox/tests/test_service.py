@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bos_sandbox.settings import SandboxSettings
 
+BURNT_TICKS = 8  # of a hundredth of a second each
 LIMIT_EXCEEDED = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED
 SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
 
@@ -246,29 +247,16 @@ async def test_programs_are_counted_by_how_they_ended(sandbox: Sandbox) -> None:
 
 
 def workers(*, burning: bool = False) -> set[int]:
-    """Interpreter processes that are children of this one; ``burning``: those that compute now."""
+    """Interpreter processes that are children of this one; ``burning``: the ones that have computed
+    for a while, which no worker does that merely starts."""
     found = set()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        _, parent = _state(f"{pid}/stat")
-        if parent == os.getpid() and "monty" in _read(f"{pid}/cmdline"):
-            threads = _listdir(f"/proc/{pid}/task")
-            states = {_state(f"{pid}/task/{thread}/stat")[0] for thread in threads}
-            if "R" in states or not burning:
+        fields = _read(f"{pid}/stat").rpartition(")")[2].split()
+        if fields and int(fields[1]) == os.getpid() and "monty" in _read(f"{pid}/cmdline"):
+            ticks = int(fields[11]) + int(fields[12])
+            if ticks >= BURNT_TICKS or not burning:
                 found.add(pid)
     return found
-
-
-def _state(path: str) -> tuple[str, int]:
-    """State letter and parent of a process or thread."""
-    fields = _read(path).rpartition(")")[2].split()
-    return (fields[0], int(fields[1])) if fields else ("", 0)
-
-
-def _listdir(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []
 
 
 def _read(path: str) -> str:

@@ -371,13 +371,14 @@ async def read_all(call: Any) -> None:
 
 
 def burning() -> bool:
-    """Whether an interpreter process of ours computes."""
-    for stat in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+    """Whether an interpreter process of ours has computed for a while."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = stat.read_text().rpartition(")")
         except OSError:
             continue
-        state, parent = rest.split()[:2]
-        if state == "R" and int(parent) == os.getpid() and "monty" in name:
+        fields = rest.split()
+        ticks = int(fields[11]) + int(fields[12])  # hundredths of a second
+        if int(fields[1]) == os.getpid() and "monty" in name and ticks >= 8:
             return True
     return False
