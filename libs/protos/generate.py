@@ -31,13 +31,13 @@ def write_validate_descriptor(target: Path) -> None:
 
     The protovalidate wheel carries its schema as generated code only.
     """
-    from google.protobuf import (  # noqa: PLC0415 - build requirement, not a runtime one
+    from google.protobuf import (
         descriptor_pb2,
         duration_pb2,
         field_mask_pb2,
         timestamp_pb2,
     )
-    from protovalidate._gen.buf.validate import validate_pb  # noqa: PLC0415
+    from protovalidate._gen.buf.validate import validate_pb
 
     files = descriptor_pb2.FileDescriptorSet()
     for module in (descriptor_pb2, duration_pb2, field_mask_pb2, timestamp_pb2):
@@ -78,11 +78,9 @@ def protoc(*arguments: str) -> None:
 def write_package_inits(output: Path) -> None:
     """Re-export each package's messages and stubs, so callers never import ``_pb2`` modules."""
     for folder in sorted({path.parent for path in (output / "bos").rglob("*_pb2.py")}):
-        lines = ['"""Generated: messages and stubs of this package."""', ""]
-        for module in sorted(folder.glob("*_pb2.py")):
-            lines.append(f"from .{module.stem} import *")
-        for module in sorted(folder.glob("*_pb2_grpc.py")):
-            lines.append(f"from .{module.stem} import *")
+        modules = [*sorted(folder.glob("*_pb2.py")), *sorted(folder.glob("*_pb2_grpc.py"))]
+        imports = [f"from .{module.stem} import *" for module in modules]
+        lines = ['"""Generated: messages and stubs of this package."""', "", *imports]
         text = "\n".join(lines) + "\n"
         (folder / "__init__.py").write_text(text, encoding="utf-8")
         (folder / "py.typed").touch()

@@ -12,15 +12,13 @@ from aiohttp import web
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Model, Models
 from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings, scripted_model
+from bos_testkit.models import model_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos_testkit.model_server import ScriptedModel
     from bos_testkit.models import ScriptedModelFactory
-
-__all__ = ["scripted_model"]
 
 FIXTURES = (
     fixture("greeting", ["hello"], text="Good day to you, dear reader."),

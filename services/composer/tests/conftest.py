@@ -18,15 +18,13 @@ from bos_composer.service import serve
 from bos_composer.settings import ComposerSettings
 from bos_llm import Models
 from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings, scripted_model
+from bos_testkit.models import model_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bos_testkit.model_server import ScriptedModel
     from bos_testkit.models import ScriptedModelFactory
-
-__all__ = ["scripted_model"]
 
 QUESTION = "Which five customers brought the most revenue?"
 WRITTEN = "The top customer brought Rs.1,75,206.00, 43.1 percent of the total [1]."

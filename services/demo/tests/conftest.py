@@ -11,7 +11,6 @@ import pytest
 from bos_demo.company import DEFAULT_TODAY, load_postgres, write_sqlite
 from bos_demo.generate import generate
 from bos_postgres import create_database
-from bos_testkit.postgres import postgres_dsn, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from bos_demo.rows import CompanyRows
     from bos_testkit.postgres import PostgresServer
-
-__all__ = ["postgres_dsn", "postgres_server"]
 
 
 @pytest.fixture(scope="session")

@@ -40,8 +40,7 @@ from bos_chassis.values import to_value_map
 from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
 from bos_gateway.response import composed_response
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply, fold
-
-from .conftest import step
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import asyncpg
 import grpc
 import pytest
+from gateway_house import Client, House, kinds, result_of
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-from .conftest import Client, House, kinds, result_of, step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

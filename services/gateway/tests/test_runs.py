@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 import pytest
+from gateway_house import House, kinds, result_of
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -37,9 +38,8 @@ from bos_chassis.errors import (
 )
 from bos_chassis.values import from_value
 from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-from .conftest import House, kinds, result_of, step
 
 
 class _Breaking(Agent):
@@ -236,7 +236,7 @@ async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House)
         ([step("a", "echo", "x", "b"), step("b", "echo", "x", "a")], "circular"),
         ([step("a", "echo", "use @{outputs.nowhere.x}")], "unknown step"),
         ([step("a", "nobody")], "unknown agent"),
-        ([step("a", "echo"), step("a", "echo")], "twice"),
+        ([step("a", "echo"), step("a", "echo")], "is taken"),
     ],
     ids=["circular", "dangling", "unknown agent", "duplicate"],
 )

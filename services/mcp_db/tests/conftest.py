@@ -13,13 +13,10 @@ from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.provisioning import provision_sql
 from bos_mcp_db.service import serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-from bos_testkit.postgres import postgres_dsn, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-__all__ = ["postgres_dsn", "postgres_server"]
 
 TABLES = ("customers", "orders", "measures")
 

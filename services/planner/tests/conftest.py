@@ -14,7 +14,7 @@ from bos_llm import Models
 from bos_planner.service import serve
 from bos_planner.settings import PlannerSettings
 from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings, scripted_model
+from bos_testkit.models import model_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bos.planner.v1 import MakePlanResponse
     from bos_testkit.model_server import ScriptedModel
     from bos_testkit.models import ScriptedModelFactory
-
-__all__ = ["scripted_model"]
 
 TOP_CUSTOMERS = "Which five customers brought the most revenue, and what share is that?"
 PLAN = {

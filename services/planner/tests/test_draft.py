@@ -23,7 +23,7 @@ from bos_planner.draft import (
 )
 from bos_planner.heuristic import Selection
 from bos_planner.reply import PlannerReply
-from bos_planner.validate import plan_problems
+from bos_plans import plan_problems
 
 QUESTION = "Which five customers brought the most revenue?"
 CARDS = {

@@ -1,7 +1,7 @@
 """Fixtures: one PostgreSQL server per test session, one fresh database per test.
 
-Use them by ``pytest_plugins = ["bos_testkit.postgres"]`` in the root conftest. Under pytest-xdist
-each worker has a server of its own. Where a container engine answers within a second and already
+They come with the testkit's pytest plugin. Under pytest-xdist each worker has a server of its
+own. Where a container engine answers within a second and already
 holds ``postgres:18`` (``docker pull postgres:18``), the server is a container; otherwise it is the
 embedded one. Nothing is ever pulled by a test.
 """

@@ -12,8 +12,7 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos.common.v1 import ValueMap
-from bos_gateway.plan_graph import dependencies
-from bos_gateway.references import output_fields
+from bos_plans import dependencies, output_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

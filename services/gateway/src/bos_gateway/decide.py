@@ -23,9 +23,14 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
 from bos.runlog.v1 import LogEvent, RunFinished, StepFinished, StepProgressed, SubTask
-from bos_gateway.plan_graph import dependencies, execution_order
-from bos_gateway.references import ReferenceUnresolved, resolve_text, resolve_value
 from bos_gateway.response import clarification_response, explained_response
+from bos_plans import (
+    ReferenceUnresolved,
+    dependencies,
+    execution_order,
+    resolve_text,
+    resolve_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

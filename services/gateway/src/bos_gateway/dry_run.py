@@ -11,7 +11,7 @@ from bos_chassis.auth import RUN_TOKEN_KEY, current_principal
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
-from bos_gateway.plan_graph import plan_problems, stages
+from bos_plans import plan_problems, stages
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest

@@ -48,8 +48,8 @@ from bos_chassis.errors import (
 )
 from bos_gateway.agent_input import agent_input
 from bos_gateway.decide import run_deadline, steps_deadline
-from bos_gateway.plan_graph import dependencies, plan_problems
 from bos_gateway.response import composed_response, fallback_output, final_answer
+from bos_plans import dependencies, plan_problems
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

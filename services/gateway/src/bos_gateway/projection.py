@@ -27,7 +27,7 @@ from bos.gateway.v1 import (
     StepProgressEvent,
     StepStartedEvent,
 )
-from bos_gateway.plan_graph import stages
+from bos_plans import stages
 
 if TYPE_CHECKING:
     from bos.common.v1 import ValueMap

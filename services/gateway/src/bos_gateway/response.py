@@ -23,8 +23,8 @@ from bos.gateway.v1 import (
     RunStatus,
     Stage,
 )
-from bos_gateway.plan_graph import stages
 from bos_gateway.state import RunState, StepState, add_usage
+from bos_plans import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
 from bos_planner.names import canonical_name, canonical_names
-from bos_planner.validate import (
+from bos_plans import (
     MAX_TASK_CHARS,
     plan_problems,
-    references,
+    references_of,
     with_implied_dependencies,
     without_references,
 )
@@ -187,7 +187,7 @@ def _permitted(
     kept = [step for step in steps if not ruled_out(step)]
     removed = {step.step_id for step in steps} - {step.step_id for step in kept}
     for step in kept:
-        lost = sorted(references(step) & removed)
+        lost = sorted(references_of(step) & removed)
         if lost:
             raise PlanInvalid(
                 [f'Step "{step.step_id}" refers to "{lost[0]}", whose agent may not be used.']

@@ -27,7 +27,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bos_chassis.errors import ConfigurationError
 from bos_planner.reply import IntentName, NamedValue, PlannerReply
-from bos_planner.validate import without_references
+from bos_plans import without_references
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

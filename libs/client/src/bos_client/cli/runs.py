@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 from rich import box
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _QUESTION_CHARS = 80
 _STATES = {
     run_status_text(status).replace(" ", "-"): status
-    for status in map(RunStatus.Value, RunStatus.keys()[1:])
+    for status in (cast("RunStatus", number) for number in RunStatus.values()[1:])
 }
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")

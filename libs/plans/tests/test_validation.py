@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from bos.agent.v1 import AgentCard, Tool
 from bos.planner.v1 import Plan, Step
 from bos_chassis.values import to_value
-from bos_planner.validate import (
+from bos_plans import (
     MAX_TASK_CHARS,
     plan_problems,
-    references,
+    references_of,
     with_implied_dependencies,
     without_references,
 )
@@ -138,5 +138,5 @@ def test_references_become_dependencies_once() -> None:
 @given(st.text(alphabet="@{}outps.ab ", max_size=60))
 def test_a_persons_text_never_holds_a_reference(text: str) -> None:
     harmless = without_references(text)
-    assert not references(step("x", task=harmless))
+    assert not references_of(step("x", task=harmless))
     assert not any("malformed" in problem for problem in problems(step("x", task=harmless or "-")))

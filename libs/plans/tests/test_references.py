@@ -12,15 +12,14 @@ from bos.agent.v1 import (
     AgentResult,
 )
 from bos_chassis.values import from_value, make_table, to_value, to_value_map
-from bos_gateway.references import (
+from bos_plans import (
     ReferenceUnresolved,
     malformed_references,
     references_of,
     resolve_text,
     resolve_value,
 )
-
-from .conftest import step
+from bos_testkit.plans import step
 
 OUTPUTS = {
     "s1": AgentResult(

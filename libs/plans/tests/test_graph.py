@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bos.agent.v1 import AgentCard, Tool
 from bos.planner.v1 import Plan, Step
-from bos_gateway.plan_graph import dependencies, execution_order, plan_problems, stages
-
-from .conftest import step
+from bos_plans import dependencies, execution_order, stages
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
-
-CARDS = {"echo": AgentCard(name="echo", tools=[Tool(name="speak")])}
 
 
 @pytest.mark.parametrize(
@@ -49,27 +45,6 @@ def test_circular_plan_is_a_value_error_c_08() -> None:
     plan = Plan(steps=[step("a", "e", "x", "b"), step("b", "e", "x", "a")])
     with pytest.raises(ValueError, match="cycle"):
         stages(plan)
-
-
-def test_step_of_an_earlier_revision_may_be_referred_to() -> None:
-    plan = Plan(steps=[step("b", "echo", "use @{outputs.a.x}")])
-    assert plan_problems(plan, CARDS, max_steps=4)
-    assert not plan_problems(plan, CARDS, max_steps=4, completed={"a"})
-    assert stages(plan) == [["b"]]
-
-
-def test_plan_of_the_most_steps_is_fine_and_one_more_is_not() -> None:
-    plan = Plan(steps=[step(f"s{n}", "echo") for n in range(4)])
-    assert not plan_problems(plan, CARDS, max_steps=4)
-    assert plan_problems(plan, CARDS, max_steps=3)
-
-
-def test_only_the_agents_own_tools_may_be_named() -> None:
-    known, unknown = step("a", "echo"), step("a", "echo")
-    known.tool_name = "speak"
-    unknown.tool_name = "shout"
-    assert not plan_problems(Plan(steps=[known]), CARDS, max_steps=4)
-    assert plan_problems(Plan(steps=[unknown]), CARDS, max_steps=4)
 
 
 @st.composite

@@ -22,6 +22,7 @@ _REFERENCE = re.compile(
     r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
 )
 _OPENING = "@{"
+_BROKEN_OPENING = "@ {"
 _TABLE_FIELDS = ("table", "rows")
 
 
@@ -31,21 +32,22 @@ class ReferenceUnresolved(Exception):
 
 def references_of(step: Step) -> set[str]:
     """Ids of the steps whose output ``step`` cannot do without."""
-    found = {match["step"] for match in _REFERENCE.finditer(step.task)}
-    for value in step.sub_task_input.values():
-        found.update(match["step"] for text in _texts(value) for match in _REFERENCE.finditer(text))
-    return found
+    return {match["step"] for text in _texts_of(step) for match in _REFERENCE.finditer(text)}
 
 
 def malformed_references(step: Step) -> list[str]:
     """Pieces of text that open a reference without being one."""
-    texts = [step.task, *(t for value in step.sub_task_input.values() for t in _texts(value))]
     return [
         text[start : start + 60]
-        for text in texts
+        for text in _texts_of(step)
         for start in _openings(text)
         if not _REFERENCE.match(text, start)
     ]
+
+
+def without_references(text: str) -> str:
+    """``text`` of a person, in which nothing can be taken for a reference."""
+    return text.replace(_OPENING, _BROKEN_OPENING)
 
 
 def resolve_text(text: str, outputs: Mapping[str, AgentResult]) -> str:
@@ -122,6 +124,12 @@ def _rows(table: Table) -> Value:
     return Value(list_value=ValueList(values=rows))
 
 
+def _texts_of(step: Step) -> Iterator[str]:
+    yield step.task
+    for name in sorted(step.sub_task_input):
+        yield from _texts(step.sub_task_input[name])
+
+
 def _texts(value: Value) -> Iterator[str]:
     kind = value.WhichOneof("kind")
     if kind == "string_value":
@@ -130,8 +138,8 @@ def _texts(value: Value) -> Iterator[str]:
         for item in value.list_value.values:
             yield from _texts(item)
     elif kind == "map_value":
-        for item in value.map_value.fields.values():
-            yield from _texts(item)
+        for name in sorted(value.map_value.fields):
+            yield from _texts(value.map_value.fields[name])
 
 
 def _openings(text: str) -> Iterator[int]:

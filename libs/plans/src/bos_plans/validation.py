@@ -1,31 +1,24 @@
-"""Whether a plan may be run (SPEC B-19). Pure.
-
-The orchestrator checks again on its side: a plan may come from another planner. A reference is
-``@{outputs.STEP_ID.FIELD}``; ``FIELD`` may reach into maps with dots.
-"""
+"""Whether a plan may be run (SPEC B-19). Pure."""
 
 from __future__ import annotations
 
 import re
-from graphlib import CycleError, TopologicalSorter
+from graphlib import CycleError
 from typing import TYPE_CHECKING
 
 from bos.planner.v1 import Plan, Step
+from bos_plans.graph import dependencies, stages
+from bos_plans.references import malformed_references, references_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from bos.agent.v1 import AgentCard
-    from bos.common.v1 import Value
 
 MAX_TASK_CHARS = 16_384
 # A plan is one event of the run log; an event is at most 256 KiB.
 MAX_PLAN_BYTES = 128 * 1024
 _STEP_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_REFERENCE = re.compile(
-    r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
-)
-_OPENING = re.compile(r"@\{")
 
 
 def plan_problems(
@@ -66,19 +59,9 @@ def with_implied_dependencies(plan: Plan) -> Plan:
     result = Plan()
     result.CopyFrom(plan)
     for step in result.steps:
-        implied = sorted(references(step) & ids - {*step.depends_on})
+        implied = sorted(references_of(step) & ids - {*step.depends_on})
         step.depends_on.extend(implied)
     return result
-
-
-def references(step: Step) -> set[str]:
-    """Ids of the steps whose output ``step`` refers to."""
-    return {match["step"] for text in _texts_of(step) for match in _REFERENCE.finditer(text)}
-
-
-def without_references(text: str) -> str:
-    """``text`` of a person, in which nothing can be taken for a reference."""
-    return _OPENING.sub("@ {", text)
 
 
 def _identity_problems(step: Step, position: int, taken: set[str]) -> Iterator[str]:
@@ -107,12 +90,9 @@ def _work_problems(step: Step, cards: Mapping[str, AgentCard]) -> Iterator[str]:
 
 
 def _dependency_problems(step: Step, known: set[str]) -> Iterator[str]:
-    for text in _texts_of(step):
-        for opening in _OPENING.finditer(text):
-            if not _REFERENCE.match(text, opening.start()):
-                piece = text[opening.start() : opening.start() + 60]
-                yield f'Step "{step.step_id}" has a malformed reference: {piece}'
-    for other in sorted({*step.depends_on} | references(step)):
+    for piece in malformed_references(step):
+        yield f'Step "{step.step_id}" has a malformed reference: {piece}'
+    for other in sorted(dependencies(step)):
         if other == step.step_id:
             yield f'Step "{step.step_id}" depends on itself.'
         elif other not in known:
@@ -120,26 +100,7 @@ def _dependency_problems(step: Step, known: set[str]) -> Iterator[str]:
 
 
 def _cycles(plan: Plan) -> Iterator[str]:
-    graph = {step.step_id: {*step.depends_on} | references(step) for step in plan.steps}
     try:
-        TopologicalSorter(graph).prepare()
+        stages(plan)
     except CycleError as error:
         yield f"It is circular: {' -> '.join(error.args[1])}."
-
-
-def _texts_of(step: Step) -> Iterator[str]:
-    yield step.task
-    for name in sorted(step.sub_task_input):
-        yield from _texts(step.sub_task_input[name])
-
-
-def _texts(value: Value) -> Iterator[str]:
-    match value.WhichOneof("kind"):
-        case "string_value":
-            yield value.string_value
-        case "list_value":
-            for item in value.list_value.values:
-                yield from _texts(item)
-        case "map_value":
-            for name in sorted(value.map_value.fields):
-                yield from _texts(value.map_value.fields[name])

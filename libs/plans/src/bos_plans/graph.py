@@ -1,0 +1,58 @@
+"""The graph of a plan: dependencies, stages and order. Pure (SPEC C-07, C-08, C-11)."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from bos_plans.references import references_of
+
+if TYPE_CHECKING:
+    from bos.planner.v1 import Plan, Step
+
+
+def dependencies(step: Step) -> set[str]:
+    """Every step that must have ended before ``step`` can start, soft and hard (SPEC X-12)."""
+    return {*step.depends_on, *references_of(step)}
+
+
+def stages(plan: Plan) -> list[list[str]]:
+    """Step ids in groups that could start together, each in planner order (SPEC C-07).
+
+    Raises:
+        ValueError: the plan is circular (SPEC C-08); a ``graphlib.CycleError``, to be exact.
+    """
+    position = {step.step_id: index for index, step in enumerate(plan.steps)}
+    sorter = _sorter(plan)
+    sorter.prepare()
+    found: list[list[str]] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=position.__getitem__)
+        found.append(ready)
+        sorter.done(*ready)
+    return found
+
+
+def execution_order(plan: Plan) -> list[str]:
+    """Step ids in planner order, moved back only as far as dependencies demand (SPEC C-11).
+
+    Raises:
+        ValueError: the plan is circular.
+    """
+    sorter = _sorter(plan)
+    sorter.prepare()
+    waiting = {step.step_id: None for step in plan.steps}
+    order: list[str] = []
+    ready: set[str] = set()
+    while sorter.is_active():
+        ready.update(sorter.get_ready())
+        chosen = next(step_id for step_id in waiting if step_id in ready)
+        del waiting[chosen]
+        order.append(chosen)
+        sorter.done(chosen)
+    return order
+
+
+def _sorter(plan: Plan) -> TopologicalSorter[str]:
+    ids = {step.step_id for step in plan.steps}
+    return TopologicalSorter({s.step_id: dependencies(s) & ids for s in plan.steps})

@@ -1,0 +1,212 @@
+"""A whole gateway on a fresh database, with a planner and a composer that do as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
+from bos.composer.v1 import (
+    ComposeRequest,
+    ComposeResponse,
+    ComposerOutput,
+    ComposerServiceServicer,
+    add_ComposerServiceServicer_to_server,
+)
+from bos.gateway.v1 import (
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
+    OrchestratorServiceStub,
+    RunEvent,
+    WatchRunRequest,
+)
+from bos.planner.v1 import (
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    PlannerServiceServicer,
+    Step,
+    add_PlannerServiceServicer_to_server,
+)
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.service import serve
+from bos_gateway.settings import GatewaySettings
+from bos_testkit.agents import agent_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import Agent
+    from bos_chassis.errors import BosError
+    from bos_chassis.server import GrpcServer
+
+
+@dataclass
+class PlannerDouble(PlannerServiceServicer):
+    """Answers with the steps it was given, or raises the error it was given."""
+
+    steps: list[Step] = field(default_factory=list)
+    error: BosError | None = None
+    requests: list[MakePlanRequest] = field(default_factory=list)
+    answer: MakePlanResponse | None = None
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        if self.answer is not None:
+            return self.answer
+        response = MakePlanResponse(plan=Plan(steps=self.steps, origin="test"))
+        response.decision.chosen_agents.extend(dict.fromkeys(s.agent for s in self.steps))
+        response.decision.confidence = 0.9
+        response.trace.add(
+            type=TRACE_EVENT_TYPE_DECISION,
+            agent="planner",
+            message="Planner produced execution order",
+        )
+        return response
+
+
+@dataclass
+class ComposerDouble(ComposerServiceServicer):
+    """Streams the given words as deltas, then the results' answers as the final output."""
+
+    deltas: list[str] = field(default_factory=lambda: ["It ", "is ", "done."])
+    error: BosError | None = None
+    requests: list[ComposeRequest] = field(default_factory=list)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event | None = None
+
+    async def Compose(
+        self, request: ComposeRequest, context: Any
+    ) -> AsyncIterator[ComposeResponse]:
+        self.requests.append(request)
+        self.started.set()
+        for delta in self.deltas:
+            yield ComposeResponse(delta=delta)
+        if self.release is not None:
+            await self.release.wait()
+        if self.error is not None:
+            raise self.error
+        output = ComposerOutput(answer="".join(self.deltas))
+        for result in request.results:
+            if result.HasField("table") and not output.HasField("data"):
+                output.data.CopyFrom(result.table)
+        yield ComposeResponse(output=output)
+
+
+@dataclass
+class House:
+    """Planner, composer and agents, and the gateways started in front of them."""
+
+    dsn: str
+    planner: PlannerDouble
+    composer: ComposerDouble
+    telemetry: Telemetry
+    stack: AsyncExitStack
+    planner_target: str
+    composer_target: str
+    agent_targets: dict[str, str] = field(default_factory=dict)
+
+    async def add_agent(self, agent: Agent) -> str:
+        """Serve an agent and put it on the gateway's list."""
+        address = await self.stack.enter_async_context(agent_server(agent))
+        self.agent_targets[agent.card.name] = address
+        return address
+
+    @asynccontextmanager
+    async def gateway(self, **overrides: Any) -> AsyncIterator[Client]:
+        """Serve a gateway; yields a client of it."""
+        settings = GatewaySettings.load(
+            **{
+                "server": ServerSettings.load(grace_s=0.2),
+                "auth": AuthSettings.load(),
+                "telemetry": TelemetrySettings.load(),
+                "store_url": self.dsn,
+                "planner_target": self.planner_target,
+                "composer_target": self.composer_target,
+                "agent_targets": self.agent_targets,
+                "backoff_s": 0.01,
+                "lease_s": 1.0,
+                "lease_renewal_s": 0.25,
+                **overrides,
+            }
+        )
+        async with (
+            serve(settings, Telemetry.for_tests("gateway")) as server,
+            grpc.aio.insecure_channel(server.address) as channel,
+        ):
+            yield Client(channel, server)
+
+
+@dataclass
+class Client:
+    """A client of one gateway, with the calls that tests make most."""
+
+    channel: grpc.aio.Channel
+    server: GrpcServer
+
+    @property
+    def stub(self) -> Any:
+        return OrchestratorServiceStub(self.channel)
+
+    async def ask(self, question: str = "What is new?", **request: Any) -> Any:
+        """The response of a unary Ask."""
+        message = AskRequest(request=AgentRequest(question=question, **request))
+        return (await self.stub.Ask(message, timeout=30)).response
+
+    def stream(self, question: str = "What is new?", **request: Any) -> Any:
+        """The call of an AskStream."""
+        message = AskStreamRequest(request=AgentRequest(question=question, **request))
+        return self.stub.AskStream(message, timeout=30)
+
+    async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
+        """All events of an AskStream."""
+        return [message.event async for message in self.stream(question, **request)]
+
+    async def watch(self, run_id: str, after_sequence: int = 0) -> list[RunEvent]:
+        """All events of a WatchRun."""
+        request = WatchRunRequest(run_id=run_id, after_sequence=after_sequence)
+        return [message.event async for message in self.stub.WatchRun(request, timeout=30)]
+
+
+def kinds(events: list[RunEvent]) -> list[str]:
+    """What happened, in order, repetitions of progress and deltas as one."""
+    names = [event.WhichOneof("event") for event in events]
+    return [name for i, name in enumerate(names) if i == 0 or names[i - 1] != name]
+
+
+def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
+    """The result of a step."""
+    (found,) = [e.step_finished.result for e in events if e.step_finished.step_id == step_id]
+    return found
+
+
+@asynccontextmanager
+async def open_house(dsn: str) -> AsyncIterator[House]:
+    """Planner, composer and no agents yet, in front of an empty database."""
+    planner, composer = PlannerDouble(), ComposerDouble()
+    telemetry = Telemetry.for_tests("doubles")
+
+    async def served(servicer: object, add: Callable[..., None], name: str) -> str:
+        server = grpc_server(
+            ServerSettings.load(grace_s=0.1), [Servicer(servicer, add, name)], telemetry=telemetry
+        )
+        return (await stack.enter_async_context(server)).address
+
+    async with AsyncExitStack() as stack:
+        planner_target = await served(
+            planner, add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+        )
+        composer_target = await served(
+            composer, add_ComposerServiceServicer_to_server, "bos.composer.v1.ComposerService"
+        )
+        yield House(dsn, planner, composer, telemetry, stack, planner_target, composer_target)
