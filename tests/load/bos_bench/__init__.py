@@ -1,0 +1,1 @@
+"""Measurements of the hot paths. Figures compare within one run only; the machine is not ours."""

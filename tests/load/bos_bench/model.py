@@ -1,0 +1,146 @@
+"""A model call as agents make it, beside the client package's own way and a plain HTTP request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+from openai import AsyncOpenAI
+from pydantic import SecretStr
+
+from bos_bench.measure import closed_loop, medians, warm_up
+from bos_llm import Models, ModelSettings, system, user
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from bos_bench.measure import Effort, Figures, Part
+    from bos_chassis.telemetry import Telemetry
+
+    Call = Callable[[int], Awaitable[None]]
+
+CONCURRENT = (1, 16)
+_KEY = "sk-bench-0123456789abcdef"
+_MODEL = "scripted"
+_INSTRUCTIONS = "You answer questions about the figures of a company. " * 20
+_TASK = "Which five customers brought the most revenue last quarter? " * 5
+_BODY = {
+    "model": _MODEL,
+    "temperature": 0.0,
+    "messages": [
+        {"role": "system", "content": _INSTRUCTIONS},
+        {"role": "user", "content": _TASK},
+    ],
+}
+_START_TIMEOUT_S = 20
+_STOP_TIMEOUT_S = 10
+
+
+async def measure(telemetry: Telemetry, effort: Effort) -> Part:
+    """Processor time and latency of one text call with all three, on the same model."""
+    async with AsyncExitStack() as stack:
+        base_url = await stack.enter_async_context(_scripted_model())
+        calls: dict[str, Call] = {
+            "bos": await stack.enter_async_context(_through_bos(base_url, telemetry)),
+            "openai": await stack.enter_async_context(_through_openai(base_url)),
+            "http": await stack.enter_async_context(_through_http(base_url)),
+        }
+        for call in calls.values():
+            await warm_up(effort.warm_up, call)
+        return {
+            "one text call": {
+                f"{count} at once": medians(
+                    [await _compare(calls, count, effort.round_s) for _ in range(effort.rounds)]
+                )
+                for count in CONCURRENT
+            }
+        }
+
+
+async def _compare(calls: Mapping[str, Call], count: int, seconds: float) -> Figures:
+    samples = {name: await closed_loop(count, seconds, call) for name, call in calls.items()}
+    figures: Figures = {}
+    for name, sample in samples.items():
+        figures[f"{name}_cpu_ms"] = sample.cpu_ms
+        figures[f"{name}_p50_ms"] = sample.percentile_ms(0.5)
+        figures[f"{name}_per_s"] = sample.per_s
+    figures["cpu_over_openai_ratio"] = samples["bos"].cpu_ms / samples["openai"].cpu_ms
+    figures["cpu_over_http_ratio"] = samples["bos"].cpu_ms / samples["http"].cpu_ms
+    return figures
+
+
+@asynccontextmanager
+async def _through_bos(base_url: str, telemetry: Telemetry) -> AsyncIterator[Call]:
+    settings = ModelSettings.load(
+        base_url=base_url, api_key=SecretStr(_KEY), model=_MODEL, provider="compatible"
+    )
+    async with Models(settings, telemetry) as models:
+        model = models.for_agent("bench")
+
+        async def call(_: int) -> None:
+            await model.text([system(_INSTRUCTIONS), user(_TASK)])
+
+        yield call
+
+
+@asynccontextmanager
+async def _through_openai(base_url: str) -> AsyncIterator[Call]:
+    async with AsyncOpenAI(base_url=base_url, api_key=_KEY) as client:
+
+        async def call(_: int) -> None:
+            await client.chat.completions.create(
+                model=_MODEL,
+                temperature=0.0,
+                messages=[
+                    {"role": "system", "content": _INSTRUCTIONS},
+                    {"role": "user", "content": _TASK},
+                ],
+            )
+
+        yield call
+
+
+@asynccontextmanager
+async def _through_http(base_url: str) -> AsyncIterator[Call]:
+    url, headers = f"{base_url}/chat/completions", {"authorization": f"Bearer {_KEY}"}
+    async with aiohttp.ClientSession(headers=headers, raise_for_status=True) as session:
+
+        async def call(_: int) -> None:
+            async with session.post(url, json=_BODY) as response:
+                await response.json()
+
+        yield call
+
+
+@asynccontextmanager
+async def _scripted_model() -> AsyncIterator[str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bos_bench.model_server",
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            line = await process.stdout.readline()
+        if not line:
+            raise RuntimeError("the scripted model did not start")
+        yield line.decode().strip()
+    finally:
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

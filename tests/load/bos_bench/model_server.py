@@ -1,0 +1,26 @@
+"""The scripted model as a process of its own, so that its processor time is not the client's.
+
+Writes its base URL as one line and serves until its standard input ends, however that comes about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import ScriptedModel
+
+REPLY = "The five customers brought 612,000 EUR, which is 41 % of the total. " * 4
+
+
+async def main() -> None:
+    """Serve."""
+    anything = fixture("anything", [], text=REPLY)
+    async with ScriptedModel([anything]) as model:
+        print(model.base_url, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,167 @@
+"""A five-step run through the real gateway: what Bos adds to the calls of the agents."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+
+from bos.gateway.v1 import (
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    AskStreamRequest,
+    OrchestratorServiceStub,
+)
+from bos_bench.doubles import QUESTION, BareLoop, open_house
+from bos_bench.measure import closed_loop, medians, warm_up
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_bench.doubles import House
+    from bos_bench.measure import Effort, Figures, Part
+    from bos_bench.store import Store
+    from bos_chassis.telemetry import Telemetry
+
+CONCURRENT = (1, 16, 64)
+_PROFILED_AT_ONCE = 16
+
+
+async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
+    """Runs per second, latency and processor time, beside the bare loop; statements per run."""
+    async with open_house(telemetry) as house:
+        dsn = await store.fresh_log("bench_run")
+        async with AsyncExitStack() as stack:
+            asker = await stack.enter_async_context(_asking(house, dsn))
+            await warm_up(effort.warm_up, asker.run)
+            bare = await stack.enter_async_context(BareLoop(house, house.last_inputs()))
+            await warm_up(effort.warm_up, bare.run)
+            runs = {
+                f"{count} at once": medians(
+                    [
+                        await _compare(store, asker, bare, count, effort.round_s)
+                        for _ in range(effort.rounds)
+                    ]
+                )
+                for count in CONCURRENT
+            }
+        return {
+            "five steps": runs,
+            "log": {"one after another": await _commits(store, house, effort)},
+        }
+
+
+@asynccontextmanager
+async def endless_runs(store: Store, telemetry: Telemetry) -> AsyncIterator[Asker]:
+    """Runs, 16 at once, for as long as the block lasts, for a profiler to look at."""
+    async with open_house(telemetry) as house:
+        dsn = await store.fresh_log("bench_profile")
+        async with _asking(house, dsn) as asker:
+            await warm_up(20, asker.run)
+            task = asyncio.create_task(closed_loop(_PROFILED_AT_ONCE, 3600, asker.run))
+            try:
+                yield asker
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+
+
+class Asker:
+    """A client that asks and reads the whole stream."""
+
+    def __init__(self, channel: grpc.aio.Channel, telemetry: Telemetry) -> None:
+        self._stub = OrchestratorServiceStub(channel)
+        self._telemetry = telemetry
+        self._request = AskStreamRequest(request=AgentRequest(question=QUESTION))
+        self.first_text_s: list[float] = []
+        """Times to the first piece of each answer."""
+        self.completed = 0
+
+    async def run(self, _: int) -> None:
+        """One run.
+
+        Raises:
+            RuntimeError: It did not end well, so its time would mean nothing.
+        """
+        began, first = time.perf_counter(), True
+        async for message in self._stub.AskStream(self._request, timeout=60):
+            event = message.event
+            if first and event.HasField("answer_delta"):
+                first = False
+                self.first_text_s.append(time.perf_counter() - began)
+        status = event.run_finished.response.status
+        if status != RUN_STATUS_SUCCEEDED:
+            raise RuntimeError(f"a run ended with status {status}")
+        self.completed += 1
+
+    def statements(self) -> float:
+        """Statements of the log's writer so far."""
+        value = self._telemetry.registry.get_sample_value("bos_run_log_batch_events_count")
+        return value or 0.0
+
+
+@asynccontextmanager
+async def _asking(house: House, dsn: str) -> AsyncIterator[Asker]:
+    """A gateway with metrics of its own, and a client of it."""
+    settings = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
+    with setup_telemetry("bench-gateway", settings) as telemetry:
+        async with (
+            house.gateway(dsn, telemetry) as address,
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            yield Asker(channel, telemetry)
+
+
+async def _compare(
+    store: Store, asker: Asker, bare: BareLoop, count: int, seconds: float
+) -> Figures:
+    asker.first_text_s.clear()
+    statements, server_cpu = asker.statements(), store.cpu_s()
+    ours = await closed_loop(count, seconds, asker.run)
+    statements, server_cpu = asker.statements() - statements, store.cpu_s() - server_cpu
+    theirs = await closed_loop(count, seconds, bare.run)
+    first_text = sorted(asker.first_text_s)
+    return {
+        "runs_per_s": ours.per_s,
+        "p50_ms": ours.percentile_ms(0.5),
+        "p95_ms": ours.percentile_ms(0.95),
+        "first_text_p50_ms": first_text[len(first_text) // 2] * 1000,
+        "cpu_ms": ours.cpu_ms,
+        "server_cpu_ms": server_cpu / ours.count * 1000,
+        "statements": statements / ours.count,
+        "bare_runs_per_s": theirs.per_s,
+        "bare_p50_ms": theirs.percentile_ms(0.5),
+        "bare_cpu_ms": theirs.cpu_ms,
+        "added_p50_ms": ours.percentile_ms(0.5) - theirs.percentile_ms(0.5),
+        "cpu_ratio": ours.cpu_ms / theirs.cpu_ms,
+    }
+
+
+async def _commits(store: Store, house: House, effort: Effort) -> Figures:
+    """Transactions of a run when nothing else shares its commits.
+
+    Counted by PostgreSQL over the whole life of a gateway, less that of one without a run, so
+    that nothing the gateway does beside its writer is overlooked.
+    """
+    name = "bench_commits"
+    dsn = await store.fresh_log(name)
+    marks = [await store.commits(name)]
+    statements = 0.0
+    counted = 2 * effort.warm_up
+    for runs in (0, counted):
+        async with _asking(house, dsn) as asker:
+            before = asker.statements()
+            for worker in range(runs):
+                await asker.run(worker)
+            statements = asker.statements() - before
+        marks.append(await store.commits(name))
+    idle, busy = marks[1] - marks[0], marks[2] - marks[1]
+    return {
+        "writer_statements": statements / counted,
+        "all_transactions": (busy - idle) / counted,
+    }

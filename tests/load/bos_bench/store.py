@@ -1,0 +1,55 @@
+"""A PostgreSQL as durable as a production one, in a folder of its own, for the whole bench."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bos_bench.measure import cpu_seconds_of
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import EmbeddedPostgres, connect, create_database, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A running server with fsync on."""
+
+    server: EmbeddedPostgres
+
+    async def fresh_log(self, name: str) -> str:
+        """URL of a new database with an empty run log."""
+        dsn = await create_database(self.server.dsn(), name)
+        await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+        return dsn
+
+    def cpu_s(self) -> float:
+        """Processor time of all its processes; only differences between connects mean anything."""
+        return cpu_seconds_of(self.server.pid) or 0.0
+
+    async def commits(self, name: str) -> int:
+        """Transactions of a database that nobody else is connected to any more.
+
+        Sessions report what they did at the latest when they end.
+        """
+        query = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1"
+        async with connect(self.server.dsn()) as connection:
+            return int(await connection.fetchval(query, name))
+
+
+@asynccontextmanager
+async def durable_store() -> AsyncIterator[Store]:
+    """Start the server; everything of it is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="bos-bench-") as folder:
+        server = EmbeddedPostgres(Path(folder) / "postgres", durable=True)
+        try:
+            async with server:
+                yield Store(server)
+        finally:
+            server.delete_data()
