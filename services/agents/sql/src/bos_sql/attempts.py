@@ -50,7 +50,7 @@ async def run_attempts(work: Work) -> QueryResult:
 async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
     draft = draft or await generate_query(work)
     work.last_query = draft.sql(work.overview.dialect)
-    approved = await check_query(work, draft, safety_check(work, draft.variants))
+    approved = await check_query(work, safety_check(work, draft.variants))
     work.last_query = approved.sql
     envelope = await execute_query(work, approved)
     return parse_results(work, approved, envelope)

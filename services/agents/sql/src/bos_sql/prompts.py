@@ -104,7 +104,10 @@ def task_sections(task: AgentTask) -> list[Section]:
     )
     sections = [
         ("### Task", task.effective_task),
-        ("### Question of the user", "" if question == task.effective_task else question),
+        (
+            "### Question of the user (background)",
+            "" if question == task.effective_task else question,
+        ),
         ("### Conversation", _conversation(task)),
         ("### Date", date_text(task)),
         ("### About the user", "" if task.profile == "none" else task.profile),

@@ -11,7 +11,6 @@ from bos_sql.work import AttemptFailed, Work, refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bos_sql.generate import Draft
     from bos_sql.guard import ApprovedQuery
     from bos_sqlguard import Dialect
 
@@ -39,7 +38,7 @@ def safety_check(work: Work, variants: Mapping[Dialect, str]) -> ApprovedQuery:
     raise refusal(decision, sql)
 
 
-async def check_query(work: Work, draft: Draft, approved: ApprovedQuery) -> ApprovedQuery:
+async def check_query(work: Work, approved: ApprovedQuery) -> ApprovedQuery:
     """Have the model review the query; a corrected one passes the guard again (SPEC D-13).
 
     Without a review the query that the guard approved stands.
@@ -51,7 +50,7 @@ async def check_query(work: Work, draft: Draft, approved: ApprovedQuery) -> Appr
     dialect = work.overview.dialect
     review = await work.ask.ask_if_possible(
         review_messages(
-            work.task, dialect, work.pack, draft.sql(dialect), work.settings.max_schema_chars
+            work.task, dialect, work.pack, approved.sql, work.settings.max_schema_chars
         ),
         QueryReview,
     )
@@ -66,6 +65,6 @@ async def check_query(work: Work, draft: Draft, approved: ApprovedQuery) -> Appr
     if review is None or review.is_correct:
         return approved
     if not corrected:
-        raise AttemptFailed(f"The review found it wrong: {review.reason}", draft.sql(dialect))
+        raise AttemptFailed(f"The review found it wrong: {review.reason}", approved.sql)
     # The other variants say what the query said before it was corrected.
     return safety_check(work, {dialect: corrected})

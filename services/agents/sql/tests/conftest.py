@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+
+from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos.common.v1 import TraceEventType
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value, from_value_map
+from bos_llm import Models
+from bos_mcp_db.service import serve as serve_mcp_db
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+from bos_sql.service import serve
+from bos_sql.settings import SqlSettings
+from bos_testkit.agents import call_agent
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import ScriptedModel
+from bos_testkit.models import model_settings
+from bos_testkit.postgres import postgres_dsn, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from bos.agent.v1 import AgentResult
+    from bos.common.v1 import TraceEvent
+    from bos_mcp_db.service import McpDbServer
+    from bos_testkit.model_fixtures import Fixture
+
+__all__ = ["postgres_dsn", "postgres_server"]
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+NEEDS_CLARIFICATION = AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+
+TASK = "Total order amount per city, largest first"
+TABLES = ("customers", "orders", "exact")
+TOTALS = """\
+SELECT c.city, SUM(o.amount) AS total FROM orders o
+JOIN customers c ON c.customer_id = o.customer_id GROUP BY c.city ORDER BY total DESC"""
+GOOD = {
+    "sql_postgres": f"{TOTALS} LIMIT 3",
+    "sql_server": TOTALS.replace("SELECT", "SELECT TOP 3", 1),
+    "sql_sqlite": f"{TOTALS} LIMIT 3",
+    "used_tables": ["orders", "customers"],
+}
+MISSING_COLUMN = {
+    name: sql.replace("o.amount", "o.amont") if isinstance(sql, str) else sql
+    for name, sql in GOOD.items()
+}
+
+_SCHEMA = """
+CREATE TABLE customers (
+    customer_id integer PRIMARY KEY, name text NOT NULL, city text NOT NULL
+);
+CREATE TABLE orders (
+    order_id integer PRIMARY KEY,
+    customer_id integer NOT NULL REFERENCES customers (customer_id),
+    amount numeric(12, 2) NOT NULL
+);
+CREATE TABLE salaries (employee text, salary numeric(12, 2));
+CREATE TABLE exact (
+    big bigint, price numeric(12, 2), day date, moment timestamp, share double precision, note text
+);
+INSERT INTO customers VALUES (1, 'Asha', 'Pune'), (2, 'Ravi', 'Delhi'), (3, 'Mira', 'Agra');
+INSERT INTO orders VALUES (1, 1, 10.10), (2, 1, 20.20), (3, 2, 5), (4, 3, 40.40);
+INSERT INTO salaries VALUES ('Asha', 100);
+INSERT INTO exact VALUES
+    (9007199254740993, 1.10, '2026-03-31', '2026-03-31 10:00:00.5', 2.0, 'größe');
+"""
+
+
+def fixtures(
+    *more: Fixture,
+    choice: dict[str, Any] | None = None,
+    generated: dict[str, Any] | None = None,
+    review: dict[str, Any] | None = None,
+    interpretation: dict[str, Any] | None = None,
+) -> list[Fixture]:
+    """A reply for each kind of call; ``more`` are more specific."""
+    clear = {"tables": ["orders", "customers"], "is_clear": True}
+    answer = {"answer": "Agra leads.", "highlights": ["Agra"], "followups": ["And last year?"]}
+    replies = {
+        "SchemaChoice": choice or clear,
+        "GeneratedSql": generated or GOOD,
+        "QueryReview": review or {"is_correct": True, "corrected_sql": None, "reason": "Fine."},
+        "ResultInterpretation": interpretation or answer,
+    }
+    usual = [fixture(f"usual {name}", [], schema=name, json=json) for name, json in replies.items()]
+    return [*usual, *more]
+
+
+@dataclass
+class Outcome:
+    """What one step gave."""
+
+    result: AgentResult
+    trace: list[TraceEvent]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return from_value_map(self.result.data)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        details = self.result.error.details
+        return {name: from_value(details[name]) for name in details}
+
+    def events(self, message: str) -> list[dict[str, Any]]:
+        """Data of the trace events called ``message``."""
+        return [
+            {name: from_value(event.data[name]) for name in event.data}
+            for event in self.trace
+            if event.message == message
+        ]
+
+    def errors(self) -> list[str]:
+        kind = TraceEventType.TRACE_EVENT_TYPE_ERROR
+        return [event.message for event in self.trace if event.type == kind]
+
+
+@dataclass
+class House:
+    """A real agent before a real mcp_db, and a scripted model."""
+
+    address: str
+    mcp_db: McpDbServer
+    mcp_telemetry: Telemetry
+    model: ScriptedModel
+
+    async def ask(self, task: str = TASK, *, timeout_s: float = 20.0, **input: Any) -> Outcome:
+        trace, result = await call_agent(
+            self.address, AgentInput(task=task, agent_name="sql", **input), timeout_s=timeout_s
+        )
+        return Outcome(result, trace)
+
+    def queries(self, outcome: str | None = None) -> int:
+        """How many queries reached mcp_db, all or those that ended as ``outcome``."""
+        return int(
+            sum(
+                sample.value
+                for metric in self.mcp_telemetry.registry.collect()
+                for sample in metric.samples
+                if sample.name == "bos_db_queries_total"
+                and outcome in (None, sample.labels["outcome"])
+            )
+        )
+
+    def prompts(self, schema: str) -> list[str]:
+        """Prompts of the model calls that asked for ``schema``."""
+        return [request.prompt for request in self.model.requests if request.schema == schema]
+
+
+class StartHouse(Protocol):
+    async def __call__(
+        self,
+        replies: Sequence[Fixture] = ...,
+        *,
+        url: str = ...,
+        models: bool = ...,
+        mcp_db: dict[str, Any] | None = ...,
+        database: dict[str, Any] | None = ...,
+        **settings: Any,
+    ) -> House: ...
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    path = tmp_path / "company.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_SCHEMA)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+async def postgres_url(postgres_dsn: str) -> str:
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute(_SCHEMA)
+        await connection.execute("COMMENT ON TABLE orders IS 'What was bought'")
+    finally:
+        await connection.close()
+    return postgres_dsn
+
+
+@pytest.fixture
+async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
+    """Starts houses that end with the test; SQLite unless another URL is given."""
+    async with AsyncExitStack() as stack:
+
+        async def starter(
+            replies: Sequence[Fixture] = (),
+            *,
+            url: str = sqlite_url,
+            models: bool = True,
+            mcp_db: dict[str, Any] | None = None,
+            database: dict[str, Any] | None = None,
+            **settings: Any,
+        ) -> House:
+            chosen = McpDbSettings.load(
+                databases={
+                    "main": DatabaseSettings(
+                        **{"url": SecretStr(url), "allowed_tables": TABLES, **(database or {})}
+                    )
+                },
+                database_url=None,
+                **(mcp_db or {}),
+            )
+            mcp_telemetry, telemetry = Telemetry.for_tests("mcp_db"), Telemetry.for_tests("sql")
+            server = await stack.enter_async_context(serve_mcp_db(chosen, mcp_telemetry))
+            model = await stack.enter_async_context(ScriptedModel(replies or fixtures()))
+            shared = await stack.enter_async_context(
+                Models(model_settings(model), telemetry, sleep=_no_wait)
+            )
+            loaded = SqlSettings.load(**{"mcp_url": server.url, **settings})
+            agent = await stack.enter_async_context(
+                serve(loaded, telemetry, models=shared if models else None)
+            )
+            return House(agent.address, server, mcp_telemetry, model)
+
+        yield starter
+
+
+async def _no_wait(_: float) -> None:
+    return None
