@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CACHE := $(CURDIR)/.cache
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml services/agents/*/pyproject.toml)
 PROTOS := $(shell find protos -name '*.proto')
-SOURCES := $(wildcard libs/*/src services/*/src services/agents/*/src)
+SOURCES := $(filter-out libs/protos/src,$(wildcard libs/*/src services/*/src services/agents/*/src))
 IMAGE := libs/protos/build/image.binpb
 PYTEST_ARGS ?=
 
