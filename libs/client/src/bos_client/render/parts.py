@@ -11,6 +11,7 @@ from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import RunStatus
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
+    ONE_LINE,
     clean,
     clock_text,
     duration_text,
@@ -133,7 +134,7 @@ def heading(console: Console, title: str, about: str = "") -> None:
     """A title on a line of its own, with a line of air above."""
     console.print()
     line = Text(title, style="bold")
-    line.append(one_line(about), style="not bold dim")
+    line.append(about.translate(ONE_LINE), style="not bold dim")
     console.print(line)
 
 

@@ -33,9 +33,10 @@ def table_grid(table: Table, max_rows: int) -> Grid:
         grid.add_column(
             Text(one_line(column.name, _MAX_CELL_CHARS)),
             justify="right" if number else "left",
+            overflow="fold",
             # A number that is broken over two lines, or cut, reads as another number.
             no_wrap=number,
-            overflow="ignore" if number else "fold",
+            min_width=_widest(table, index, max_rows) if number else None,
         )
     for row in table.rows[:max_rows]:
         grid.add_row(*(Text(_cell(value)) for value in row.values))
@@ -56,6 +57,10 @@ def rows_note(table: Table, max_rows: int) -> str:
 def _cell(value: Value) -> str:
     text = value_text(value)
     return text if value.WhichOneof("kind") in _NUMBER_KINDS else one_line(text, _MAX_CELL_CHARS)
+
+
+def _widest(table: Table, index: int, max_rows: int) -> int:
+    return max((len(_cell(row.values[index])) for row in table.rows[:max_rows]), default=1)
 
 
 def _all_numbers(table: Table, index: int) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Control characters could move the cursor, change colours or worse; tab and newline may stay.
 _CONTROLS = dict.fromkeys([*range(0x20), 0x7F, *range(0x80, 0xA0)])
 del _CONTROLS[ord("\t")], _CONTROLS[ord("\n")]
-_ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
+ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
 
 
 def clean(text: str) -> str:
@@ -28,7 +28,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str, limit: int = 0) -> str:
     """``text`` on one line, cut off at ``limit`` characters unless that is 0."""
-    line = text.translate(_ONE_LINE).strip()
+    line = text.translate(ONE_LINE).strip()
     return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
 
 

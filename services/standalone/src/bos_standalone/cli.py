@@ -1,0 +1,108 @@
+"""``bos serve …`` and ``bos demo``. What they need is imported when they run: help is instant."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from bos_client import BosClient
+from bos_client.cli.session import FAILED, status_code
+from bos_client.render import View, make_console, show_run
+
+if TYPE_CHECKING:
+    from bos_standalone.service import Standalone
+
+DEMO_QUESTION = (
+    "Which five customers brought the most revenue last quarter, "
+    "and what share of the total is that?"
+)
+ALL = "all"
+# Beside the agents, whose packages are in the table of agents.
+_SERVICES = ("gateway", "planner", "composer", "sandbox", "mcp_db")
+_SHOWN_QUESTIONS = 6
+
+
+def _service_names() -> list[str]:
+    from bos_standalone.agents import AGENTS
+
+    return [ALL, *_SERVICES, *AGENTS]
+
+
+class _ServiceName(click.ParamType[str]):
+    """One of the services; which agents there are is known only when it is asked for."""
+
+    name = "service"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        names = _service_names()
+        if value not in names:
+            self.fail(f"{value!r} is not one of {', '.join(names)}", param, ctx)
+        return value
+
+
+@click.command()
+@click.argument("service", type=_ServiceName(), metavar="all|SERVICE")
+def serve(service: str) -> None:
+    """Run every service in one process ("all"), or one service as a process of its own.
+
+    One service takes its settings from the environment (BOS_GATEWAY_..., BOS_PLANNER_...), "all"
+    from BOS_STANDALONE_... and those of the services.
+    """
+    if service != ALL:
+        runpy.run_module(_package(service), run_name="__main__")
+        return
+    started = time.monotonic()
+    from bos_standalone.process import run_standalone
+
+    async def stay(standalone: Standalone) -> int:
+        _introduce(standalone, time.monotonic() - started)
+        name = await standalone.group.unexpected_end()
+        click.echo(f"Error: the service {name} ended; see the log.", err=True)
+        return FAILED
+
+    sys.exit(run_standalone(stay, log_level="info"))
+
+
+@click.command()
+@click.argument("question", default=DEMO_QUESTION)
+@click.option("--trace", is_flag=True, help="Show what planner, agents and composer do.")
+def demo(question: str, trace: bool) -> None:
+    """Start everything, ask one question about the sample company, show it, stop."""
+    started = time.monotonic()
+    from bos_standalone.process import run_standalone
+
+    async def ask(standalone: Standalone) -> int:
+        took = time.monotonic() - started
+        click.echo(f"Bos is up after {took:.1f} s; model: {standalone.model}.")
+        click.echo(f"Question: {question}")
+        async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
+            events = bos.ask_stream(question, context=standalone.context, trace=trace)
+            try:
+                response = await show_run(events, make_console(), View(trace=trace))
+            finally:
+                await events.aclose()
+        return FAILED if response is None else status_code(response.status)
+
+    sys.exit(run_standalone(ask, log_level="warning"))
+
+
+def _package(service: str) -> str:
+    from bos_standalone.agents import AGENTS
+
+    return AGENTS[service].partition(".")[0] if service in AGENTS else f"bos_{service}"
+
+
+def _introduce(standalone: Standalone, took_s: float) -> None:
+    lines = [f"Bos is up after {took_s:.1f} s; model: {standalone.model}.", ""]
+    width = max(len(name) for name in standalone.addresses)
+    lines += [f"  {name.ljust(width)}  {at}" for name, at in standalone.addresses.items()]
+    if standalone.questions:
+        others = standalone.questions[:: max(1, len(standalone.questions) // _SHOWN_QUESTIONS)]
+        lines += ["", "In another terminal:", ""]
+        lines += [f'  bos ask "{question}"' for question in dict.fromkeys((DEMO_QUESTION, *others))]
+    lines += ["", f"Log: {standalone.log_file}. Ctrl-C stops."]
+    click.echo("\n".join(lines))

@@ -1,0 +1,140 @@
+"""The folder of a standalone: who owns it, its API key, and the file that clients find it by."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import socket
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_CONNECTION_FILE = "standalone.json"
+_LOCK_FILE = "standalone.lock"
+LOG_FILE = "standalone.log"
+_LOG_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """An owned folder, until the block of :func:`own_folder` is left."""
+
+    path: Path
+    api_key: str
+    """The key of the last start, or a new one."""
+    last_port: int
+    """Port of the gateway at the last start; 0 if there was none."""
+
+    @property
+    def connection_file(self) -> Path:
+        """How clients on this machine find the gateway and its key."""
+        return self.path / _CONNECTION_FILE
+
+    def gateway_port(self, wanted: int) -> int:
+        """``wanted`` unless that is 0; else the port of the last start if it is free, else 0.
+
+        Clients that lost their connection find the gateway again where it was.
+        """
+        if wanted:
+            return wanted
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.last_port))
+            except OSError:
+                return 0
+        return self.last_port
+
+    def announce(self, target: str, api_key: str, context: Mapping[str, Any]) -> None:
+        """Write the file that clients find the gateway by."""
+        content = {"target": target, "api_key": api_key, "context": dict(context)}
+        _write_private(self.connection_file, json.dumps(content, indent=2) + "\n")
+
+
+@contextmanager
+def own_folder(path: Path) -> Iterator[DataFolder]:
+    """Own ``path`` while the block runs; the folder is created if need be.
+
+    Raises:
+        ConfigurationError: it cannot be written, or another process owns it.
+    """
+    path = path.absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            raise ConfigurationError(
+                f"Bos is running on {path} already (process {owner}): `bos ask` talks to it. "
+                "Stop it first, or choose another folder by BOS_STANDALONE_DATA_DIR.",
+                reason="DATA_FOLDER_IN_USE",
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
+        last = _read_connection(path / _CONNECTION_FILE)
+        yield DataFolder(path, last.api_key or secrets.token_urlsafe(32), last.port)
+    finally:
+        os.close(lock)
+
+
+def open_log(folder: Path) -> TextIO:
+    """Open the log for appending; a large one is put aside first, replacing the one before.
+
+    Raises:
+        ConfigurationError: it cannot be written.
+    """
+    log = folder / LOG_FILE
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if log.stat().st_size > _LOG_BYTES:
+                log.replace(log.with_name(log.name + ".1"))
+        return log.open("a", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    api_key: str = ""
+    port: int = 0
+
+
+def _unusable(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"The data folder {folder} cannot be used: {error.strerror}. "
+        "Choose another one by BOS_STANDALONE_DATA_DIR."
+    )
+
+
+def _read_connection(path: Path) -> _Last:
+    """What the last start announced; nothing if it is missing or spoilt."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _Last(str(content["api_key"]), int(str(content["target"]).rpartition(":")[2]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Last()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write so that readers see the old or the new content, and nobody else sees any."""
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    partial.replace(path)

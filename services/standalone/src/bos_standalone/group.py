@@ -1,0 +1,109 @@
+"""Services that share a process: each in a task of its own, started together, ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from bos_chassis.errors import BosError, FailedPrecondition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from structlog.typing import FilteringBoundLogger
+
+
+class ServiceNotStarted(FailedPrecondition):
+    """A service could not be started; the message names it and says why."""
+
+    default_reason = "SERVICE_NOT_STARTED"
+
+
+@dataclass(slots=True)
+class _Member:
+    name: str
+    task: asyncio.Task[None] | None = None
+    running: asyncio.Future[Any] = field(default_factory=asyncio.Future)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    started: bool = False
+
+
+class ServiceGroup:
+    """Owns running services; leaving the block ends them, the last one started first.
+
+    A service lives in one task from its begin to its end, because what it opens may not be closed
+    by another task.
+
+    Args:
+        log: For services that end badly.
+    """
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._members: list[_Member] = []
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        while self._members:
+            member = self._members.pop()
+            member.stop.set()
+            if member.task is None:
+                continue
+            if not member.started:
+                member.task.cancel()
+            await asyncio.gather(member.task, return_exceptions=True)
+        self._ended.cancel()
+
+    async def start(self, **services: Callable[[], AbstractAsyncContextManager[Any]]) -> list[Any]:
+        """Start services side by side; returns what each of them yields, in the given order.
+
+        Raises:
+            ServiceNotStarted: one could not be started; names it. The others are ended by leaving
+                the block.
+        """
+        members = [_Member(name) for name in services]
+        self._members += members
+        for member, make in zip(members, services.values(), strict=True):
+            member.task = asyncio.create_task(
+                self._run(member, make), name=f"service {member.name}"
+            )
+        return await asyncio.gather(*(member.running for member in members))
+
+    async def unexpected_end(self) -> str:
+        """Wait until a service ends by itself; returns its name."""
+        return await asyncio.shield(self._ended)
+
+    async def _run(
+        self, member: _Member, make: Callable[[], AbstractAsyncContextManager[Any]]
+    ) -> None:
+        try:
+            async with make() as running:
+                member.started = True
+                if not member.running.done():
+                    member.running.set_result(running)
+                await member.stop.wait()
+        except Exception as error:
+            if not member.started:
+                if not member.running.done():
+                    member.running.set_exception(_not_started(member.name, error))
+                return
+            self._log.exception("service ended", name=member.name)
+        finally:
+            if not member.running.done():
+                member.running.cancel()
+            if not member.stop.is_set() and not self._ended.done():
+                self._ended.set_result(member.name)
+
+
+def _not_started(name: str, error: Exception) -> ServiceNotStarted:
+    why = error.message if isinstance(error, BosError) else f"{type(error).__name__}; see the log."
+    failure = ServiceNotStarted(
+        f"The service {name} could not be started: {why}", metadata={"service": name}
+    )
+    failure.__cause__ = error
+    return failure

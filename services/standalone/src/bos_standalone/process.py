@@ -1,0 +1,90 @@
+"""The all-in-one as a process: its log, its signals, its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from contextlib import ExitStack, asynccontextmanager, redirect_stderr
+from typing import TYPE_CHECKING, Literal
+
+from bos_chassis.errors import BosError
+from bos_chassis.process import EXIT_CONFIGURATION, EXIT_FAILED
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_standalone.data_folder import open_log
+from bos_standalone.service import Standalone, serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Work = Callable[[Standalone], Awaitable[int]]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_standalone(work: Work, *, log_level: Literal["info", "warning"]) -> int:
+    """Start everything, do ``work``, end everything; returns the exit code.
+
+    The first SIGTERM or SIGINT cancels the work and ends everything in order, the second ends the
+    process at once. Services write to the log file in the data folder.
+
+    Args:
+        work: What to do while everything is up; its result is the exit code.
+        log_level: Least severe level that is logged, unless BOS_LOG_LEVEL is set.
+    """
+    try:
+        settings = StandaloneSettings.load()
+        telemetry = TelemetrySettings.load()
+        if "log_level" not in telemetry.model_fields_set:
+            telemetry = TelemetrySettings.load(log_level=log_level)
+        with asyncio.Runner() as runner:
+            return runner.run(_until_signal(work, settings, telemetry))
+    except BosError as error:
+        print(f"Error: {error.message}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    except Exception:
+        traceback.print_exc()
+        return EXIT_FAILED
+
+
+async def _until_signal(
+    work: Work, settings: StandaloneSettings, telemetry: TelemetrySettings
+) -> int:
+    stopped = False
+    main = asyncio.current_task()
+
+    def on_signal(number: int) -> None:
+        nonlocal stopped
+        if stopped:
+            # Not sys.exit: whatever hangs in the orderly end could hang in that as well.
+            os._exit(128 + number)
+        stopped = True
+        assert main is not None
+        main.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        async with _logged(settings, telemetry) as standalone:
+            return await work(standalone)
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        return 0
+
+
+@asynccontextmanager
+async def _logged(
+    settings: StandaloneSettings, telemetry: TelemetrySettings
+) -> AsyncIterator[Standalone]:
+    with open_log(settings.data_dir) as file, ExitStack() as stack:
+        # Telemetry writes to what is stderr when it is set up.
+        with redirect_stderr(file):
+            shared = stack.enter_context(setup_telemetry("standalone", telemetry))
+        async with serve_all(settings, shared) as standalone:
+            yield standalone

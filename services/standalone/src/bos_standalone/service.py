@@ -1,0 +1,320 @@
+"""Every Python service in one process: built by its own ``serve``, each on its own loopback port.
+
+What differs from separate processes is where things are, and nothing else: targets, keys and URLs
+that deployment config would hold are made here.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from bos_chassis.auth import RunTokenSigner, authenticator_from, generate_keypair, run_token
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_composer import service as composer
+from bos_composer.settings import ComposerSettings
+from bos_demo import service as demo
+from bos_demo.questions import load_questions
+from bos_demo.settings import DemoSettings
+from bos_gateway import service as gateway
+from bos_gateway.settings import GatewaySettings
+from bos_llm import Models, ModelSettings
+from bos_mcp_db import service as mcp_db
+from bos_mcp_db.settings import McpDbSettings
+from bos_planner import service as planner
+from bos_planner.settings import PlannerSettings
+from bos_postgres import EmbeddedPostgres
+from bos_sandbox import service as sandbox
+from bos_sandbox.settings import SandboxSettings
+from bos_standalone.agents import AGENTS, agent_factory
+from bos_standalone.data_folder import LOG_FILE, DataFolder, own_folder
+from bos_standalone.group import ServiceGroup
+from bos_standalone.stores import (
+    COMPANY_DATABASE,
+    STORE_DATABASE,
+    company_database,
+    ensure_database,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_demo.service import Demo
+    from bos_standalone.agents import AgentFactory
+    from bos_standalone.settings import StandaloneSettings
+
+_HOST = "127.0.0.1"
+_SCRIPTED = "scripted"
+_CARDS_TTL_S = 10 * 365 * 86400.0  # the key pair it rests on lives as long as the process
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """A running house, and what its users need to know."""
+
+    target: str
+    """Address of the gateway."""
+    api_key: str = field(repr=False)
+    """Its key; kept over restarts."""
+    context: Mapping[str, str]
+    """What questions should carry: the sample company's fixed today."""
+    questions: tuple[str, ...]
+    """Questions that the sample company and the scripted model can answer; may be empty."""
+    addresses: Mapping[str, str]
+    """Where each service listens, by name."""
+    model: str
+    """Which model answers, for people."""
+    log_file: Path
+    """What the services say, if this is a process of its own."""
+    group: ServiceGroup = field(repr=False)
+
+
+@asynccontextmanager
+async def serve_all(
+    settings: StandaloneSettings, telemetry: Telemetry
+) -> AsyncIterator[Standalone]:
+    """Start every service, and end them in order when the context is left.
+
+    Raises:
+        ConfigurationError: the data folder is in use, or settings contradict one another.
+        ServiceNotStarted: a service could not be started; names it.
+    """
+    with own_folder(settings.data_dir) as folder:
+        async with ServiceGroup(telemetry.logger("bos.standalone")) as group:
+            yield await _House(settings, telemetry, folder, group).start()
+
+
+class _House:
+    """Starts the services: those that stand on nothing first, side by side where they can."""
+
+    def __init__(
+        self,
+        settings: StandaloneSettings,
+        telemetry: Telemetry,
+        folder: DataFolder,
+        group: ServiceGroup,
+    ) -> None:
+        self._settings = settings
+        self._telemetry = telemetry
+        self._folder = folder
+        self._group = group
+        self._private_key, self._public_key = generate_keypair()
+        # All settings are read before anything starts, so that a wrong one costs no time.
+        self._mcp_db = McpDbSettings.load(server=self._server())
+        self._own_database = bool(self._mcp_db.database_url or self._mcp_db.databases)
+        self._models = ModelSettings.load()
+        self._agents = {name: agent_factory(name) for name in AGENTS}
+
+    async def start(self) -> Standalone:
+        scripted = self._wants_scripted_model()
+        postgres, sandbox_server = await self._foundation()
+        company = await self._company(postgres)
+        store = await self._store(postgres)
+        models, mcp_server = await self._group.start(
+            models=partial(Models, self._model_settings(company, scripted), self._telemetry),
+            mcp_db=await self._mcp_db_service(company),
+        )
+        offered = {"mcp_url": mcp_server.url, "sandbox_target": sandbox_server.address}
+        planner_server, composer_server, *agent_servers = await self._group.start(
+            planner=partial(
+                planner.serve,
+                PlannerSettings.load(server=self._server()),
+                self._telemetry.named("planner"),
+                models=models,
+                auth=self._auth("planner"),
+            ),
+            composer=partial(
+                composer.serve,
+                ComposerSettings.load(server=self._server()),
+                self._telemetry.named("composer"),
+                models=models,
+                auth=self._auth("composer"),
+            ),
+            **{
+                name: self._agent_service(name, factory, models, offered)
+                for name, factory in self._agents.items()
+            },
+        )
+        agents = {
+            name: server.address for name, server in zip(self._agents, agent_servers, strict=True)
+        }
+        api_key = self._api_key()
+        (gateway_server,) = await self._group.start(
+            gateway=partial(
+                self._gateway,
+                self._gateway_settings(
+                    api_key, store, planner_server.address, composer_server.address, agents
+                ),
+            )
+        )
+        context = _today(company) if company else {}
+        self._folder.announce(gateway_server.address, api_key, context)
+        return Standalone(
+            target=gateway_server.address,
+            api_key=api_key,
+            context=context,
+            questions=tuple(q.question for q in load_questions()) if scripted else (),
+            addresses={
+                "gateway": gateway_server.address,
+                "planner": planner_server.address,
+                "composer": composer_server.address,
+                **agents,
+                "sandbox": sandbox_server.address,
+                "mcp_db": mcp_server.address,
+            },
+            model=self._model_name(scripted),
+            log_file=self._folder.path / LOG_FILE,
+            group=self._group,
+        )
+
+    async def _foundation(self) -> tuple[EmbeddedPostgres | None, GrpcServer]:
+        """The embedded server, unless nobody needs it, and the sandbox."""
+        sandboxes = partial(
+            sandbox.serve,
+            SandboxSettings.load(server=self._server()),
+            self._telemetry.named("sandbox"),
+            auth=self._auth(sandbox.AUDIENCE),
+        )
+        if self._settings.store_url is not None and self._own_database:
+            (sandbox_server,) = await self._group.start(sandbox=sandboxes)
+            return None, sandbox_server
+        postgres, sandbox_server = await self._group.start(
+            postgres=partial(EmbeddedPostgres, self._folder.path / "postgres"), sandbox=sandboxes
+        )
+        return postgres, sandbox_server
+
+    async def _company(self, postgres: EmbeddedPostgres | None) -> Demo | None:
+        """The sample company with the scripted model, unless there is another database."""
+        if self._own_database or postgres is None:
+            return None
+        dsn = await ensure_database(postgres.dsn(), COMPANY_DATABASE)
+        (running,) = await self._group.start(
+            demo=partial(
+                demo.serve,
+                DemoSettings.load(database_url=SecretStr(dsn)),
+                self._telemetry.named("demo"),
+            )
+        )
+        company: Demo = running
+        return company
+
+    async def _store(self, postgres: EmbeddedPostgres | None) -> str:
+        if self._settings.store_url is not None or postgres is None:
+            assert self._settings.store_url is not None
+            return self._settings.store_url.get_secret_value()
+        return await ensure_database(postgres.dsn(), STORE_DATABASE)
+
+    async def _mcp_db_service(self, company: Demo | None) -> Any:
+        settings = self._mcp_db
+        if company is not None:
+            settings = McpDbSettings.load(
+                server=self._server(), databases={"company": await company_database(company)}
+            )
+        return partial(
+            mcp_db.serve,
+            settings,
+            self._telemetry.named("mcp_db"),
+            auth=self._auth(mcp_db.AUDIENCE),
+        )
+
+    def _agent_service(
+        self, name: str, factory: AgentFactory, models: Models, offered: Mapping[str, Any]
+    ) -> Any:
+        settings = factory.settings_with(
+            server=self._server(), auth=self._internal_auth(), **offered
+        )
+
+        def start() -> AbstractAsyncContextManager[GrpcServer]:
+            return factory.start(settings, telemetry=self._telemetry.named(name), models=models)
+
+        return start
+
+    @asynccontextmanager
+    async def _gateway(self, settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
+        # The gateway asks agents for their cards without a token of its own, and agents answer
+        # nobody without one. What it does for a run carries that run's token instead of this.
+        signer = RunTokenSigner(self._private_key)
+        token = signer.mint("gateway", "", "", list(settings.agent_targets), _CARDS_TTL_S)
+        with run_token(token):
+            async with gateway.serve(settings, self._telemetry.named("gateway")) as server:
+                yield server
+
+    def _gateway_settings(
+        self,
+        api_key: str,
+        store: str,
+        planner_target: str,
+        composer_target: str,
+        agents: Mapping[str, str],
+    ) -> GatewaySettings:
+        port = self._folder.gateway_port(self._settings.port)
+        return GatewaySettings.load(
+            # The metrics of all services are in one registry, so one of them offers it.
+            server=ServerSettings.load(host=_HOST, port=port, grace_s=self._settings.grace_s),
+            auth=AuthSettings.load(static_key=SecretStr(api_key), run_token_public_keys=None),
+            store_url=store,
+            planner_target=planner_target,
+            composer_target=composer_target,
+            agent_targets=dict(agents),
+            run_token_private_key=SecretStr(self._private_key),
+        )
+
+    def _server(self) -> ServerSettings:
+        return ServerSettings.load(
+            host=_HOST, port=0, metrics_port=None, grace_s=self._settings.grace_s
+        )
+
+    def _internal_auth(self) -> AuthSettings:
+        """Inside, run tokens of this house's gateway are all that counts."""
+        return AuthSettings.load(static_key=None, run_token_public_keys=self._public_key)
+
+    def _auth(self, audience: str) -> Authenticator | None:
+        return authenticator_from(self._internal_auth(), audience)
+
+    def _api_key(self) -> str:
+        given = AuthSettings.load().static_key
+        return given.get_secret_value() if given else self._folder.api_key
+
+    def _wants_scripted_model(self) -> bool:
+        """Whether the scripted model answers: there is no other, and it knows the database.
+
+        Raises:
+            ConfigurationError: a model is configured, but not enough of it.
+        """
+        settings = self._models
+        missing = settings.missing("", settings.get_agent_model_config(""))
+        if not missing:
+            return False
+        if settings.base_url or settings.azure_endpoint or settings.provider:
+            raise ConfigurationError(
+                f"A model is configured, but not completely: set {' and '.join(missing)}."
+            )
+        return not self._own_database
+
+    def _model_settings(self, company: Demo | None, scripted: bool) -> ModelSettings:
+        if not scripted or company is None:
+            return self._models
+        return ModelSettings.load(base_url=company.model_base_url, model=_SCRIPTED)
+
+    def _model_name(self, scripted: bool) -> str:
+        if scripted:
+            return "the scripted demo model"
+        config = self._models.get_agent_model_config("")
+        missing = self._models.missing("", config)
+        return "none: plans and answers follow fixed rules" if missing else config.model
+
+
+def _today(company: Demo) -> dict[str, str]:
+    """Both keys, so that no model sees two different days."""
+    day = company.today.isoformat()
+    return {"current_date": day, "current_datetime_utc": f"{day}T12:00:00+00:00"}

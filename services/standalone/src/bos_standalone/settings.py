@@ -1,0 +1,32 @@
+"""Settings of the all-in-one. Those of each service hold here as well, except for addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.settings import Settings
+
+
+class StandaloneSettings(Settings):
+    """``BOS_STANDALONE_…`` and ``BOS_STORE_URL``. Times are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_STANDALONE_")
+
+    data_dir: Path = Field(
+        default=Path(".data"), description="Folder of everything that is kept; created"
+    )
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of the gateway on 127.0.0.1; 0 takes that of the last start, or any",
+    )
+    store_url: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("BOS_STORE_URL"),
+        description="PostgreSQL URL of the run log; unset starts an embedded server",
+    )
+    grace_s: float = Field(default=3.0, ge=0, description="Time for calls in flight at shutdown")
