@@ -14,6 +14,7 @@ from pydantic_settings import SettingsConfigDict
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
 from bos_chassis.settings_reference import main, render, settings_classes, variables
+from bos_client.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -53,6 +54,12 @@ def test_page_is_what_the_settings_classes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
         "Write the page anew: python -m bos_chassis.settings_reference docs/configuration.md"
     )
+
+
+def test_variables_of_the_command_line_are_on_the_page() -> None:
+    variables_read = {str(p.envvar) for p in command_line.params if getattr(p, "envvar", None)}
+    assert variables_read
+    assert not [v for v in variables_read if f"`{v}`" not in PAGE.read_text(encoding="utf-8")]
 
 
 def test_every_setting_says_what_it_is_for() -> None:
