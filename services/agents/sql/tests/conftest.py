@@ -165,8 +165,8 @@ class StartHouse(Protocol):
         url: str = ...,
         models: bool = ...,
         mcp_db: dict[str, Any] | None = ...,
-        database: dict[str, Any] | None = ...,
-        **settings: Any,
+        settings: dict[str, Any] | None = ...,
+        **more_settings: Any,
     ) -> House: ...
 
 
@@ -200,15 +200,11 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             url: str = sqlite_url,
             models: bool = True,
             mcp_db: dict[str, Any] | None = None,
-            database: dict[str, Any] | None = None,
-            **settings: Any,
+            settings: dict[str, Any] | None = None,
+            **more_settings: Any,
         ) -> House:
             chosen = McpDbSettings.load(
-                databases={
-                    "main": DatabaseSettings(
-                        **{"url": SecretStr(url), "allowed_tables": TABLES, **(database or {})}
-                    )
-                },
+                databases={"main": DatabaseSettings(url=SecretStr(url), allowed_tables=TABLES)},
                 database_url=None,
                 **(mcp_db or {}),
             )
@@ -218,7 +214,9 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             shared = await stack.enter_async_context(
                 Models(model_settings(model), telemetry, sleep=_no_wait)
             )
-            loaded = SqlSettings.load(**{"mcp_url": server.url, **settings})
+            loaded = SqlSettings.load(
+                **{"mcp_url": server.url, **(settings or {}), **more_settings}
+            )
             agent = await stack.enter_async_context(
                 serve(loaded, telemetry, models=shared if models else None)
             )

@@ -79,7 +79,7 @@ class McpClient:
         """Call a tool and return its structured reply. Cancelling this cancels the tool.
 
         Raises:
-            ConfigurationError: the server does not offer the tool.
+            ConfigurationError: the server does not offer the tool, or is not mcp_db.
             DeadlineExceeded: no reply within ``timeout_s`` or the deadline of the step.
             Internal: the reply is not the object that was expected.
             Unauthenticated: the run token is missing or not accepted.
@@ -97,9 +97,12 @@ class McpClient:
         except (MCPError, ValidationError) as error:
             raise _translate(error) from error
         envelope = result.structured_content
-        if not isinstance(envelope, dict):
-            raise Internal(f"The reply of {tool} has no structured content.")
-        return envelope
+        if isinstance(envelope, dict):
+            return envelope
+        # mcp_db puts its own failures into the envelope; the rest comes from the server around it.
+        if result.is_error:
+            raise _foreign()
+        raise Internal(f"The reply of {tool} has no structured content.")
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         params = CallToolRequestParams(name=tool, arguments=arguments)
@@ -153,13 +156,17 @@ def _translate(error: Exception) -> Exception:
     if isinstance(error, MCPError):
         if error.error.code in (CONNECTION_CLOSED, INTERNAL_ERROR):
             return _unavailable()
-        return ConfigurationError(
-            "The server at BOS_SQL_MCP_URL does not offer the tools of mcp_db. "
-            "Set it to the address of mcp_db, with its path (/mcp)."
-        )
+        return _foreign()
     if isinstance(error, ValidationError):
         return Internal("The reply of the database service is not valid MCP.")
     return error
+
+
+def _foreign() -> ConfigurationError:
+    return ConfigurationError(
+        "The server at BOS_SQL_MCP_URL does not offer the tools of mcp_db. "
+        "Set it to the address of mcp_db, with its path (/mcp)."
+    )
 
 
 def _unavailable() -> Unavailable:

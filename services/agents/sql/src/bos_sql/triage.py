@@ -57,8 +57,16 @@ def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
     }
     draft = Draft({dialect: sql for dialect, sql in patched.items() if sql})
     sql = draft.sql(work.overview.dialect)
-    if not sql:
+    if not sql or _was_tried(work, draft):
         return None
     # Should the patch fail too, the model that writes the next query has to know it.
     work.messages.append(assistant(json_text({"corrected_sql": sql})))
     return draft
+
+
+def _was_tried(work: Work, draft: Draft) -> bool:
+    """Whether the patch is a query that failed already: it would only fail again."""
+    approved = work.guard.check(draft.variants).approved
+    return approved is not None and any(
+        approved.sql == each["query"] for each in work.attempt_history
+    )

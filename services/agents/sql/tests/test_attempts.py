@@ -1,0 +1,285 @@
+"""The correction loop (SPEC D-23..D-29, T-09)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos_testkit.model_fixtures import fixture
+
+from .conftest import (
+    FAILED,
+    GOOD,
+    MISSING_COLUMN,
+    NEEDS_CLARIFICATION,
+    SUCCEEDED,
+    StartHouse,
+    fixtures,
+)
+
+FEEDBACK = "The previous SQL query failed to execute."
+PATCH = {
+    "action": "RETRY_WITH_PATCH",
+    "patched_sql_postgres": GOOD["sql_postgres"],
+    "patched_sql_server": GOOD["sql_server"],
+    "patched_sql_sqlite": GOOD["sql_sqlite"],
+}
+
+
+def triage(**reply: Any) -> Any:
+    return fixture("triage", [], schema="ErrorTriage", json=reply)
+
+
+def second_try(generated: dict[str, Any] = GOOD) -> Any:
+    return fixture("second try", [FEEDBACK], schema="GeneratedSql", json=generated)
+
+
+async def test_d28_triage_patches_a_query_with_a_missing_column(
+    start: StartHouse, postgres_url: str
+) -> None:
+    house = await start(fixtures(triage(**PATCH), generated=MISSING_COLUMN), url=postgres_url)
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    first, second = done.data["attempt_history"]
+    assert first.keys() == {"attempt", "query", "success", "error", "latency_ms"}
+    assert (first["attempt"], first["success"]) == (1, False)
+    assert "amont" in first["error"]
+    assert (second["attempt"], second["success"], second["error"]) == (2, True, None)
+    assert len(house.prompts("GeneratedSql")) == 1
+    assert done.events("Error triage")[0]["action"] == "RETRY_WITH_PATCH"
+    assert len(done.events("safety_check")) == 2
+    (failed,) = done.events("SQL agent attempt failed")
+    assert failed["attempt"] == 1
+    assert failed["query"] == first["query"]
+    assert failed["error"] == first["error"]
+    assert done.errors() == ["SQL agent attempt failed"]
+
+
+async def test_d27_triage_sees_query_error_and_citations(start: StartHouse) -> None:
+    house = await start(fixtures(triage(**PATCH), generated=MISSING_COLUMN))
+
+    await house.ask()
+
+    (prompt,) = house.prompts("ErrorTriage")
+    assert "SUM(o.amont)" in prompt
+    assert "no such column: o.amont" in prompt
+    assert "[main.orders] orders (table, about 4 rows)" in prompt
+
+
+async def test_d24_without_triage_the_model_is_told_in_the_words_of_the_spec(
+    start: StartHouse,
+) -> None:
+    house = await start(fixtures(second_try(), generated=MISSING_COLUMN))
+    house.model.knobs.prose_next(2, schema="ErrorTriage")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    query = done.data["attempt_history"][0]["query"]
+    request = [r for r in house.model.requests if r.schema == "GeneratedSql"][1]
+    assert request.messages[-1]["content"] == (
+        "The previous SQL query failed to execute.\n"
+        "Error details: no such column: o.amont\n"
+        f"Failing query:\n{query}\n"
+        "Generate a corrected read-only SQL query that addresses the error and try again using only"
+        " the authorised tables."
+    )
+    assert [message["role"] for message in request.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+async def test_d23_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
+    house = await start(fixtures(generated=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "QueryError"
+    assert "failed 4 times" in done.result.error.message
+    history = done.details["attempt_history"]
+    assert [(each["attempt"], each["success"]) for each in history] == [
+        (1, False),
+        (2, False),
+        (3, False),
+        (4, False),
+    ]
+    assert done.details["error"] == "no such column: o.amont"
+    assert done.details["retryable"] is False
+    assert len(done.events("SQL agent attempt failed")) == 4
+    assert done.events("Giving up")[0]["state"] == "FAILURE"
+    assert house.queries("query_failed") == 4
+    # After the last attempt there is nothing left to decide.
+    assert len(house.prompts("ErrorTriage")) == 3
+
+
+async def test_the_number_of_attempts_is_a_setting(start: StartHouse) -> None:
+    house = await start(fixtures(generated=MISSING_COLUMN), max_attempts=1)
+
+    done = await house.ask()
+
+    assert len(done.details["attempt_history"]) == 1
+    assert house.queries() == 1
+
+
+async def test_d28_triage_may_stop(start: StartHouse) -> None:
+    stop = triage(action="STOP", user_message="Amounts are not recorded.")
+    house = await start(fixtures(stop, generated=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "QueryError"
+    assert done.result.error.message == "Amounts are not recorded."
+    assert house.queries() == 1
+
+
+async def test_d28_triage_may_ask_the_user(start: StartHouse) -> None:
+    ask = triage(
+        action="ASK_CLARIFICATION",
+        clarifying_questions=[{"question": "Which amount?", "options": ["amount"]}],
+    )
+    house = await start(fixtures(ask, generated=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == NEEDS_CLARIFICATION
+    assert done.result.clarification.questions[0].question == "Which amount?"
+
+
+async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:
+    """SPEC D-28: the question counts towards the five turns; then D-24 is tried instead."""
+    ask = triage(
+        action="ASK_CLARIFICATION",
+        clarifying_questions=[{"question": "Which amount?", "options": []}],
+    )
+    house = await start(fixtures(ask, second_try(), generated=MISSING_COLUMN))
+
+    done = await house.ask(clarification_turn_count=5)
+
+    assert done.result.status == SUCCEEDED
+
+
+async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: StartHouse) -> None:
+    bad = triage(**{**PATCH, "patched_sql_sqlite": "SELECT colour FROM orders"})
+    empty = {"action": "RETRY_WITH_PATCH"}
+    no_patch = fixture("no patch", ["no such column: colour"], schema="ErrorTriage", json=empty)
+    house = await start(fixtures(bad, no_patch, second_try(), generated=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    errors = [each["error"] for each in done.data["attempt_history"]]
+    assert errors == ["no such column: o.amont", "no such column: colour", None]
+    # The model that writes the next query has seen both failures.
+    assert house.prompts("GeneratedSql")[1].count(FEEDBACK) == 2
+
+
+async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHouse) -> None:
+    same = triage(action="RETRY_WITH_PATCH", patched_sql_sqlite=MISSING_COLUMN["sql_sqlite"])
+    house = await start(fixtures(same, second_try(), generated=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert house.queries("query_failed") == 1
+
+
+async def test_d13_a_corrected_query_passes_the_guard_again_and_runs(start: StartHouse) -> None:
+    review = {
+        "is_correct": False,
+        "corrected_sql": "SELECT city FROM customers ORDER BY city",
+        "reason": "Cities were asked for.",
+    }
+    house = await start(fixtures(review=review))
+
+    done = await house.ask()
+
+    assert done.data["sql"] == "SELECT city FROM customers ORDER BY city LIMIT 201"
+    assert len(done.events("safety_check")) == 2
+    # What the other dialects say is no longer the same query.
+    assert (done.data["sql_postgres"], done.data["sql_server"]) == ("", "")
+
+
+async def test_a_query_found_wrong_without_a_correction_is_written_again(start: StartHouse) -> None:
+    wrong = fixture(
+        "wrong",
+        ["### Query\nSELECT 1 AS n"],
+        schema="QueryReview",
+        json={"is_correct": False, "corrected_sql": None, "reason": "It reads no table."},
+    )
+    one = {"sql_postgres": "", "sql_server": "", "sql_sqlite": "SELECT 1 AS n"}
+    house = await start(fixtures(wrong, second_try(), generated=one))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert "It reads no table." in done.data["attempt_history"][0]["error"]
+    assert house.queries() == 1
+
+
+async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHouse) -> None:
+    """SPEC D-24: a syntax error, found by the guard before the database could."""
+    unreadable = {"sql_postgres": "", "sql_server": "", "sql_sqlite": "SELECT city FROM WHERE"}
+    house = await start(fixtures(second_try(), generated=unreadable))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert len(done.data["attempt_history"]) == 2
+    assert house.queries() == 1
+    assert house.prompts("ErrorTriage") == []
+
+
+async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: StartHouse) -> None:
+    """SPEC D-16."""
+    slow = (
+        "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
+        " SELECT COUNT(*) AS c FROM n"
+    )
+    generated = {"sql_postgres": "", "sql_server": "", "sql_sqlite": slow}
+    house = await start(
+        fixtures(second_try(), generated=generated), query_timeout_s=0.2, max_attempts=2
+    )
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert house.queries("query_timed_out") == 1
+
+
+async def test_a_model_that_finds_no_query_ends_the_step(start: StartHouse) -> None:
+    nothing = {
+        "sql_postgres": "",
+        "sql_server": "",
+        "sql_sqlite": "",
+        "notes": "There is no weather in this database.",
+    }
+    house = await start(fixtures(generated=nothing))
+
+    done = await house.ask()
+
+    assert done.result.error.type == "QueryError"
+    assert done.result.error.message.endswith("There is no weather in this database.")
+    assert house.queries() == 0
+
+
+@pytest.mark.parametrize(
+    ("review", "expected"), [("prose", SUCCEEDED), ("html", SUCCEEDED), ("empty", SUCCEEDED)]
+)
+async def test_without_a_review_the_guarded_query_stands(
+    start: StartHouse, review: str, expected: int
+) -> None:
+    house = await start()
+    getattr(house.model.knobs, f"{review}_next")(9, schema="QueryReview")
+
+    done = await house.ask()
+
+    assert done.result.status == expected
+    assert done.events("check_query")[0]["reviewed"] is False

@@ -1,0 +1,112 @@
+"""Clarify first (SPEC D-03..D-05, DEC-02, T-02, X-16)."""
+
+from __future__ import annotations
+
+from bos_testkit.model_fixtures import fixture
+
+from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
+
+SHIFT = "How is my dollar value shifting from yesterday to today?"
+UNCLEAR = {
+    "tables": ["orders"],
+    "is_clear": False,
+    "clarifying_questions": [
+        {"question": "Which metric is meant?", "options": ["orders.amount", "number of orders"]},
+        {"question": "Which cities?", "options": ["Pune", "Delhi"]},
+        {"question": "In which time zone does a day begin?", "options": ["UTC"]},
+    ],
+    "assumptions": ["The metric is orders.amount."],
+}
+
+
+async def test_d05_an_unclear_task_is_asked_about_before_any_query(start: StartHouse) -> None:
+    house = await start(fixtures(choice=UNCLEAR))
+
+    done = await house.ask(SHIFT, context={"current_date": "2026-06-15"})
+
+    assert done.result.status == NEEDS_CLARIFICATION
+    asked = done.result.clarification
+    assert [question.question for question in asked.questions] == [
+        "Which metric is meant?",
+        "Which cities?",
+        "In which time zone does a day begin?",
+    ]
+    assert list(asked.questions[0].options) == ["orders.amount", "number of orders"]
+    assert list(asked.assumptions) == [
+        "The metric is orders.amount.",
+        "Today is 2026-06-15 (UTC).",
+    ]
+    assert house.prompts("GeneratedSql") == []
+    assert house.queries() == 0
+
+
+async def test_d04_the_fifth_turn_may_still_ask(start: StartHouse) -> None:
+    house = await start(fixtures(choice=UNCLEAR))
+
+    done = await house.ask(SHIFT, clarification_turn_count=4)
+
+    assert done.result.status == NEEDS_CLARIFICATION
+
+
+async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(start: StartHouse) -> None:
+    house = await start(fixtures(choice=UNCLEAR))
+
+    done = await house.ask(SHIFT, clarification_turn_count=5)
+
+    assert done.result.status == SUCCEEDED
+    assert done.result.answer == "Agra leads. This assumes: The metric is orders.amount."
+    assert done.data["assumptions"] == ["The metric is orders.amount."]
+    assert "- The metric is orders.amount." in house.prompts("GeneratedSql")[0]
+    assert done.events("Proceeding on assumptions")
+
+
+async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: StartHouse) -> None:
+    house = await start(fixtures(choice={**UNCLEAR, "assumptions": []}))
+
+    done = await house.ask(SHIFT, clarification_turn_count=5)
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "ClarificationLimit"
+    assert "still unclear after 5 rounds" in done.result.error.message
+    assert "Which metric is meant?" in done.result.error.message
+    assert house.queries() == 0
+
+
+async def test_d03_questions_about_many_tables_are_built_on_their_columns(
+    start: StartHouse,
+) -> None:
+    check = {
+        "is_clear": False,
+        "clarifying_questions": [{"question": "Which column?", "options": ["orders.amount"]}],
+        "assumptions": [],
+    }
+    house = await start(
+        fixtures(fixture("check", [], schema="ClarityCheck", json=check), choice=UNCLEAR),
+        small_schema_tables=0,
+    )
+
+    done = await house.ask(SHIFT)
+
+    assert [q.question for q in done.result.clarification.questions] == ["Which column?"]
+    assert "amount numeric(12, 2)" in house.prompts("ClarityCheck")[0]
+
+
+async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHouse) -> None:
+    check = {"is_clear": True, "clarifying_questions": [], "assumptions": ["Amounts are in rupees"]}
+    house = await start(
+        fixtures(fixture("check", [], schema="ClarityCheck", json=check), choice=UNCLEAR),
+        small_schema_tables=0,
+    )
+
+    done = await house.ask(SHIFT)
+
+    assert done.result.status == SUCCEEDED
+    assert done.data["assumptions"] == ["Amounts are in rupees"]
+
+
+async def test_without_the_second_look_the_first_questions_are_asked(start: StartHouse) -> None:
+    house = await start(fixtures(choice=UNCLEAR), small_schema_tables=0)
+
+    done = await house.ask(SHIFT)
+
+    assert done.result.clarification.questions[0].question == "Which metric is meant?"

@@ -1,0 +1,203 @@
+"""The way to mcp_db: identity, deadline, cancellation, and what can go wrong (SPEC R-05, D-19)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import uvicorn
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.errors import (
+    BosError,
+    ConfigurationError,
+    DeadlineExceeded,
+    Unauthenticated,
+    Unavailable,
+)
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.service import serve as serve_mcp_db
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+from bos_sql.mcp import McpClient
+from bos_testkit.waiting import eventually
+
+from .conftest import FAILED, TABLES, StartHouse, fixtures
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+ENDLESS = (
+    "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
+    " SELECT COUNT(*) AS c FROM n"
+)
+
+
+def client(url: str) -> McpClient:
+    return McpClient(url, max_reply_bytes=2**24)
+
+
+@asynccontextmanager
+async def answering(status: int, text: str = "", media: str = "text/plain") -> AsyncIterator[str]:
+    """A server that gives every request the same answer."""
+
+    async def answer(_: Request) -> Response:
+        return PlainTextResponse(text, status_code=status, media_type=media)
+
+    app = Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
+    config = uvicorn.Config(app, log_config=None, log_level=None, lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await eventually(lambda: server.started)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "media", "error"),
+    [
+        (401, "", "text/plain", Unauthenticated),
+        (429, "", "text/plain", Unavailable),
+        (503, "<html>", "text/html", Unavailable),
+        (404, "", "text/plain", ConfigurationError),
+        (200, "<html>no MCP</html>", "text/html", ConfigurationError),
+    ],
+)
+async def test_answers_that_are_no_mcp_become_typed_errors(
+    status: int, text: str, media: str, error: type[BosError]
+) -> None:
+    async with answering(status, text, media) as url, client(url) as mcp:
+        with pytest.raises(error):
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
+
+
+async def test_broken_json_is_an_error_and_not_a_hang() -> None:
+    async with answering(200, '{"jsonrpc":', "application/json") as url, client(url) as mcp:
+        with pytest.raises(BosError):
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
+
+
+async def test_a_failed_call_does_not_spoil_the_next(start: StartHouse) -> None:
+    house = await start()
+    async with client("http://127.0.0.1:1/mcp") as nobody:
+        with pytest.raises(Unavailable):
+            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+        with pytest.raises(Unavailable):
+            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+
+    async with client(house.mcp_db.url) as mcp:
+        with pytest.raises(ConfigurationError):
+            await mcp.call("no_such_tool", {}, timeout_s=5)
+        assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
+
+
+async def test_calls_run_side_by_side(start: StartHouse) -> None:
+    house = await start()
+    async with client(house.mcp_db.url) as mcp:
+        replies = await asyncio.gather(
+            *(
+                mcp.call("mcp_db_query", {"query": f"SELECT {n} AS n"}, timeout_s=10)
+                for n in range(20)
+            )
+        )
+    assert [reply["data"] for reply in replies] == [[[n]] for n in range(20)]
+
+
+async def test_a_large_result_arrives(start: StartHouse) -> None:
+    """The SDK's own limit for an event is 1 MiB, below what mcp_db may send."""
+    house = await start(mcp_db={"max_rows": 10_000, "max_bytes": 2_000_000})
+    sql = (
+        "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
+        " SELECT i, 'a text that is about a hundred characters long, so that rows add up to what"
+        " the limit is meant for' AS t FROM n"
+    )
+    async with client(house.mcp_db.url) as mcp:
+        reply = await mcp.call("mcp_db_query", {"query": sql}, timeout_s=20)
+    assert reply["row_count"] == 9000
+
+
+async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHouse) -> None:
+    house = await start()
+    async with client(house.mcp_db.url) as mcp:
+        with pytest.raises(DeadlineExceeded):
+            await mcp.call("mcp_db_query", {"query": ENDLESS}, timeout_s=0.3)
+        await eventually(lambda: house.queries("cancelled") == 1)
+
+
+async def test_cancelling_the_step_cancels_the_query(start: StartHouse) -> None:
+    """DESIGN §3: cancellation reaches the bottom."""
+    generated = {"sql_postgres": "", "sql_server": "", "sql_sqlite": ENDLESS}
+    house = await start(fixtures(generated=generated))
+    in_flight = "bos_db_queries_in_flight"
+    registry = house.mcp_telemetry.registry
+
+    asking = asyncio.create_task(house.ask())
+    await eventually(lambda: registry.get_sample_value(in_flight) == 1)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+    await eventually(lambda: house.queries("cancelled") == 1)
+
+
+async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHouse) -> None:
+    house = await start(mcp_url="http://127.0.0.1:1/mcp")
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "Unavailable"
+    assert done.details["retryable"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"database": "nothing"}, "'nothing'"), ({"dialect": "postgres"}, "BOS_SQL_DIALECT")],
+)
+async def test_d26_a_wrong_setting_ends_the_step_at_once(
+    start: StartHouse, settings: dict[str, str], named: str
+) -> None:
+    house = await start(settings=settings)
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "ConfigurationError"
+    assert named in done.result.error.message
+    assert done.details["retryable"] is False
+    assert house.prompts("SchemaChoice") == []
+
+
+async def test_the_run_token_travels_with_the_call(sqlite_url: str) -> None:
+    private, public = generate_keypair()
+    signer = RunTokenSigner(private)
+    verifier = RunTokenVerifier([public], "mcp_db")
+    settings = McpDbSettings.load(
+        databases={"main": DatabaseSettings(url=SecretStr(sqlite_url), allowed_tables=TABLES)},
+        database_url=None,
+    )
+    telemetry = Telemetry.for_tests("mcp_db")
+    async with (
+        serve_mcp_db(settings, telemetry, auth=verifier) as server,
+        client(server.url) as mcp,
+    ):
+        with pytest.raises(Unauthenticated):
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
+        with run_token(signer.mint("ann", "run", "run/0/step", ["sql", "mcp_db"], 60)):
+            assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
+        with (
+            run_token(signer.mint("ann", "run", "run/0/step", ["sql"], 60)),
+            pytest.raises(Unauthenticated),
+        ):
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)

@@ -1,0 +1,126 @@
+"""What the model may do wrong, and what then happens (SPEC D-26, Q-01, Q-06)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos_testkit.waiting import eventually
+
+from .conftest import FAILED, SUCCEEDED, StartHouse, fixtures
+
+
+@pytest.mark.parametrize(
+    ("knob", "options", "error"),
+    [
+        ("prose_next", {}, "ModelOutputInvalid"),
+        ("half_json_next", {}, "ModelOutputInvalid"),
+        ("empty_next", {}, "ModelOutputInvalid"),
+        ("malformed_json_next", {}, "ModelOutputInvalid"),
+        ("html_next", {"as_content": True}, "ModelOutputInvalid"),
+        ("html_next", {}, "ModelUnavailable"),
+        ("fail_next", {"status": 500}, "ModelUnavailable"),
+        ("fail_next", {"status": 429}, "ModelRateLimited"),
+        ("fail_next", {"status": 401}, "ConfigurationError"),
+    ],
+)
+@pytest.mark.parametrize("schema", ["SchemaChoice", "GeneratedSql"])
+async def test_a_query_cannot_be_written_without_a_usable_reply(
+    start: StartHouse, knob: str, options: dict[str, Any], error: str, schema: str
+) -> None:
+    house = await start()
+    getattr(house.model.knobs, knob)(50, schema=schema, **options)
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == error
+    assert house.queries() == 0
+    assert done.errors()
+
+
+async def test_a_question_the_scripted_model_does_not_know_is_a_refusal(start: StartHouse) -> None:
+    house = await start(fixtures()[1:])
+
+    done = await house.ask()
+
+    assert done.result.error.type == "ModelRefused"
+
+
+async def test_d26_without_a_model_the_missing_setting_is_named(start: StartHouse) -> None:
+    house = await start(models=False)
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "ConfigurationError"
+    assert "OPENAI_API_KEY" in done.result.error.message
+    assert not done.result.error.details["retryable"].bool_value
+    assert house.queries() == 0
+
+
+@pytest.mark.parametrize("knob", ["prose_next", "half_json_next", "empty_next", "html_next"])
+async def test_without_words_of_the_model_the_result_speaks_for_itself(
+    start: StartHouse, knob: str
+) -> None:
+    house = await start()
+    getattr(house.model.knobs, knob)(50, schema="ResultInterpretation")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert done.result.answer == "The query found 3 rows with city, total."
+    assert len(done.result.table.rows) == 3
+    assert done.events("The model gave no ResultInterpretation; going on without it")
+
+
+async def test_tokens_of_unusable_replies_are_counted(start: StartHouse) -> None:
+    house = await start()
+    house.model.knobs.prose_next(2, schema="QueryReview")
+
+    done = await house.ask()
+
+    # Choice, query, two tries at a review, interpretation.
+    assert done.result.usage.model_calls == 5
+
+
+async def test_a_slow_model_ends_the_step_within_its_time(start: StartHouse) -> None:
+    house = await start()
+    house.model.knobs.latency_s = 30
+
+    done = await house.ask(retry_config={"timeout": {"nanos": 300_000_000}})
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "DeadlineExceeded"
+    await eventually(lambda: house.model.in_flight == 0)
+
+
+async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHouse) -> None:
+    house = await start()
+    house.model.knobs.fail_next(50, status=429, retry_after=60, schema="ResultInterpretation")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert done.data["row_count"] == 3
+
+
+async def test_q06_the_unexpected_ends_the_step_without_a_retry(
+    start: StartHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC D-26: no correction, no second attempt, and no raw exception text."""
+    house = await start()
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a secret detail")
+
+    monkeypatch.setattr("bos_sql.attempts.parse_results", broken)
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "ZeroDivisionError"
+    assert "secret" not in str(done.result)
+    assert done.details["retryable"] is False
+    assert house.queries() == 1

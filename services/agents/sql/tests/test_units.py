@@ -1,0 +1,204 @@
+"""Parts that need no service: wire format, answers without a model, card, settings, metadata."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bos.agent.v1 import SideEffectClass
+from bos_chassis.errors import ConfigurationError, Internal
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value, make_table, table_rows
+from bos_mcp_db import values as mcp_db_values
+from bos_sql.agent import SqlAgent
+from bos_sql.interpret import plain_answer, preview_text
+from bos_sql.mcp import McpClient
+from bos_sql.metadata import GroundingPack
+from bos_sql.settings import SqlSettings
+from bos_sql.wire import read_cell, read_table
+
+CELLS = [
+    None,
+    True,
+    42,
+    9007199254740993,
+    2**70,
+    1.5,
+    2.0,
+    float("inf"),
+    Decimal("1.10"),
+    "text",
+    b"\x00\xff",
+    date(2026, 3, 31),
+    datetime(2026, 3, 31, 10, 0, 0, 500000, tzinfo=UTC),
+    ["a", 9007199254740993],
+    {"n": Decimal("1.10"), "list": [None, True]},
+]
+
+
+def envelope(**changes: Any) -> dict[str, Any]:
+    return {
+        "success": True,
+        "columns": ["n"],
+        "column_types": ["int64"],
+        "data": [[1]],
+        "row_count": 1,
+        "truncated": False,
+        "error": None,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=repr)
+def test_cells_come_back_as_mcp_db_sent_them(cell: Any) -> None:
+    back = read_cell(mcp_db_values.encode(cell))
+
+    assert back == cell
+    assert type(back) is type(cell)
+
+
+def test_a_moment_without_time_zone_is_utc() -> None:
+    naive = datetime(2026, 3, 31, 10)  # noqa: DTZ001
+
+    assert read_cell(mcp_db_values.encode(naive)) == naive.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("wire", [{"$new": "1"}, {}, {"$int": 1}, {"$int": "1", "x": 2}])
+def test_an_unknown_tag_is_refused_rather_than_guessed(wire: Any) -> None:
+    with pytest.raises(ValueError, match="tagged"):
+        read_cell(wire)
+
+
+def test_a_success_becomes_a_table() -> None:
+    table = read_table(envelope(truncated=True))
+
+    assert table_rows(table) == [{"n": 1}]
+    assert table.row_count == 1
+    assert table.truncated
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"success": False},
+        {"success": 1},
+        {"data": None},
+        {"data": [[1, 2]]},
+        {"data": [[{"$odd": "1"}]]},
+        {"columns": ["n", "n"], "column_types": ["int64", "int64"], "data": [[1, 2]]},
+        {"column_types": []},
+    ],
+    ids=str,
+)
+def test_d22_only_a_valid_success_counts(changes: dict[str, Any]) -> None:
+    with pytest.raises(Internal):
+        read_table(envelope(**changes))
+
+
+def test_an_incomplete_envelope_is_refused() -> None:
+    with pytest.raises(Internal):
+        read_table({"success": True})
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer"),
+    [
+        ([], "The query found no rows."),
+        ([["Pune", Decimal("10.10")]], "city: Pune, total: 10.10."),
+        ([["Pune", 1], ["Agra", 2]], "The query found 2 rows with city, total."),
+    ],
+)
+def test_the_result_in_one_sentence(rows: list[list[Any]], answer: str) -> None:
+    assert plain_answer(make_table(["city", "total"], rows)) == answer
+
+
+def test_a_cut_result_says_that_more_exist() -> None:
+    table = make_table(["n"], [[1], [2]], truncated=True)
+
+    assert plain_answer(table) == "The query found 2 rows with n. More exist."
+
+
+def test_the_preview_ends_with_a_whole_row_and_within_its_bounds() -> None:
+    table = make_table(["text", "n"], [["x" * 1000, n] for n in range(200)])
+
+    preview, shown = preview_text(table, 200)
+
+    assert len(preview) <= 4_500
+    assert len(preview.splitlines()) == shown > 10
+    assert preview.endswith("}")
+    assert preview.startswith('{"text": "xxx')
+
+
+def test_the_preview_is_json_in_column_order() -> None:
+    row = ["a", 1.5, None, True, date(2026, 1, 2), [1, 2], {"k": "v"}]
+    table = make_table(["z", "y", "x", "w", "v", "u", "t"], [row])
+
+    assert preview_text(table, 5)[0] == (
+        '{"z": "a", "y": 1.5, "x": null, "w": true, "v": "2026-01-02", "u": [1, 2],'
+        ' "t": {"k": "v"}}'
+    )
+
+
+def test_an_empty_preview_says_so() -> None:
+    assert preview_text(make_table(["n"], []), 5) == ("(no rows)", 0)
+
+
+def test_a_grounding_pack_keeps_to_its_size() -> None:
+    pack = GroundingPack(table_docs=("x" * 100, "y" * 100), relationship_docs=("a.b = c.d",))
+
+    assert pack.text(1_000).endswith("Joins:\n  a.b = c.d")
+    assert len(pack.text(50)) == 50
+
+
+async def test_the_card_says_what_the_planner_needs() -> None:
+    """SPEC B-03, A-08, T-13, R-06."""
+    settings = SqlSettings.load(mcp_url="http://127.0.0.1:1/mcp")
+    async with McpClient(settings.mcp_url, max_reply_bytes=2**20) as database:
+        card = SqlAgent(settings, database, None, Telemetry.for_tests("sql")).card
+
+    assert card.name == "sql"
+    assert list(card.aliases) == ["sql_agent"]
+    assert list(card.keywords) == (
+        "table tables list show top per group average sum count trend breakdown report".split()  # noqa: SIM905
+    )
+    assert card.selection_group == 2
+    assert [tool.name for tool in card.tools] == ["mcp_db_schema", "mcp_db_query"]
+    assert {tool.side_effect for tool in card.tools} == {SideEffectClass.SIDE_EFFECT_CLASS_NONE}
+    assert not any(tool.requires_approval for tool in card.tools)
+    assert list(card.downstream_audiences) == ["mcp_db"]
+    assert card.default_timeout.ToTimedelta().total_seconds() == 60
+    assert {"sql", "rows", "row_count"} <= {field.name for field in card.output_fields}
+
+
+def test_the_address_of_mcp_db_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BOS_SQL_MCP_URL", raising=False)
+
+    with pytest.raises(ConfigurationError, match="BOS_SQL_MCP_URL"):
+        SqlSettings.load()
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_SQL_MCP_URL", "http://mcp-db:8080/mcp")
+    monkeypatch.setenv("BOS_SQL_MAX_ATTEMPTS", "2")
+
+    settings = SqlSettings.load()
+
+    assert (settings.mcp_url, settings.max_attempts) == ("http://mcp-db:8080/mcp", 2)
+    assert settings.max_clarification_turns == 5
+
+
+def test_values_of_every_kind_survive_the_way_into_a_table() -> None:
+    kinds = ["bool", "int64", "double", "decimal", "string", "bytes", "date", "timestamp"]
+    cells = [True, 2**53, 0.5, Decimal("1.10"), "x", b"x", date(2026, 1, 2), datetime.now(UTC)]
+    table = read_table(
+        envelope(
+            columns=kinds,
+            column_types=kinds,
+            data=[[mcp_db_values.encode(cell) for cell in cells]],
+        )
+    )
+
+    assert [from_value(value) for value in table.rows[0].values] == cells
