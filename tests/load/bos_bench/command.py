@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[3]
 PARTS = ("log", "run", "guard", "sandbox", "model")
 _NEED_STORE = frozenset({"log", "run"})
 _PART_TIMEOUT_S = 90
+_INTERRUPTED = 130
+_METHOD = "Medians of five rounds; the two sides of a ratio took turns.\n"
 _HIDDEN_VARIABLES = ("BOS_", "OPENAI_", "AZURE_OPENAI_")
 
 
@@ -36,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line, measure, and print; returns the exit status."""
     options = _parser().parse_args(arguments)
     _forget_configuration()
-    asyncio.run(_bench(options))
+    try:
+        asyncio.run(_bench(options))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return 0
 
 
 async def _bench(options: argparse.Namespace) -> None:
     about, began = machine(), time.perf_counter()
-    _print_heading(about, quick=options.quick)
+    _print_heading(about)
     # Production without an exporter: metrics are counted, spans have ids and are not recorded.
     settings = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     async with AsyncExitStack() as stack:
@@ -53,6 +58,7 @@ async def _bench(options: argparse.Namespace) -> None:
         if options.profile is not None and store is not None:
             print(await profile_text(store, telemetry, options.profile))
             return
+        print("Only to show that it runs.\n" if options.quick else _METHOD)
         effort = Effort.quick() if options.quick else Effort.full()
         parts: dict[str, Part] = {}
         for name, measure in _measurements(store, telemetry, effort).items():
@@ -125,15 +131,10 @@ def _forget_configuration() -> None:
     os.chdir(Path(__file__).parent)
 
 
-def _print_heading(about: dict[str, object], *, quick: bool) -> None:
+def _print_heading(about: dict[str, object]) -> None:
     print(
         f"{about['cpus']} processors ({about['cpu_model']}), {about['system']}, "
-        f"Python {about['python']}, load average {about['load_average']}"
-    )
-    print(
-        "quick: these figures mean nothing\n"
-        if quick
-        else "Medians of five rounds; the contenders of a ratio took turns.\n"
+        f"Python {about['python']}, load average {about['load_average']}\n"
     )
 
 

@@ -49,7 +49,7 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     name = "bench_log"
     dsn = await store.fresh_log(name)
     metrics = GatewayMetrics(CollectorRegistry())
-    append: Table = {}
+    part: Part = {f"append, {mode}": {} for mode in _SYNCHRONOUS_COMMIT}
     accept: Table = {}
     async with AsyncExitStack() as stack:
         writer = await stack.enter_async_context(
@@ -67,13 +67,13 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
                 await _compare(store, log, plain[mode], mode, appenders, effort.round_s)
                 for _ in range(effort.rounds)
             ]
-            append[f"{mode}, {appenders} at once"] = medians(rounds)
+            part[f"append, {mode}"][f"{appenders} at once"] = medians(rounds)
         for callers in APPENDERS:
             rounds = [
                 await _accepted(store, log, callers, effort.round_s) for _ in range(effort.rounds)
             ]
             accept[f"{callers} at once"] = medians(rounds)
-    return {"append": append, "accept": accept}
+    return {**part, "accept": accept}
 
 
 class _Log:

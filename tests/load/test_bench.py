@@ -1,0 +1,76 @@
+"""`make bench` runs and reports what it promises. How fast anything is, no test asserts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent / "bench.py"
+APPEND = {"events_per_s", "cpu_us", "events_per_statement", "throughput_ratio"}
+EXPECTED = {
+    "log": {
+        "append, asynchronous": APPEND,
+        "append, durable": APPEND,
+        "accept": {"runs_per_s", "cpu_us", "runs_per_statement"},
+    },
+    "run": {
+        "five steps": {"runs_per_s", "p50_ms", "p95_ms", "cpu_ms", "added_p50_ms", "cpu_ratio"},
+        "log": {"writer_statements", "all_transactions"},
+    },
+    "guard": {"a query of 20 lines": {"check_us", "check_over_parse_ratio"}},
+    "sandbox": {
+        "cold": {"start_ms", "first_program_ms"},
+        "warm": {"p50_ms", "cpu_ms", "over_bare_call_ratio"},
+    },
+    "model": {"one text call": {"bos_cpu_ms", "openai_cpu_ms", "cpu_over_openai_ratio"}},
+}
+
+
+def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(BENCH), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_quick_bench_measures_every_part_whatever_is_configured(tmp_path: Path) -> None:
+    figures = tmp_path / "figures" / "bench.json"
+    # A developer's own settings must not change what is measured.
+    done = bench("--quick", "--json", str(figures), BOS_GATEWAY_MAX_STEPS="1", BOS_MODEL="other")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    document = json.loads(figures.read_text(encoding="utf-8"))
+    assert document["quick"] is True
+    assert document["machine"]["cpus"] >= 1
+    assert document["parts"].keys() == EXPECTED.keys()
+    for part, tables in EXPECTED.items():
+        assert document["parts"][part].keys() == tables.keys()
+        for table, names in tables.items():
+            for case, measured in document["parts"][part][table].items():
+                assert names <= measured.keys(), f"{part}, {table}, {case}"
+                assert all(math.isfinite(value) for value in measured.values())
+                for name in names:
+                    assert name in done.stdout
+
+
+def test_one_part_can_be_measured_alone(tmp_path: Path) -> None:
+    figures = tmp_path / "bench.json"
+    done = bench("--quick", "--only", "guard", "--json", str(figures))
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(figures.read_text(encoding="utf-8"))["parts"]) == ["guard"]
+
+
+@pytest.mark.parametrize("arguments", [("--only", "nothing"), ("--fast",)])
+def test_wrong_option_is_explained(arguments: tuple[str, ...]) -> None:
+    done = bench(*arguments)
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
