@@ -1,0 +1,284 @@
+"""Every demo question, asked of the assembled product over its public API.
+
+The product is what ``bos serve all`` starts: every service on a port of its own, embedded store,
+sample company, scripted model. What must come out is computed beside it, by other queries on
+another copy of the same company.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.gateway.v1 import RunStatus
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value, from_value_map
+from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY, load_postgres, table_names
+from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
+from bos_demo.questions import load_questions
+from bos_postgres import create_database
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.agent.v1 import AgentResult
+    from bos.common.v1 import Table
+    from bos.gateway.v1 import OrchestratorResponse, RunEvent
+    from bos.planner.v1 import Plan
+    from bos_demo.questions import Question
+    from bos_testkit.postgres import PostgresServer
+
+    Company = asyncpg.Connection[asyncpg.Record]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+QUESTIONS = load_questions()
+BY_ID = {question.id: question for question in QUESTIONS}
+TOP_FIVE = (
+    "Which five customers brought the most revenue last quarter, "
+    "and what share of the total is that?"
+)
+every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run, as its client saw it."""
+
+    events: list[RunEvent]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [str(event.WhichOneof("event")) for event in self.events]
+
+    @property
+    def response(self) -> OrchestratorResponse:
+        return self.events[-1].run_finished.response
+
+    @property
+    def plan(self) -> Plan:
+        (planned,) = (event.planned for event in self.events if event.HasField("planned"))
+        return planned.plan
+
+    @property
+    def results(self) -> dict[str, AgentResult]:
+        """Results by step id, in the order in which the steps ended."""
+        ended = [event.step_finished for event in self.events if event.HasField("step_finished")]
+        return {each.step_id: each.result for each in ended}
+
+    def at(self, kind: str, step_id: str) -> int:
+        """Position of the event of this kind about the step."""
+        (position,) = (
+            index
+            for index, event in enumerate(self.events)
+            if event.WhichOneof("event") == kind and getattr(event, kind).step_id == step_id
+        )
+        return position
+
+
+@dataclass
+class Conversation:
+    """Asks each question once; what several tests look at is the same run."""
+
+    client: BosClient
+    context: dict[str, str]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    async def about(self, question: str) -> Outcome:
+        if question not in self.outcomes:
+            async with asyncio.timeout(30):
+                stream = self.client.ask_stream(question, context=self.context, trace=True)
+                self.outcomes[question] = Outcome([event async for event in stream])
+        return self.outcomes[question]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def conversation(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+) -> AsyncIterator[Conversation]:
+    """A client of the running product."""
+    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"))
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as product,
+        BosClient(product.target, api_key=product.api_key) as client,
+    ):
+        yield Conversation(client, dict(product.context))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
+    """A connection to a company of our own, for the reference queries."""
+    dsn = await create_database(postgres_server.dsn(), "reference_company")
+    await load_postgres(dsn)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
+    yield connection
+    await connection.close()
+
+
+@every_question
+async def test_it_is_planned_as_meant(question: Question, conversation: Conversation) -> None:
+    outcome = await conversation.about(question.question)
+    (planned,) = (event.planned for event in outcome.events if event.HasField("planned"))
+
+    assert tuple(planned.decision.chosen_agents) == question.agents
+    assert tuple(outcome.response.metadata.agents) == question.agents
+    assert [(s.step_id, s.agent, s.task, tuple(s.depends_on)) for s in planned.plan.steps] == [
+        (step.id, step.agent, step.task, question.depends_on(step)) for step in question.steps
+    ]
+    assert planned.plan.origin == "model"
+    assert [list(stage.step_ids) for stage in planned.stages] == stages_of(question)
+
+
+@every_question
+async def test_every_step_succeeds(question: Question, conversation: Conversation) -> None:
+    outcome = await conversation.about(question.question)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert [result.agent_name for result in outcome.response.agent_results] == [
+        step.agent for step in question.steps
+    ]
+    assert sorted(outcome.results) == sorted(step.id for step in question.steps)
+    for result in outcome.results.values():
+        assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED, result.error
+        assert result.answer
+    assert not outcome.response.HasField("error")
+
+
+@every_question
+async def test_its_tables_hold_what_independent_queries_return(
+    question: Question, conversation: Conversation, company: Company
+) -> None:
+    outcome = await conversation.about(question.question)
+    queried = [step for step in question.steps if step.agent == "sql"]
+    for step in queried:
+        expected = [list(row) for row in await expected_rows(company, step, DEFAULT_TODAY)]
+        table = outcome.results[step.id].table
+        assert tuple(column.name for column in table.columns) == step.columns
+        assert expected, "a reference query that finds nothing proves nothing"
+        assert same_rows(rows(table), expected)
+        assert not table.truncated
+    # SPEC K-03: the data of the response is the first table.
+    if queried:
+        assert rows(outcome.response.data) == rows(outcome.results[queried[0].id].table)
+
+
+@every_question
+async def test_its_answer_states_the_facts(
+    question: Question, conversation: Conversation, company: Company
+) -> None:
+    outcome = await conversation.about(question.question)
+    facts = await expected_facts(company, question, DEFAULT_TODAY)
+    assert facts
+    missing = [fact for fact in facts if not mentions(outcome.response.answer, fact)]
+    assert not missing, outcome.response.answer
+
+
+@every_question
+async def test_its_events_come_in_order(question: Question, conversation: Conversation) -> None:
+    outcome = await conversation.about(question.question)
+    kinds, sequences = outcome.kinds, [event.sequence for event in outcome.events]
+
+    assert sequences[0] == 1
+    assert all(earlier < later for earlier, later in pairwise(sequences))
+    assert len({event.run_id for event in outcome.events}) == 1
+    assert kinds[:2] == ["run_accepted", "planned"]
+    assert kinds.count("run_finished") == 1
+    assert kinds[-1] == "run_finished"
+    for step in question.steps:
+        started = outcome.at("step_started", step.id)
+        assert started < outcome.at("step_finished", step.id) < kinds.index("answer_started")
+        for needed in question.depends_on(step):
+            assert outcome.at("step_finished", needed) < started
+    progress = [
+        (index, event.step_progress.step_id)
+        for index, event in enumerate(outcome.events)
+        if event.HasField("step_progress")
+    ]
+    assert all(
+        outcome.at("step_started", step_id) < index < outcome.at("step_finished", step_id)
+        for index, step_id in progress
+    )
+    assert {step_id for _, step_id in progress} == {step.id for step in question.steps}
+
+
+@every_question
+async def test_its_answer_is_what_was_streamed(
+    question: Question, conversation: Conversation
+) -> None:
+    """Deltas of the last attempt add up to the answer; GetRun returns the same response."""
+    outcome = await conversation.about(question.question)
+    attempts = [e.answer_started.attempt for e in outcome.events if e.HasField("answer_started")]
+    deltas = [e.answer_delta for e in outcome.events if e.HasField("answer_delta")]
+    streamed = "".join(delta.text for delta in deltas if delta.attempt == attempts[-1])
+
+    assert attempts == [1]
+    assert streamed.strip() == outcome.response.answer
+    run = await conversation.client.get_run(outcome.response.run_id)
+    assert run.response.answer == outcome.response.answer
+    assert run.status == outcome.response.status
+    assert run.last_sequence == outcome.events[-1].sequence
+
+
+async def test_the_verbatim_question_shows_the_computed_share(
+    conversation: Conversation, company: Company
+) -> None:
+    """Issue "First light": sql, then computation on the sql step's output by reference."""
+    outcome = await conversation.about(TOP_FIVE)
+    names, top, total, share = await company.fetchrow(  # type: ignore[misc]
+        BY_ID["top-five-customers-share"].facts_query(DEFAULT_TODAY)
+    )
+    answer, computed = outcome.response.answer, from_value_map(outcome.results["share"].data)
+
+    assert [step.agent for step in outcome.plan.steps] == ["sql", "computation"]
+    assert from_value(outcome.plan.steps[1].sub_task_input["customers"]) == (
+        "@{outputs.top_customers.rows}"
+    )
+    assert computed["result"]["share_percent"] == share
+    assert f"{share} percent" in answer
+    assert [name for name in names.split("|") if name in answer] == names.split("|")
+    assert mentions(answer, top)
+    assert mentions(answer, total)
+    assert len(outcome.response.data.rows) == 5
+
+
+async def test_t_10_list_all_tables_is_answered_by_sql_alone(conversation: Conversation) -> None:
+    """SPEC T-10: one agent, then a composed answer."""
+    outcome = await conversation.about("List all tables in the database")
+
+    assert list(outcome.response.planner.chosen_agents) == ["sql"]
+    assert [result.agent_name for result in outcome.response.agent_results] == ["sql"]
+    assert [row[0] for row in rows(outcome.response.data)] == list(table_names())
+    assert {event.agent for event in outcome.response.trace} == {"planner", "sql", "composer"}
+    assert "answer_delta" in outcome.kinds
+
+
+async def test_there_are_questions_of_every_kind() -> None:
+    kinds = [question.kind for question in QUESTIONS]
+    assert len(QUESTIONS) >= 20
+    assert {"sql", "computation", "chains", "parallel"} <= set(kinds)
+    assert BY_ID["top-five-customers-share"].question == TOP_FIVE
+
+
+def stages_of(question: Question) -> list[list[str]]:
+    """Steps by the length of the longest chain that leads to them."""
+    depth: dict[str, int] = {}
+    for step in question.steps:
+        depth[step.id] = 1 + max((depth[each] for each in question.depends_on(step)), default=-1)
+    return [
+        [step_id for step_id, own in depth.items() if own == level]
+        for level in sorted(set(depth.values()))
+    ]
+
+
+def rows(table: Table) -> list[list[object]]:
+    return [[from_value(cell) for cell in row.values] for row in table.rows]
