@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bos.common.v1 import ClarifyingQuestion
 from bos_agentkit import QUERY_ERROR, AgentFailure
@@ -77,7 +77,7 @@ class ClarificationNeeded(Exception):
         self.assumptions = tuple(assumptions)
 
 
-def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[str]) -> None:
+def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[str]) -> NoReturn:
     """End the step with questions to the user.
 
     Raises:
