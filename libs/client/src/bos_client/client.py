@@ -261,6 +261,8 @@ class BosClient:
                     yield event
                     if event.HasField("run_finished"):
                         return
+                if silent and last and await self._has_ended(run_id):
+                    return  # asked for what lies behind the end of the run, which is nothing
                 lost = Unavailable("The stream ended before the run did.")
             except grpc.RpcError as error:
                 failure = from_rpc_error(error)
@@ -269,9 +271,6 @@ class BosClient:
                 lost = failure
             finally:
                 call.cancel()
-            # A stream from behind the end of a run is empty, and rightly so.
-            if silent and last and await self._has_ended(run_id):
-                return
             failures += 1
             if failures >= self._reconnect.attempts:
                 raise lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ def main(ctx: click.Context, target: str | None, api_key: str | None) -> None:
 
     Without --target the local `bos serve all` is asked, by its file .data/standalone.json.
     """
+    # The gRPC library tells of every lost connection on stderr; we tell what it means instead.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     ctx.obj = Target(target, api_key)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TASK_CHARS = 160
 _TRACE_CHARS = 400
 _EXCERPT_CHARS = 160
+_MAX_SOURCES = 20
 _GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
 
 
@@ -92,8 +93,10 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
     _show_list(console, "Highlights", response.highlights)
     if response.sources:
         heading(console, "Sources")
-        for number, source in enumerate(response.sources, 1):
+        for number, source in enumerate(response.sources[:_MAX_SOURCES], 1):
             console.print(Text(f"  [{number}] {_source_text(source)}"))
+        if len(response.sources) > _MAX_SOURCES:
+            console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
     _show_list(console, "You could ask next", response.followups)
     show_end(console, response)
 

@@ -1,0 +1,252 @@
+"""A gateway that does as the test says, on a real port, with the chassis around it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import AgentCard, AgentExecutionStatus, AgentResult
+from bos.common.v1 import Column, ColumnType, Row, Table, Value
+from bos.gateway.v1 import (
+    AgentInfo,
+    AskResponse,
+    AskStreamResponse,
+    CancelRunResponse,
+    GetRunResponse,
+    ListAgentsResponse,
+    ListRunsResponse,
+    OrchestratorResponse,
+    OrchestratorServiceServicer,
+    PlanQuestionResponse,
+    Run,
+    RunEvent,
+    RunStatus,
+    WatchRunResponse,
+    add_OrchestratorServiceServicer_to_server,
+)
+from bos.planner.v1 import Plan, PlannerDecision, Step
+from bos_chassis.auth import StaticKey
+from bos_chassis.errors import NotFound, Unavailable
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient, Reconnect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.gateway.v1 import AgentRequest
+    from bos_chassis.errors import BosError
+
+KEY = "a-key-of-the-tests"
+RUN_ID = "0190-run"
+PLAN = Plan(
+    origin="model",
+    steps=[
+        Step(step_id="find", agent="sql", task="Find the customers"),
+        Step(step_id="share", agent="computation", task="Calculate", depends_on=["find"]),
+    ],
+)
+DECISION = PlannerDecision(rationale="Data, then arithmetic.", confidence=0.9)
+TABLE = Table(
+    columns=[
+        Column(name="customer", type=ColumnType.COLUMN_TYPE_STRING),
+        Column(name="revenue", type=ColumnType.COLUMN_TYPE_DECIMAL),
+    ],
+    rows=[
+        Row(values=[Value(string_value="Acme"), Value(decimal_value="9007199254740993.10")]),
+        Row(values=[Value(string_value="Zeta"), Value(decimal_value="7.50")]),
+        Row(values=[Value(string_value="Yoyo"), Value()]),
+    ],
+    row_count=3,
+)
+
+
+def response(status: RunStatus = RunStatus.RUN_STATUS_SUCCEEDED) -> OrchestratorResponse:
+    answer = OrchestratorResponse(
+        run_id=RUN_ID,
+        status=status,
+        answer="Acme leads [1].",
+        data=TABLE,
+        highlights=["Acme is far ahead"],
+        followups=["And the year before?"],
+    )
+    answer.sources.add(title="customers", excerpt="Companies that buy from us")
+    answer.metadata.latency.FromMilliseconds(1500)
+    answer.metadata.agents.extend(["sql", "computation"])
+    return answer
+
+
+def story(outcome: OrchestratorResponse | None = None) -> list[RunEvent]:
+    """The events of one run; sequences have a gap, as hidden events leave them."""
+    result = AgentResult(
+        agent_name="sql",
+        status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED,
+        table=TABLE,
+    )
+    result.latency.FromMilliseconds(340)
+    kinds: list[dict[str, Any]] = [
+        {"run_accepted": {"question": "Who leads?", "request_id": "r"}},
+        {"planned": {"plan": PLAN, "decision": DECISION}},
+        {"step_started": {"step_id": "find", "agent_name": "sql", "attempt": 1}},
+        {
+            "step_progress": {
+                "step_id": "find",
+                "events": [{"type": 2, "agent": "sql", "message": "asked"}],
+            }
+        },
+        {"step_finished": {"step_id": "find", "result": result}},
+        {"answer_started": {"attempt": 1}},
+        {"answer_delta": {"text": "Acme ", "attempt": 1}},
+        {"answer_delta": {"text": "leads [1].", "attempt": 1}},
+        {"run_finished": {"response": outcome or response()}},
+    ]
+    events = []
+    for position, kind in enumerate(kinds):
+        event = RunEvent(run_id=RUN_ID, sequence=2 * position + 1, **kind)
+        event.create_time.FromMilliseconds(1_780_000_000_000 + 100 * position)
+        events.append(event)
+    return events
+
+
+@dataclass
+class Gateway(OrchestratorServiceServicer):
+    """Tells the story; breaks off, holds or fails where it is told to."""
+
+    events: list[RunEvent] = field(default_factory=story)
+    breaks_after: list[int] = field(default_factory=list)
+    """Events that each of the next streams tells before it breaks."""
+    ends_after: list[int] = field(default_factory=list)
+    """The same, but the stream ends as if all were well."""
+    holds_after: int | None = None
+    """Events after which streams fall silent."""
+    error: BosError | None = None
+    unary_failures: int = 0
+    asked: list[AgentRequest] = field(default_factory=list)
+    watched: list[int] = field(default_factory=list)
+    silent: asyncio.Event = field(default_factory=asyncio.Event)
+    address: str = ""
+
+    async def Ask(self, request: Any, context: Any) -> AskResponse:
+        self.asked.append(request.request)
+        if self.unary_failures:
+            self.unary_failures -= 1
+            raise Unavailable("gone")
+        self._fail()
+        return AskResponse(response=self.events[-1].run_finished.response)
+
+    async def AskStream(self, request: Any, context: Any) -> AsyncIterator[AskStreamResponse]:
+        self.asked.append(request.request)
+        async for event in self._tell(0):
+            yield AskStreamResponse(event=event)
+
+    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[WatchRunResponse]:
+        if request.run_id != RUN_ID:
+            raise NotFound("There is no such run.")
+        self.watched.append(request.after_sequence)
+        async for event in self._tell(request.after_sequence):
+            yield WatchRunResponse(event=event)
+
+    async def GetRun(self, request: Any, context: Any) -> GetRunResponse:
+        self._fail()
+        return GetRunResponse(run=self._run())
+
+    async def ListRuns(self, request: Any, context: Any) -> ListRunsResponse:
+        self._fail()
+        return ListRunsResponse(runs=[self._run()], next_page_token="next")
+
+    async def CancelRun(self, request: Any, context: Any) -> CancelRunResponse:
+        run = self._run()
+        run.status = RunStatus.RUN_STATUS_CANCELLED
+        return CancelRunResponse(run=run)
+
+    async def ListAgents(self, request: Any, context: Any) -> ListAgentsResponse:
+        self._fail()
+        sql = AgentInfo(card=AgentCard(name="sql", description="Asks databases."), available=True)
+        web = AgentInfo(card=AgentCard(name="web"), unavailable_reason="does not answer")
+        return ListAgentsResponse(agents=[sql, web])
+
+    async def PlanQuestion(self, request: Any, context: Any) -> PlanQuestionResponse:
+        self.asked.append(request.request)
+        self._fail()
+        return PlanQuestionResponse(plan=PLAN, decision=DECISION)
+
+    async def _tell(self, after: int) -> AsyncIterator[RunEvent]:
+        self._fail()
+        broken = self.breaks_after.pop(0) if self.breaks_after else None
+        ended = self.ends_after.pop(0) if self.ends_after else None
+        told = 0
+        for event in self.events:
+            if event.sequence <= after:
+                continue
+            if told == broken:
+                raise Unavailable("The replica is going away.")
+            if told == ended:
+                return
+            if told == self.holds_after:
+                self.silent.set()
+                await asyncio.Event().wait()
+            told += 1
+            yield event
+
+    def _run(self) -> Run:
+        last = self.events[-1].run_finished.response
+        run = Run(run_id=RUN_ID, question="Who leads?", plan=PLAN, response=last)
+        run.status = last.status
+        return run
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+class Starter:
+    """Starts gateways that end with the test."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+
+    async def __call__(self, gateway: Gateway | None = None, port: int = 0) -> Gateway:
+        gateway = gateway or Gateway()
+        server = await self._stack.enter_async_context(
+            grpc_server(
+                ServerSettings.load(grace_s=0.0, port=port),
+                [
+                    Servicer(
+                        gateway,
+                        add_OrchestratorServiceServicer_to_server,
+                        "bos.gateway.v1.OrchestratorService",
+                    )
+                ],
+                telemetry=Telemetry.for_tests("gateway"),
+                auth=StaticKey(KEY),
+            )
+        )
+        gateway.address = server.address
+        return gateway
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Starter]:
+    async with AsyncExitStack() as stack:
+        yield Starter(stack)
+
+
+@pytest.fixture
+async def gateway(start: Starter) -> Gateway:
+    return await start()
+
+
+@pytest.fixture
+async def bos(gateway: Gateway) -> AsyncIterator[BosClient]:
+    async with client(gateway) as connected:
+        yield connected
+
+
+def client(gateway: Gateway, **options: Any) -> BosClient:
+    fast = Reconnect(attempts=5, first_s=0.001, cap_s=0.01)
+    return BosClient(gateway.address, api_key=KEY, **{"reconnect": fast, **options})

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_chassis import errors as served
+from bos_client import BosClient, Reconnect, errors
+
+from .conftest import KEY, RUN_ID, Gateway, Starter, client, story
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.gateway.v1 import RunEvent
+
+SEQUENCES = [event.sequence for event in story()]
+
+
+async def sequences(events: AsyncIterator[RunEvent]) -> list[int]:
+    return [event.sequence async for event in events]
+
+
+async def test_ask_returns_the_outcome_and_sends_what_shapes_the_run(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    outcome = await bos.ask(
+        "Who leads?",
+        context={"current_date": "2026-06-15", "limits": {"rows": [1, None, True]}},
+        prefer_agents=["sql"],
+        include_data=False,
+        timeout_s=2.5,
+    )
+
+    assert outcome.answer == "Acme leads [1]."
+    (asked,) = gateway.asked
+    assert asked.request_id
+    assert asked.context["current_date"] == "2026-06-15"
+    assert asked.context["limits"]["rows"][2] is True
+    assert list(asked.prefer_agents) == ["sql"]
+    assert asked.HasField("include_data")
+    assert not asked.include_data
+    assert asked.timeout.ToMilliseconds() == 2500
+
+
+async def test_ask_comes_back_to_the_same_run_after_a_lost_connection(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.unary_failures = 2
+
+    await bos.ask("Who leads?")
+
+    assert len(gateway.asked) == 3
+    assert len({request.request_id for request in gateway.asked}) == 1
+
+
+@pytest.mark.parametrize("told", range(len(SEQUENCES)))
+async def test_a_stream_that_breaks_anywhere_goes_on_without_gap_or_repetition(
+    bos: BosClient, gateway: Gateway, told: int
+) -> None:
+    gateway.breaks_after = [told]
+
+    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+    if told:
+        assert gateway.watched == [SEQUENCES[told - 1]]
+    else:
+        # Nothing is known of the run yet: the question is asked again under the same id.
+        assert len({request.request_id for request in gateway.asked}) == 1
+        assert len(gateway.asked) == 2
+
+
+async def test_a_stream_survives_many_breaks_as_long_as_it_gets_on(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.breaks_after = [1] * 8
+
+    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+
+
+async def test_a_stream_that_ends_too_early_counts_as_broken(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.ends_after = [3, 2]
+
+    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+    assert gateway.watched == [SEQUENCES[2], SEQUENCES[4]]
+
+
+async def test_a_stream_gives_up_after_as_many_attempts_as_it_is_given(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.breaks_after = [2] + [0] * 20
+
+    with pytest.raises(errors.Unavailable):
+        await sequences(bos.ask_stream("Who leads?"))
+    assert gateway.watched == [SEQUENCES[1]] * 4
+
+
+async def test_a_stream_finds_a_gateway_that_was_killed_and_started_again(start: Starter) -> None:
+    first = Gateway(holds_after=4)
+    async with AsyncExitStack() as life:
+        await Starter(life)(first)
+        patient = client(first, reconnect=Reconnect(first_s=0.02, cap_s=0.2))
+        await start()  # keeps the event loop's grpc alive while the first one is away
+        async with patient as bos:
+            seen = asyncio.create_task(sequences(bos.ask_stream("Who leads?")))
+            await first.silent.wait()
+            await life.aclose()
+            second = await start(port=int(first.address.rpartition(":")[2]))
+
+            assert await seen == SEQUENCES
+            assert second.watched == [SEQUENCES[3]]
+
+
+async def test_watching_from_behind_the_end_of_a_run_is_empty(bos: BosClient) -> None:
+    assert await sequences(bos.watch(RUN_ID, SEQUENCES[-1])) == []
+    assert await sequences(bos.watch(RUN_ID, SEQUENCES[-3])) == SEQUENCES[-2:]
+
+
+async def test_closing_a_stream_early_ends_the_call(bos: BosClient, gateway: Gateway) -> None:
+    gateway.holds_after = 2
+    events = bos.ask_stream("Who leads?")
+    assert (await anext(events)).run_id == RUN_ID
+    await events.aclose()
+    gateway.holds_after = None
+    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+
+
+async def test_waiting_ends_with_the_time_that_was_given(gateway: Gateway) -> None:
+    gateway.holds_after = 3
+    async with client(gateway, run_timeout_s=0.3) as bos:
+        with pytest.raises(errors.DeadlineExceeded):
+            await sequences(bos.ask_stream("Who leads?"))
+
+
+async def test_short_calls(bos: BosClient) -> None:
+    assert (await bos.get_run(RUN_ID)).question == "Who leads?"
+    assert (await bos.list_runs(page_size=1)).next_page_token == "next"
+    assert [agent.card.name for agent in await bos.agents()] == ["sql", "web"]
+    assert [step.step_id for step in (await bos.plan("Who leads?")).plan.steps] == ["find", "share"]
+    assert (await bos.cancel(RUN_ID, "enough")).run_id == RUN_ID
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (
+            served.InvalidArgument.field("request.question", "must not be empty"),
+            errors.InvalidArgument,
+        ),
+        (served.NotFound("no"), errors.NotFound),
+        (served.AlreadyExists("no", reason="REQUEST_ID_REUSED"), errors.AlreadyExists),
+        (served.FailedPrecondition("no", reason="INVALID_PLAN"), errors.FailedPrecondition),
+        (served.Aborted("no"), errors.FailedPrecondition),
+        (served.ResourceExhausted("full", retry_after_s=1.5), errors.ResourceExhausted),
+        (served.PermissionDenied("no"), errors.PermissionDenied),
+        (served.Unimplemented("no"), errors.Unimplemented),
+        (served.Cancelled("no"), errors.Cancelled),
+        (served.Internal("broken"), errors.Internal),
+    ],
+)
+async def test_every_error_of_the_service_arrives_typed(
+    bos: BosClient,
+    gateway: Gateway,
+    raised: served.BosError,
+    expected: type[errors.BosError],
+) -> None:
+    gateway.error = raised
+
+    for call in (bos.agents(), bos.ask("Who leads?"), anext(bos.ask_stream("Who leads?"))):
+        with pytest.raises(expected) as caught:
+            await call
+        assert caught.value.reason == raised.reason
+        assert caught.value.message == raised.message
+        assert caught.value.retry_after_s == raised.retry_after_s
+        assert [(v.field, v.description) for v in caught.value.violations] == [
+            (v.field, v.description) for v in raised.violations
+        ]
+
+
+async def test_a_defect_of_the_service_shows_nothing_of_itself(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.error = RuntimeError("password=secret")  # type: ignore[assignment]
+
+    with pytest.raises(errors.Internal) as caught:
+        await bos.agents()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [None, "another-key"])
+async def test_a_wrong_or_missing_key_is_unauthenticated(gateway: Gateway, key: str | None) -> None:
+    async with BosClient(gateway.address, api_key=key) as bos:
+        with pytest.raises(errors.Unauthenticated):
+            await bos.agents()
+
+
+async def test_a_target_that_does_not_exist_is_unavailable() -> None:
+    async with BosClient("127.0.0.1:1", api_key=KEY, reconnect=Reconnect(2, 0.001)) as bos:
+        for call in (bos.agents(), bos.ask("Who?"), anext(bos.ask_stream("Who?"))):
+            with pytest.raises(errors.Unavailable, match="cannot be reached"):
+                await call
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"context": {"when": object()}},
+        {"context": {1: "number as a key"}},
+        {"timeout_s": 0},
+        {"prefer_agents": [7]},
+        {"no_such_option": 1},
+    ],
+)
+async def test_unusable_options_are_refused_before_anything_is_sent(
+    bos: BosClient, gateway: Gateway, options: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidArgument) as caught:
+        await bos.ask("Who leads?", **options)
+    assert caught.value.violations
+    assert not gateway.asked
+
+
+async def test_outside_of_its_block_a_client_says_so() -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await BosClient("127.0.0.1:1").agents()
