@@ -14,6 +14,8 @@ IMAGE := libs/protos/build/image.binpb
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
+# Company networks often have a certificate authority of their own; the system knows it, uv does not.
+export UV_SYSTEM_CERTS ?= 1
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export BUF_CACHE_DIR := $(CACHE)/buf

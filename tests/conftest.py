@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Neither the developer's variables nor a ``.env`` file reach the product."""
     with pytest.MonkeyPatch.context() as patch:
