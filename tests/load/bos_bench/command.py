@@ -56,7 +56,7 @@ async def _bench(options: argparse.Namespace) -> None:
         if options.profile is not None or _NEED_STORE & set(options.only):
             store = await stack.enter_async_context(durable_store())
         if options.profile is not None and store is not None:
-            print(await profile_text(store, telemetry, options.profile))
+            print(await profile_text(store, telemetry, options.profile, options.rows))
             return
         print("Only to show that it runs.\n" if options.quick else _METHOD)
         effort = Effort.quick() if options.quick else Effort.full()
@@ -110,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         metavar="SECONDS",
         help="measure nothing; show where the processor time of a run goes",
+    )
+    parser.add_argument(
+        "--rows", type=int, default=0, help="with --profile: rows that each agent returns"
     )
     return parser
 

@@ -31,7 +31,7 @@ from bos.planner.v1 import (
 )
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_chassis.values import to_value
+from bos_chassis.values import make_table, to_value
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import EchoAgent, agent_server
@@ -39,6 +39,8 @@ from bos_testkit.agents import EchoAgent, agent_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
     from bos_chassis.telemetry import Telemetry
 
 QUESTION = "What did our best customer bring last quarter, and what share of the total is that?"
@@ -93,6 +95,25 @@ class FixedComposer(ComposerServiceServicer):
         yield ComposeResponse(output=ComposerOutput(answer="".join(_WORDS)))
 
 
+class TableAgent(EchoAgent):
+    """Beside its data it returns a table, as agents that query a database do."""
+
+    def __init__(self, name: str, rows: int) -> None:
+        super().__init__(name, data=_OUTPUT)
+        columns = ("customer", "country", "revenue", "orders", "first_order", "active")
+        cells = [
+            (f"Customer {n}", "Germany", 1234.5 + n, n, f"2026-0{n % 9 + 1}-17", n % 2 == 0)
+            for n in range(rows)
+        ]
+        self._table = make_table(columns, cells)
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Echo, with the table."""
+        result = await super().behave(task)
+        result.table.CopyFrom(self._table)
+        return result
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """Planner, composer and five agents, each on a server of its own, all in this process."""
@@ -121,8 +142,8 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(telemetry: Telemetry) -> AsyncIterator[House]:
-    """Serve the doubles."""
+async def open_house(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[House]:
+    """Serve the doubles; agents return tables of ``rows`` rows, or none."""
 
     async def served(servicer: object, add: Callable[..., None], area: str) -> str:
         name = f"bos.{area}.v1.{area.capitalize()}Service"
@@ -134,7 +155,11 @@ async def open_house(telemetry: Telemetry) -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
         planner = await served(FixedPlanner(), add_PlannerServiceServicer_to_server, "planner")
         composer = await served(FixedComposer(), add_ComposerServiceServicer_to_server, "composer")
-        agents = {name: EchoAgent(name, data=_OUTPUT) for wave in WAVES for name in wave}
+        agents = {
+            name: TableAgent(name, rows) if rows else EchoAgent(name, data=_OUTPUT)
+            for wave in WAVES
+            for name in wave
+        }
         targets = {
             name: await stack.enter_async_context(
                 agent_server(

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bos_bench.store import Store
     from bos_chassis.telemetry import Telemetry
 
-APPENDERS = (1, 16, 64)
 _PLAIN_CONNECTIONS = 16
 _PLAIN_INSERT = """
 INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
@@ -59,16 +58,16 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
             mode: await stack.enter_async_context(_plain_writer(dsn, mode))
             for mode in _SYNCHRONOUS_COMMIT
         }
-        log = _Log(writer, metrics, [_new_run() for _ in range(max(APPENDERS))])
+        log = _Log(writer, metrics, [_new_run() for _ in range(max(effort.at_once))])
         await log.accept_all()
         await warm_up(effort.warm_up, lambda worker: log.append(worker, durable=True))
-        for mode, appenders in itertools.product(_SYNCHRONOUS_COMMIT, APPENDERS):
+        for mode, appenders in itertools.product(_SYNCHRONOUS_COMMIT, effort.at_once):
             rounds = [
                 await _compare(store, log, plain[mode], mode, appenders, effort.round_s)
                 for _ in range(effort.rounds)
             ]
             part[f"append, {mode}"][f"{appenders} at once"] = medians(rounds)
-        for callers in APPENDERS:
+        for callers in effort.at_once:
             rounds = [
                 await _accepted(store, log, callers, effort.round_s) for _ in range(effort.rounds)
             ]

@@ -34,17 +34,19 @@ class Effort:
     rounds: int
     round_s: float
     warm_up: int
-    """Operations per worker before the first round."""
+    """Operations before the first round."""
+    at_once: tuple[int, ...]
+    """How many callers there are, case by case."""
 
     @classmethod
     def full(cls) -> Effort:
         """What figures are quoted from."""
-        return cls(rounds=5, round_s=0.4, warm_up=20)
+        return cls(rounds=5, round_s=0.4, warm_up=20, at_once=(1, 16, 64))
 
     @classmethod
     def quick(cls) -> Effort:
         """Shows that everything runs; its figures mean nothing."""
-        return cls(rounds=1, round_s=0.05, warm_up=1)
+        return cls(rounds=1, round_s=0.05, warm_up=1, at_once=(1, 4))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,45 +21,51 @@ from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from bos_bench.doubles import House
-    from bos_bench.measure import Effort, Figures, Part
+    from bos_bench.measure import Effort, Figures, Part, Table
     from bos_bench.store import Store
     from bos_chassis.telemetry import Telemetry
 
-CONCURRENT = (1, 16, 64)
+_ROWS = 200
 _PROFILED_AT_ONCE = 16
 
 
 async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     """Runs per second, latency and processor time, beside the bare loop; statements per run."""
     async with open_house(telemetry) as house:
-        dsn = await store.fresh_log("bench_run")
-        async with AsyncExitStack() as stack:
-            asker = await stack.enter_async_context(_asking(house, dsn))
-            await warm_up(effort.warm_up, asker.run)
-            bare = await stack.enter_async_context(BareLoop(house, house.last_inputs()))
-            await warm_up(effort.warm_up, bare.run)
-            runs = {
-                f"{count} at once": medians(
-                    [
-                        await _compare(store, asker, bare, count, effort.round_s)
-                        for _ in range(effort.rounds)
-                    ]
-                )
-                for count in CONCURRENT
-            }
+        runs = await _runs(store, house, "bench_run", effort, effort.at_once)
+        log = {"one after another": await _commits(store, house, effort)}
+    async with open_house(telemetry, _ROWS) as house:
+        tables = await _runs(store, house, "bench_tables", effort, effort.at_once[:2])
+    return {"five steps": runs, f"five steps, {_ROWS} rows each": tables, "log": log}
+
+
+async def _runs(
+    store: Store, house: House, database: str, effort: Effort, at_once: Sequence[int]
+) -> Table:
+    dsn = await store.fresh_log(database)
+    async with AsyncExitStack() as stack:
+        asker = await stack.enter_async_context(_asking(house, dsn))
+        await warm_up(effort.warm_up, asker.run)
+        bare = await stack.enter_async_context(BareLoop(house, house.last_inputs()))
+        await warm_up(effort.warm_up, bare.run)
         return {
-            "five steps": runs,
-            "log": {"one after another": await _commits(store, house, effort)},
+            f"{count} at once": medians(
+                [
+                    await _compare(store, asker, bare, count, effort.round_s)
+                    for _ in range(effort.rounds)
+                ]
+            )
+            for count in at_once
         }
 
 
 @asynccontextmanager
-async def endless_runs(store: Store, telemetry: Telemetry) -> AsyncIterator[Asker]:
+async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIterator[Asker]:
     """Runs, 16 at once, for as long as the block lasts, for a profiler to look at."""
-    async with open_house(telemetry) as house:
+    async with open_house(telemetry, rows) as house:
         dsn = await store.fresh_log("bench_profile")
         async with _asking(house, dsn) as asker:
             await warm_up(20, asker.run)

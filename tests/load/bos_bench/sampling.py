@@ -76,9 +76,16 @@ class Sampler:
         self.stacks[tuple(stack)] += 1
 
 
-async def profile_text(store: Store, telemetry: Telemetry, seconds: float) -> str:
-    """Sample five-step runs, 16 at once, for ``seconds``; the result as text."""
-    async with endless_runs(store, telemetry) as asker:
+async def profile_text(store: Store, telemetry: Telemetry, seconds: float, rows: int) -> str:
+    """Sample five-step runs, 16 at once, for ``seconds``; the result as text.
+
+    Args:
+        store: Where the log goes.
+        telemetry: Of the doubles.
+        seconds: How long.
+        rows: Rows of the table that each agent returns; 0 for none.
+    """
+    async with endless_runs(store, telemetry, rows) as asker:
         runs = asker.completed
         process, loop = time.process_time(), time.thread_time()
         with Sampler() as sampler:
