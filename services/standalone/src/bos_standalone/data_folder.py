@@ -103,7 +103,8 @@ def open_log(folder: Path) -> TextIO:
         with contextlib.suppress(FileNotFoundError):
             if log.stat().st_size > _LOG_BYTES:
                 log.replace(log.with_name(log.name + ".1"))
-        return log.open("a", encoding="utf-8", errors="replace")
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
     except OSError as error:
         raise _unusable(folder, error) from error
 

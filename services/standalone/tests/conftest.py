@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_client import BosClient, Reconnect
+from bos_client.connection import CONNECTION_FILE, find_connection
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator
+
+BOS = Path(sys.executable).with_name("bos")
+
+
+@dataclass
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Folder:
+    """A working directory of its own, and the processes started in it."""
+
+    path: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    async def bos(self, *arguments: str) -> Finished:
+        """Run ``bos`` to its end."""
+        process = await self.begin(*arguments)
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return Finished(process.returncode, out.decode(), err.decode())
+
+    async def begin(self, *arguments: str) -> Process:
+        pipe = asyncio.subprocess.PIPE
+        environment = {"PATH": os.environ["PATH"], **self.environment}
+        return await asyncio.create_subprocess_exec(
+            *(BOS, *arguments), cwd=self.path, env=environment, stdout=pipe, stderr=pipe
+        )
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Process]:
+        """``bos serve all``, up; ended by SIGTERM unless it is gone already."""
+        process = await self.begin("serve", "all")
+        try:
+            assert process.stdout is not None
+            try:
+                await process.stdout.readuntil(b"Ctrl-C stops.")
+            except asyncio.IncompleteReadError as error:
+                assert process.stderr is not None
+                raise AssertionError((error.partial, await process.stderr.read())) from None
+            yield process
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+            await process.communicate()
+
+    def client(self) -> BosClient:
+        """A client of what serves here; patient enough for a restart."""
+        assert (self.path / CONNECTION_FILE).exists()
+        found = find_connection(None, None, self.path)
+        reconnect = Reconnect(attempts=200, first_s=0.05, cap_s=0.25)
+        return BosClient(found.target, api_key=found.api_key, reconnect=reconnect)
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
+    async with AsyncExitStack():
+        yield Folder(tmp_path)

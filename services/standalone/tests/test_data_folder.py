@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_client.connection import CONNECTION_FILE, find_connection
+from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_key_is_kept_over_restarts_and_the_client_finds_what_was_announced(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / CONNECTION_FILE.parent
+    with own_folder(data) as folder:
+        key = folder.api_key
+        folder.announce("127.0.0.1:4711", key, {"current_date": "2026-06-15"})
+    with own_folder(data) as folder:
+        assert (folder.api_key, folder.last_port) == (key, 4711)
+
+    found = find_connection(None, None, tmp_path)
+    assert (found.target, found.api_key) == ("127.0.0.1:4711", key)
+    assert found.context == {"current_date": "2026-06-15"}
+    assert len(key) >= 32
+
+
+def test_key_and_log_are_for_the_owner_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with open_log(data) as log, own_folder(data) as folder:
+        log.write("x")
+        folder.announce("127.0.0.1:1", folder.api_key, {})
+        assert mode(data) == 0o700
+        assert mode(folder.connection_file) == 0o600
+        assert mode(data / LOG_FILE) == 0o600
+
+
+def test_a_folder_in_use_is_refused_with_the_process_and_the_way_out(tmp_path: Path) -> None:
+    with (
+        own_folder(tmp_path),
+        pytest.raises(
+            ConfigurationError, match=r"process [0-9]+.*BOS_STANDALONE_DATA_DIR"
+        ) as caught,
+        own_folder(tmp_path),
+    ):
+        pass
+    assert caught.value.reason == "DATA_FOLDER_IN_USE"
+    with own_folder(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"target": "x"}', '{"api_key": 1, "target": "x:y"}']
+)
+def test_a_spoilt_file_gives_a_new_key(tmp_path: Path, content: str) -> None:
+    (tmp_path / "standalone.json").write_text(content)
+    with own_folder(tmp_path) as folder:
+        assert len(folder.api_key) >= 32
+        assert folder.last_port == 0
+
+
+def test_the_port_of_the_last_start_is_taken_again_unless_somebody_has_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        content = {"target": f"127.0.0.1:{port}", "api_key": "k" * 32}
+        (tmp_path / "standalone.json").write_text(json.dumps(content))
+        with own_folder(tmp_path) as folder:
+            assert folder.gateway_port(0) == 0
+            assert folder.gateway_port(8080) == 8080
+    with own_folder(tmp_path) as folder:
+        assert folder.gateway_port(0) == port
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="file/data"), own_folder(tmp_path / "file/data"):
+        pass
+    with pytest.raises(ConfigurationError, match="file/data"):
+        open_log(tmp_path / "file/data")
