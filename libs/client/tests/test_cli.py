@@ -245,6 +245,16 @@ def test_the_local_gateway_is_found_from_any_folder_below(tmp_path: Path) -> Non
     assert found.context_for({"current_date": "e"}) == {"current_date": "e"}
 
 
+def test_a_file_that_somebody_else_put_there_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"target": "127.0.0.1:7"})
+    os.chown(tmp_path / CONNECTION_FILE, os.geteuid() or 12345, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(NoConnection):
+        find_connection(None, None, tmp_path)
+
+
 def test_a_target_that_is_named_takes_nothing_from_the_file(tmp_path: Path) -> None:
     write(tmp_path, {"target": "127.0.0.1:7", "api_key": "k", "context": {"current_date": "d"}})
     found = find_connection("other:1", None, tmp_path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import grpc
@@ -69,6 +71,27 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
             assert len((await bos.list_runs()).runs) == len(one_of_each_kind()) + 1
     assert {entry["service"] for entry in telemetry.logs} >= {"gateway", "sql", "planner"}
     assert not [e for e in telemetry.logs if e["log_level"] in ("warning", "error", "critical")]
+
+
+async def test_stores_of_ones_own_need_no_embedded_server(
+    tmp_path: Path, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE bicycles (id INTEGER PRIMARY KEY)")
+    monkeypatch.setenv("BOS_STORE_URL", postgres_dsn)
+    monkeypatch.setenv("BOS_DATABASE_URL", f"sqlite:///{tmp_path / 'shop.db'}")
+    monkeypatch.setenv("BOS_DATABASE_ALLOWED_TABLES", "bicycles")
+    monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as house,
+        BosClient(house.target, api_key="a-key-that-was-chosen") as bos,
+    ):
+        response = await bos.ask("List all tables in the database")
+        assert (house.context, house.questions) == ({}, ())
+
+    assert "bicycles" in response.answer
+    assert not (tmp_path / "data/postgres").exists()
 
 
 async def refuses_strangers(house: Standalone, name: str) -> None:

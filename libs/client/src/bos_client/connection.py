@@ -11,6 +11,7 @@ directory upwards::
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,18 @@ def find_connection(target: str | None, api_key: str | None, start: Path) -> Con
         return Connection(target, api_key or None)
     for folder in (start, *start.parents):
         path = folder / CONNECTION_FILE
-        if path.is_file():
+        if path.is_file() and _trusted(path):
             return _read(path, api_key)
     raise NoConnection(
         "No gateway is known: start one with `bos serve all`, or name one with --target "
         "(or BOS_TARGET), and its key with BOS_API_KEY."
     )
+
+
+def _trusted(path: Path) -> bool:
+    """Whether nobody else could have put the file there, to be sent our questions and keys."""
+    user = os.geteuid()
+    return user == 0 or path.stat().st_uid in (0, user)
 
 
 def _read(path: Path, api_key: str | None) -> Connection:
