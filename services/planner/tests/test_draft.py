@@ -27,7 +27,7 @@ from bos_plans import plan_problems
 
 QUESTION = "Which five customers brought the most revenue?"
 CARDS = {
-    "sql": AgentCard(name="sql", description="x", capabilities=["database"]),
+    "sql": AgentCard(name="sql", description="x", capabilities=["database lookup"]),
     "computation": AgentCard(name="computation", description="x"),
     "rag": AgentCard(name="rag", description="x"),
 }

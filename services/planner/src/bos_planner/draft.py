@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bos_planner.reply import NamedValue, PlannedStep, PlannerReply
 
 HEURISTIC_CONFIDENCE = 0.4  # SPEC B-09
-DATABASE_CAPABILITY = "database"
-"""Capability of agents that query databases; GENERAL_QA is answered without them (SPEC D-02)."""
+DATABASE_WORD = "database"
+"""Word in a capability of agents that query databases; GENERAL_QA does without them (SPEC D-02)."""
 
 _MAX_TEXT_CHARS = 1_000
 _MAX_PROBLEMS = 10
@@ -178,9 +178,7 @@ def _permitted(
             step.agent in bounds.disabled
             or intent == Intent.INTENT_OUT_OF_SCOPE
             or (
-                intent == Intent.INTENT_GENERAL_QA
-                and card is not None
-                and DATABASE_CAPABILITY in card.capabilities
+                intent == Intent.INTENT_GENERAL_QA and card is not None and _queries_databases(card)
             )
         )
 
@@ -196,6 +194,10 @@ def _permitted(
         del step.depends_on[:]
         step.depends_on.extend(remaining)
     return kept, sorted(removed)
+
+
+def _queries_databases(card: AgentCard) -> bool:
+    return any(DATABASE_WORD in each.lower().split() for each in card.capabilities)
 
 
 def _decision(
