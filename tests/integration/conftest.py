@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from bos_chassis.telemetry import Telemetry
+from bos_demo.service import serve as serve_demo
+from bos_demo.settings import DemoSettings
+from bos_postgres import create_database
+from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_database
+
+from .house import open_house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
+
+    from .house import House
+
+
+@pytest.fixture(scope="session")
+def company(postgres_server: PostgresServer) -> DatabaseSettings:
+    """The sample company, by the role that may only read it; loaded once per session."""
+
+    async def load() -> DatabaseSettings:
+        dsn = await ensure_database(postgres_server.dsn(), COMPANY_DATABASE)
+        settings = DemoSettings.load(database_url=SecretStr(dsn))
+        async with serve_demo(settings, Telemetry.for_tests("demo")) as demo:
+            return await company_database(demo)
+
+    return asyncio.run(load())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def store_url(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    """An empty database for the run log of one module."""
+    yield await create_database(postgres_server.dsn(), f"store_{secrets.token_hex(6)}")
+
+
+class StartHouse(Protocol):
+    """Starts a house that ends with the test; options are those of ``open_house``."""
+
+    async def __call__(self, **options: Any) -> House: ...
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start_house(
+    company: DatabaseSettings, postgres_server: PostgresServer, clean_environment: None
+) -> AsyncIterator[StartHouse]:
+    async with AsyncExitStack() as houses:
+
+        async def start(**options: Any) -> House:
+            store_url = await create_database(
+                postgres_server.dsn(), f"store_{secrets.token_hex(6)}"
+            )
+            return await houses.enter_async_context(open_house(company, store_url, **options))
+
+        yield start

@@ -1,0 +1,435 @@
+"""Bad input, absent services and a misbehaving model: a clear typed error or the documented
+fallback, never a hang, and never the text of an exception (issue "First light").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.gateway.v1 import RunStatus
+from bos_client import BosClient
+from bos_client.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.model_server import TEXT_CALLS
+
+from .house import no_internals, open_house, plan_reply, planned, rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.model_server import Knobs
+
+    from .conftest import StartHouse
+    from .house import House, Outcome
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
+
+LIST_TABLES = "List all tables in the database"
+REGIONS = "How many active customers do we have in each region?"
+LOAN = (
+    "What is the monthly instalment (EMI) of a loan of Rs. 25,00,000 at 9 percent a year over "
+    "60 months?"
+)
+ALWAYS = 1000
+
+CYCLE = "List what runs in circles"
+SELF = "List what waits for itself"
+DANGLING = "List what refers to nothing"
+ABSENT_NEED = "List what waits for nobody"
+UNKNOWN_AGENT = "List what nobody can do"
+TWICE = "List what has one name twice"
+LATE = "Ask somebody slow"
+BESIDE = "Ask somebody slow and list the tables"
+AWAY = "Ask somebody who is away and list the tables"
+ABSENT = "Ask somebody who never came and list the tables"
+
+REPLIES = [
+    plan_reply(CYCLE, planned("a", "sql", "one", "b"), planned("b", "sql", "two", "a")),
+    plan_reply(SELF, planned("a", "sql", "one", "a")),
+    plan_reply(DANGLING, planned("a", "computation", "one", rows="@{outputs.ghost.rows}")),
+    plan_reply(ABSENT_NEED, planned("a", "sql", "one", "ghost")),
+    plan_reply(UNKNOWN_AGENT, planned("a", "oracle", "one")),
+    plan_reply(TWICE, planned("a", "sql", "one"), planned("a", "sql", "two")),
+    plan_reply(LATE, planned("wait", "slow", "wait")),
+    plan_reply(BESIDE, planned("wait", "slow", "wait"), planned("tables", "sql", LIST_TABLES)),
+    plan_reply(AWAY, planned("away", "away", "be there"), planned("tables", "sql", LIST_TABLES)),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(
+    company: DatabaseSettings, store_url: str, clean_environment: None
+) -> AsyncIterator[House]:
+    slow = SlowAgent("slow", partial={"found": "half of it"})
+    async with open_house(
+        company,
+        store_url,
+        replies=REPLIES,
+        agents=[slow, EchoAgent("away")],
+        targets={"absent": f"127.0.0.1:{unused_port()}"},
+    ) as house:
+        yield house
+
+
+@pytest.fixture
+def knobs(house: House) -> Any:
+    yield house.model.knobs
+    house.model.knobs.clear()
+
+
+# Requests that cannot be run.
+
+
+@pytest.mark.parametrize("field", ["prefer_agents", "disable_agents"])
+async def test_an_unknown_agent_is_refused_by_name(house: House, field: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await house.client.ask(LIST_TABLES, **{field: ["sql", "fortune_teller"]})  # type: ignore[arg-type]
+    (violation,) = refused.value.violations
+    assert violation.field == f"request.{field}"
+    assert '"fortune_teller"' in violation.description
+    assert "computation" in violation.description
+
+
+@pytest.mark.parametrize("question", ["", "   ", "\n\t"])
+async def test_an_empty_question_is_refused(house: House, question: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await house.client.ask(question)
+    assert [violation.field for violation in refused.value.violations] == ["request.question"]
+
+
+async def test_a_question_beyond_the_limit_is_refused(house: House) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await house.client.ask("x" * 32_769)
+    assert [violation.field for violation in refused.value.violations] == ["request.question"]
+
+
+async def test_an_oversized_context_is_refused_with_the_limit(house: House) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await house.client.ask(LIST_TABLES, context={"notes": "x" * 70_000})
+    (violation,) = refused.value.violations
+    assert violation.field == "request.context"
+    assert "65536" in violation.description
+
+
+async def test_a_message_beyond_what_grpc_takes_is_refused(house: House) -> None:
+    with pytest.raises(ResourceExhausted):
+        await house.client.ask(LIST_TABLES, context={"notes": "x" * 5_000_000})
+
+
+async def test_no_time_at_all_is_refused(house: House) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await house.client.ask(LIST_TABLES, timeout_s=0)
+    assert refused.value.violations[0].field == "timeout_s"
+
+
+@pytest.mark.parametrize("call", ["get_run", "cancel"])
+async def test_an_unknown_run_is_not_found(house: House, call: str) -> None:
+    with pytest.raises(NotFound):
+        await getattr(house.client, call)("019a0000-0000-7000-8000-000000000000")
+    with pytest.raises((InvalidArgument, NotFound)):
+        await getattr(house.client, call)("no such thing")
+
+
+# Plans that must not be run.
+
+
+@pytest.mark.parametrize(
+    "question", [CYCLE, SELF, DANGLING, ABSENT_NEED, UNKNOWN_AGENT, TWICE], ids=str
+)
+async def test_an_invalid_plan_is_replaced_by_the_heuristic(house: House, question: str) -> None:
+    """SPEC B-09, B-19: the heuristic plans, and the trace says why."""
+    outcome = await house.ask(question)
+
+    assert outcome.plan.origin == "heuristic"
+    assert [(step.agent, step.task) for step in outcome.plan.steps] == [("sql", question)]
+    assert any("cannot be used" in message for message in outcome.errors("planner"))
+    assert outcome.response.status != RunStatus.RUN_STATUS_UNSPECIFIED
+    assert outcome.response.answer
+    outcome.shows_no_internals()
+
+
+# Time.
+
+
+async def test_a_run_out_of_time_says_so_and_keeps_what_there_is(house: House) -> None:
+    started = time.monotonic()
+    outcome = await house.ask(LATE, timeout_s=1.5)
+
+    assert time.monotonic() - started < 5
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    result = outcome.results["wait"]
+    assert result.error.type == "DeadlineExceeded"
+    assert result.partial_data.fields["found"].string_value == "half of it"
+    assert "slow" in outcome.response.answer
+    outcome.shows_no_internals()
+
+
+async def test_a_slow_agent_costs_its_own_part_only(house: House) -> None:
+    outcome = await house.ask(BESIDE, timeout_s=2)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert outcome.results["wait"].error.type == "DeadlineExceeded"
+    assert len(rows(outcome.response.data)) == 19
+    outcome.shows_no_internals()
+
+
+async def test_a_caller_that_stops_waiting_gets_deadline_exceeded(house: House) -> None:
+    """The run itself goes on; the caller's time is the caller's."""
+    async with BosClient(house.client.target, run_timeout_s=0.3) as impatient:
+        with pytest.raises(DeadlineExceeded):
+            await impatient.ask(LATE)
+
+
+async def test_a_model_slower_than_the_run_ends_in_time(house: House, knobs: Knobs) -> None:
+    knobs.latency_s = 20
+    started = time.monotonic()
+    outcome = await house.ask(REGIONS, timeout_s=2)
+
+    assert time.monotonic() - started < 6
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert outcome.response.error.type
+    assert outcome.response.answer
+    outcome.shows_no_internals()
+
+
+# Agents that are not there.
+
+
+async def test_an_agent_that_never_came_is_listed_with_the_reason(house: House) -> None:
+    agents = {info.card.name: info for info in await house.client.agents()}
+    assert not agents["absent"].available
+    assert agents["absent"].unavailable_reason
+    assert agents["sql"].available
+    no_internals(agents["absent"].unavailable_reason)
+
+
+async def test_an_agent_that_went_away_costs_its_own_part_only(house: House) -> None:
+    assert (await house.ask(AWAY)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    await house.stop("away")
+    outcome = await house.ask(AWAY)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+    result = outcome.results["away"]
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+    assert result.error.type == "Unavailable"
+    assert outcome.attempts("away") == 3, "a connection that is refused is worth a retry"
+    assert len(rows(outcome.response.data)) == 19
+    outcome.shows_no_internals()
+
+
+@pytest.mark.parametrize(
+    ("part", "question", "step"),
+    [("sandbox", LOAN, "emi"), ("mcp_db", REGIONS, "customers"), ("sql", REGIONS, "customers")],
+    ids=["sandbox", "mcp_db", "sql"],
+)
+async def test_a_service_that_went_away_is_a_typed_error(
+    part: str, question: str, step: str, start_house: StartHouse
+) -> None:
+    house = await start_house()
+    await house.stop(part)
+    outcome = await house.ask(question)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert outcome.results[step].error.type in ("Unavailable", "QueryError")
+    assert outcome.response.error.type == outcome.results[step].error.type
+    assert outcome.response.answer
+    outcome.shows_no_internals()
+
+
+async def test_without_the_composer_the_agents_answer_themselves(start_house: StartHouse) -> None:
+    """SPEC K-16, Q-04."""
+    house = await start_house()
+    await house.stop("composer")
+    outcome = await house.ask(LIST_TABLES)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert outcome.response.answer == outcome.results["tables"].answer
+    assert len(rows(outcome.response.data)) == 19
+    assert outcome.errors("composer")
+    outcome.shows_no_internals()
+
+
+async def test_without_the_planner_the_run_fails_with_an_explanation(
+    start_house: StartHouse,
+) -> None:
+    house = await start_house()
+    await house.stop("planner")
+    outcome = await house.ask(LIST_TABLES)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert outcome.response.error.type == "Unavailable"
+    assert outcome.response.answer.startswith("The question could not be planned")
+    outcome.shows_no_internals()
+
+
+# A model that does not do its part.
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Trouble with every call that asks for one schema."""
+
+    name: str
+    turn: Callable[[Knobs, str], None]
+    error: str
+    """Type of the error where there is no fallback."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INVALID, AWAY_ERROR, LIMITED = "ModelOutputInvalid", "ModelUnavailable", "ModelRateLimited"
+FAULTS = [
+    Fault("prose", lambda k, s: k.prose_next(ALWAYS, schema=s), INVALID),
+    Fault("html", lambda k, s: k.html_next(ALWAYS, schema=s), AWAY_ERROR),
+    Fault("html as content", lambda k, s: k.html_next(ALWAYS, schema=s, as_content=True), INVALID),
+    Fault("half json", lambda k, s: k.half_json_next(ALWAYS, schema=s), INVALID),
+    Fault("broken json", lambda k, s: k.malformed_json_next(ALWAYS, schema=s), INVALID),
+    Fault("nothing", lambda k, s: k.empty_next(ALWAYS, schema=s), INVALID),
+    Fault("broken connection", lambda k, s: k.broken_stream_next(ALWAYS, schema=s), AWAY_ERROR),
+    Fault("429", lambda k, s: k.fail_next(ALWAYS, status=429, schema=s), LIMITED),
+    Fault("500", lambda k, s: k.fail_next(ALWAYS, status=500, schema=s), AWAY_ERROR),
+]
+every_fault = pytest.mark.parametrize("fault", FAULTS, ids=str)
+
+
+@every_fault
+async def test_a_planner_whose_model_fails_plans_by_heuristic(
+    house: House, knobs: Knobs, fault: Fault
+) -> None:
+    """SPEC B-09, Q-04."""
+    fault.turn(knobs, "PlannerReply")
+    outcome = await house.ask(LIST_TABLES)
+
+    assert outcome.plan.origin == "heuristic"
+    assert outcome.response.planner.confidence == pytest.approx(0.4)
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert len(rows(outcome.response.data)) == 19
+    assert outcome.errors("planner")
+    outcome.shows_no_internals()
+
+
+@every_fault
+@pytest.mark.parametrize("schema", ["SchemaChoice", "GeneratedSql"])
+async def test_a_sql_agent_whose_model_fails_says_so_and_queries_nothing(
+    house: House, knobs: Knobs, fault: Fault, schema: str
+) -> None:
+    fault.turn(knobs, schema)
+    queries = house.queries()
+    outcome = await house.ask(REGIONS)
+
+    assert house.queries() == queries
+    fails_with(outcome, "customers", fault.error)
+
+
+@every_fault
+@pytest.mark.parametrize("schema", ["QueryReview", "ResultInterpretation"])
+async def test_a_sql_agent_does_without_what_is_only_nice_to_have(
+    house: House, knobs: Knobs, fault: Fault, schema: str
+) -> None:
+    fault.turn(knobs, schema)
+    outcome = await house.ask(REGIONS)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert len(rows(outcome.response.data)) > 1
+    assert outcome.results["customers"].answer
+    outcome.shows_no_internals()
+
+
+@every_fault
+async def test_a_computation_whose_model_writes_no_program_says_so(
+    house: House, knobs: Knobs, fault: Fault
+) -> None:
+    fault.turn(knobs, "ComputationPlan")
+    fails_with(await house.ask(LOAN), "emi", fault.error)
+
+
+@every_fault
+async def test_a_computation_states_its_result_without_the_models_words(
+    house: House, knobs: Knobs, fault: Fault
+) -> None:
+    fault.turn(knobs, "ComputationSummary")
+    outcome = await house.ask(LOAN)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert "instalment_amount = 51895.89" in outcome.results["emi"].answer
+    outcome.shows_no_internals()
+
+
+@every_fault
+async def test_a_composer_whose_model_fails_answers_from_the_results(
+    house: House, knobs: Knobs, fault: Fault
+) -> None:
+    """SPEC K-16. Prose is an answer for all that anybody can tell, and so is half of one."""
+    fault.turn(knobs, TEXT_CALLS)
+    outcome = await house.ask(REGIONS)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert outcome.response.answer
+    assert len(rows(outcome.response.data)) > 1
+    if fault.name not in ("prose", "half json"):
+        assert outcome.results["customers"].answer in outcome.response.answer
+        assert outcome.errors("composer")
+    outcome.shows_no_internals()
+
+
+async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Knobs) -> None:
+    """SPEC N-10: one retry policy for every call of a model."""
+    for schema in ("PlannerReply", "GeneratedSql", TEXT_CALLS):
+        knobs.fail_next(2, status=429, schema=schema)
+        knobs.fail_next(1, status=500, schema=schema)
+    outcome = await house.ask(REGIONS)
+
+    assert outcome.plan.origin == "model"
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert outcome.attempts("customers") == 1
+    assert not outcome.errors("composer")
+
+
+async def test_a_question_the_model_was_not_prepared_for_ends_honestly(house: House) -> None:
+    """The scripted model refuses; sql can then write no query, and the answer says why."""
+    outcome = await house.ask("Show me the most beautiful customers")
+
+    assert outcome.plan.origin == "heuristic"
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert outcome.response.error.type == "ModelRefused"
+    outcome.shows_no_internals()
+
+
+async def test_many_bad_requests_at_once_leave_the_house_in_order(house: House) -> None:
+    async def bad(number: int) -> bool:
+        try:
+            await house.client.ask("" if number % 2 else LIST_TABLES, prefer_agents=["nobody"])
+        except InvalidArgument:
+            return True
+        return False
+
+    assert all(await asyncio.gather(*(bad(number) for number in range(20))))
+    assert (await house.ask(LIST_TABLES)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
+
+
+def fails_with(outcome: Outcome, step: str, error: str) -> None:
+    """The run failed for this reason, and the client is told so in plain words."""
+    result = outcome.results[step]
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+    assert result.error.type == error
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert outcome.response.error.type == error
+    assert result.error.message in outcome.response.answer
+    assert outcome.errors(result.agent_name)
+    outcome.shows_no_internals()
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
