@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bos_client import BosClient
-from bos_client.cli.session import FAILED, status_code
+from bos_client.cli.session import FAILED, INTERRUPTED, status_code
 from bos_client.render import View, make_console, show_run
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def demo(question: str, trace: bool) -> None:
                 await events.aclose()
         return FAILED if response is None else status_code(response.status)
 
-    sys.exit(run_standalone(ask, log_level="warning"))
+    sys.exit(run_standalone(ask, log_level="warning", code_on_signal=INTERRUPTED))
 
 
 def _package(service: str) -> str:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_standalone(work: Work, *, log_level: Literal["info", "warning"]) -> int:
+def run_standalone(
+    work: Work, *, log_level: Literal["info", "warning"], code_on_signal: int = 0
+) -> int:
     """Start everything, do ``work``, end everything; returns the exit code.
 
     The first SIGTERM or SIGINT cancels the work and ends everything in order, the second ends the
@@ -35,6 +37,7 @@ def run_standalone(work: Work, *, log_level: Literal["info", "warning"]) -> int:
     Args:
         work: What to do while everything is up; its result is the exit code.
         log_level: Least severe level that is logged, unless BOS_LOG_LEVEL is set.
+        code_on_signal: Exit code when a signal ended the work.
     """
     try:
         settings = StandaloneSettings.load()
@@ -42,7 +45,8 @@ def run_standalone(work: Work, *, log_level: Literal["info", "warning"]) -> int:
         if "log_level" not in telemetry.model_fields_set:
             telemetry = TelemetrySettings.load(log_level=log_level)
         with asyncio.Runner() as runner:
-            return runner.run(_until_signal(work, settings, telemetry))
+            ended = runner.run(_until_signal(work, settings, telemetry))
+            return code_on_signal if ended is None else ended
     except BosError as error:
         print(f"Error: {error.message}", file=sys.stderr)
         return EXIT_CONFIGURATION
@@ -53,7 +57,8 @@ def run_standalone(work: Work, *, log_level: Literal["info", "warning"]) -> int:
 
 async def _until_signal(
     work: Work, settings: StandaloneSettings, telemetry: TelemetrySettings
-) -> int:
+) -> int | None:
+    """The result of the work; None if a signal ended it."""
     stopped = False
     main = asyncio.current_task()
 
@@ -75,7 +80,7 @@ async def _until_signal(
     except asyncio.CancelledError:
         if not stopped:
             raise
-        return 0
+        return None
 
 
 @asynccontextmanager

@@ -74,7 +74,8 @@ def show_trace(console: Console, event: TraceEvent) -> None:
     kind = TraceEventType.Name(event.type).removeprefix("TRACE_EVENT_TYPE_").lower()
     data = ", ".join(f"{name}={value_text(value)}" for name, value in sorted(event.data.items()))
     text = "  ".join(filter(None, (event.message, data)))
-    line = Text(f"    {clock_text(event.create_time)} {event.agent} {kind}: ", style="dim")
+    line = Text(f"    {clock_text(event.create_time)} {one_line(event.agent)} {kind}: ")
+    line.stylize("dim")
     failed = event.type == TraceEventType.TRACE_EVENT_TYPE_ERROR
     line.append(one_line(text, _TRACE_CHARS), style="red" if failed else "dim")
     console.print(line)
@@ -117,10 +118,10 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
     good = response.status in _GOOD
     if response.HasField("error") and response.error.message:
         console.print(
-            Text(f"\n{response.error.type}: {clean(response.error.message)}", style="red")
+            Text(clean(f"\n{response.error.type}: {response.error.message}"), style="red")
         )
     metadata = response.metadata
-    line = Text(f"\nRun {response.run_id}: ", style="dim")
+    line = Text().append(f"\nRun {response.run_id}: ", style="dim")
     line.append(run_status_text(response.status), style="green" if good else "red")
     if metadata.HasField("latency"):
         line.append(f" in {duration_text(metadata.latency)}", style="dim")
@@ -136,8 +137,8 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
 def heading(console: Console, title: str, about: str = "") -> None:
     """A title on a line of its own, with a line of air above."""
     console.print()
-    line = Text(title, style="bold")
-    line.append(about.translate(ONE_LINE), style="not bold dim")
+    line = Text().append(title, style="bold")
+    line.append(about.translate(ONE_LINE), style="dim")
     console.print(line)
 
 

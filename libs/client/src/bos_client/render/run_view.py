@@ -127,7 +127,7 @@ class RunView:
     def _step_started(self, started: StepStartedEvent, when: Timestamp) -> None:
         self._started[started.step_id] = when
         attempt = f", attempt {started.attempt}" if started.attempt > 1 else ""
-        line = Text("▶ ", style="cyan")
+        line = Text().append("▶ ", style="cyan")
         line.append(started.step_id, style="bold")
         line.append(f" {started.agent_name}{attempt}", style="dim")
         self._line(line)
@@ -150,7 +150,7 @@ class RunView:
         else:
             took = "no time"
         mark, style = _MARKS.get(result.status, ("■", "yellow"))
-        line = Text(f"{mark} ", style=style)
+        line = Text().append(f"{mark} ", style=style)
         line.append(finished.step_id, style="bold")
         line.append(
             f" {result.agent_name} {step_status_text(result.status)} in {took}", style="dim"
