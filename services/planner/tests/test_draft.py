@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bos.agent.v1 import AgentCard
+from bos.agent.v1 import AgentCard, Tool
 from bos.planner.v1 import Intent, Plan, Step
 from bos_chassis.values import from_value, to_value
 from bos_planner.draft import (
@@ -169,6 +169,22 @@ def test_general_qa_runs_without_databases() -> None:
     made = draft({"intent": "GENERAL_QA", "steps": [planned("a"), planned("b", "computation")]})
     assert [step.agent for step in made.plan.steps] == ["computation"]
     assert not draft({"intent": "GENERAL_QA", "agents": ["sql"]}).plan.steps
+
+
+def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it_m_02() -> None:
+    tools = [Tool(name="read"), Tool(name="send", requires_approval=True), Tool(name="list")]
+    cards = {"mail": AgentCard(name="mail", description="x", tools=tools)}
+    made = draft(
+        {
+            "steps": [
+                planned("a", "mail", tool_name="send"),
+                planned("b", "mail", tool_name="read"),
+                planned("c", "mail"),
+            ]
+        },
+        cards=cards,
+    )
+    assert [list(step.tools) for step in made.plan.steps] == [["read", "send", "list"], [], []]
 
 
 def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:

@@ -140,15 +140,29 @@ def clamp(confidence: float) -> float:
 
 
 def _step(planned: PlannedStep, cards: Mapping[str, AgentCard]) -> Step:
+    agent = canonical_name(planned.agent, cards) or planned.agent
+    tool_name = planned.tool_name or ""
     return Step(
         step_id=planned.step_id.strip(),
-        agent=canonical_name(planned.agent, cards) or planned.agent,
+        agent=agent,
         task=planned.task,
-        tool_name=planned.tool_name or "",
+        tool_name=tool_name,
+        tools=_allowed_tools(cards.get(agent), tool_name),
         sub_task_input=_values(planned.sub_task_input),
         depends_on=dict.fromkeys(planned.depends_on),
         is_final_answer=planned.is_final_answer,
     )
+
+
+def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
+    """What the step may call: a protected tool only if the plan names it (SPEC M-02, X-39).
+
+    Empty, which stands for every tool that needs no approval, unless it does.
+    """
+    tools = card.tools if card is not None else ()
+    if not any(tool.requires_approval and tool.name == tool_name for tool in tools):
+        return []
+    return [t.name for t in tools if not t.requires_approval or t.name == tool_name]
 
 
 def _values(named: Sequence[NamedValue]) -> dict[str, Any]:
