@@ -28,6 +28,7 @@ from bos.gateway.v1 import (
     RunStatus,
 )
 from bos_agentkit import Agent, AgentFailure, AgentTask
+from bos_chassis.auth import generate_keypair
 from bos_chassis.errors import (
     AlreadyExists,
     InvalidArgument,
@@ -36,6 +37,7 @@ from bos_chassis.errors import (
     Unavailable,
     from_rpc_error,
 )
+from bos_chassis.settings import AuthSettings
 from bos_chassis.values import from_value
 from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
 from bos_testkit.plans import step
@@ -498,3 +500,28 @@ async def test_planning_only_runs_nothing(house: House) -> None:
         response = await gateway.stub.PlanQuestion(request)
     assert [list(stage.step_ids) for stage in response.stages] == [["a"], ["b"]]
     assert not echo.inputs
+
+
+async def test_no_agent_ever_answered_is_unavailable_and_not_an_empty_plan(house: House) -> None:
+    house.agent_targets["away"] = "127.0.0.1:1"
+    async with house.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask()
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, Unavailable)
+    assert error.reason == "NO_AGENTS"
+    assert not house.planner.requests
+
+
+async def test_every_internal_call_carries_a_token_for_its_audience(house: House) -> None:
+    private, public = generate_keypair()
+    auth = AuthSettings.load(run_token_public_keys=public)
+    await house.add_agent(EchoAgent("echo"), auth=auth)
+    house.planner.steps = [step("a", "echo")]
+    async with house.gateway(run_token_private_key=private) as gateway:
+        response = await gateway.ask()
+    async with house.gateway() as without_key:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await without_key.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert isinstance(from_rpc_error(caught.value), Unavailable)

@@ -213,12 +213,16 @@ class CountingAgent(RecordingAgent):
 
 @asynccontextmanager
 async def agent_server(
-    agent: Agent, *, telemetry: Telemetry | None = None, max_concurrent_steps: int = 64
+    agent: Agent,
+    *,
+    telemetry: Telemetry | None = None,
+    max_concurrent_steps: int = 64,
+    auth: AuthSettings | None = None,
 ) -> AsyncIterator[str]:
     """Serve ``agent`` on a free loopback port, as in production; yields the address."""
     settings = AgentServiceSettings(
         server=ServerSettings(port=0, grace_s=1.0),
-        auth=AuthSettings(),
+        auth=auth or AuthSettings(),
         max_concurrent_steps=max_concurrent_steps,
     )
     async with agent_service(

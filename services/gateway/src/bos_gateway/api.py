@@ -106,7 +106,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: PlanQuestionRequest, context: Any
     ) -> PlanQuestionResponse:
         """A plan without running it."""
-        return await self._dry_run.plan(request.request)
+        return await self._dry_run.plan(request.request, _caller())
 
     async def _accept(self, request: AgentRequest, *, interactive: bool) -> UUID:
         carrier: dict[str, str] = {}

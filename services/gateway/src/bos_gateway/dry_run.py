@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos.planner.v1 import MakePlanRequest
-from bos_chassis.auth import RUN_TOKEN_KEY, current_principal
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
+from bos_gateway.effects import PLANNER
 from bos_plans import plan_problems, stages
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.effects import Collaborators
-
-_PLANNER = "planner"
 
 
 class DryRun:
@@ -26,15 +24,15 @@ class DryRun:
     def __init__(self, collaborators: Collaborators) -> None:
         self._with = collaborators
 
-    async def plan(self, request: AgentRequest) -> PlanQuestionResponse:
-        """The plan that the request would be run with at this moment.
+    async def plan(self, request: AgentRequest, user_id: str) -> PlanQuestionResponse:
+        """The plan that the user's request would be run with at this moment.
 
         Raises:
             InvalidArgument: the request could not be run.
             FailedPrecondition: the planner's plan is not valid.
         """
         settings, registry = self._with.settings, self._with.registry
-        cards = registry.cards
+        cards = registry.require_cards()
         normalised = context.normalise(request, cards, max_context_bytes=settings.max_context_bytes)
         context.take_secrets(normalised.context, cards)
         context.attach_temporal_context(normalised.context, datetime.now(UTC))
@@ -47,9 +45,11 @@ class DryRun:
             fallback_agent=settings.fallback_agent,
             max_steps=settings.max_steps,
         )
+        timeout_s = settings.plan_timeout_s
+        token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         with translate_rpc_errors():
             answer = await self._with.planner.MakePlan(
-                plan_request, timeout=settings.plan_timeout_s, metadata=self._token()
+                plan_request, timeout=timeout_s, metadata=token
             )
         by_name = {card.name: card for card in cards}
         problems = plan_problems(answer.plan, by_name, max_steps=settings.max_steps)
@@ -64,11 +64,3 @@ class DryRun:
         if answer.HasField("clarification"):
             response.clarification.CopyFrom(answer.clarification)
         return response
-
-    def _token(self) -> tuple[tuple[str, str], ...]:
-        if self._with.signer is None:
-            return ()
-        principal = current_principal()
-        user = principal.user_id if principal else "local"
-        ttl_s = self._with.settings.plan_timeout_s
-        return ((RUN_TOKEN_KEY, self._with.signer.mint(user, "", "", [_PLANNER], ttl_s)),)

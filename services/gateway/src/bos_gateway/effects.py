@@ -39,7 +39,6 @@ from bos.runlog.v1 import (
     StepFinished,
     StepProgressed,
 )
-from bos_chassis.auth import RUN_TOKEN_KEY
 from bos_chassis.errors import (
     DeadlineExceeded,
     ResourceExhausted,
@@ -57,13 +56,13 @@ if TYPE_CHECKING:
     from bos.common.v1 import TraceEventType
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import MakePlanResponse, PlannerServiceAsyncStub
-    from bos_chassis.auth import RunTokenSigner
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.decide import RunStep
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState, StepState
+    from bos_gateway.tokens import Metadata, Tokens
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
@@ -96,7 +95,7 @@ class Collaborators:
     planner: PlannerServiceAsyncStub
     composer: ComposerServiceAsyncStub
     registry: Registry
-    signer: RunTokenSigner | None
+    tokens: Tokens
     settings: GatewaySettings
     metrics: GatewayMetrics
     telemetry: Telemetry
@@ -394,16 +393,11 @@ class Effects:
         card = self._state.card(agent)
         return [agent, *(card.downstream_audiences if card else ())]
 
-    def _token(
-        self, step_key: str, audiences: Sequence[str], ttl_s: float
-    ) -> tuple[tuple[str, str], ...]:
-        signer = self._with.signer
-        if signer is None:
-            return ()
-        token = signer.mint(
-            self._state.request.user_id, self._state.run_id, step_key, audiences, ttl_s + 5
+    def _token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
+        user_id = self._state.request.user_id
+        return self._with.tokens.metadata(
+            user_id, self._state.run_id, step_key, audiences, timeout_s
         )
-        return ((RUN_TOKEN_KEY, token),)
 
 
 def _planned(revision: int, answer: MakePlanResponse) -> Planned:

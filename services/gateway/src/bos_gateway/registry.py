@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError
+from bos_chassis.errors import BosError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentServiceAsyncStub
     from bos_chassis.channels import Channels
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.tokens import Tokens
 
 _DESCRIBE_TIMEOUT_S = 3.0
 _MISSING_S = 2.0
@@ -37,12 +38,14 @@ class Registry:
     Args:
         targets: gRPC targets by the name that deployment config gives each agent.
         channels: Long-lived channels; shared with the rest of the process.
+        tokens: Who the gateway is to the agents.
         telemetry: For the log.
     """
 
     def __init__(
-        self, targets: Mapping[str, str], channels: Channels, telemetry: Telemetry
+        self, targets: Mapping[str, str], channels: Channels, tokens: Tokens, telemetry: Telemetry
     ) -> None:
+        self._tokens = tokens
         self._agents = {
             name: _Agent(AgentServiceStub(channels.get(target))) for name, target in targets.items()
         }
@@ -53,6 +56,22 @@ class Registry:
         """Cards of all agents that ever answered, by name."""
         found = [agent.card for agent in self._agents.values() if agent.card is not None]
         return sorted(found, key=lambda card: card.name)
+
+    def require_cards(self) -> Sequence[AgentCard]:
+        """The cards, for a question that is to be planned now.
+
+        Raises:
+            Unavailable: agents are configured and none of them has ever answered. A plan made
+                without any would look like a question that needs none.
+        """
+        cards = self.cards
+        if self._agents and not cards:
+            raise Unavailable(
+                "None of the agents answers at the moment; try again shortly.",
+                reason="NO_AGENTS",
+                retry_after_s=_MISSING_S,
+            )
+        return cards
 
     @property
     def unavailable(self) -> Mapping[str, str]:
@@ -85,7 +104,11 @@ class Registry:
         agent = self._agents[name]
         try:
             with translate_rpc_errors():
-                answer = await agent.stub.Describe(DescribeRequest(), timeout=_DESCRIBE_TIMEOUT_S)
+                answer = await agent.stub.Describe(
+                    DescribeRequest(),
+                    timeout=_DESCRIBE_TIMEOUT_S,
+                    metadata=self._tokens.own(name, _DESCRIBE_TIMEOUT_S),
+                )
         except BosError as error:
             if not agent.unavailable_reason or agent.unavailable_reason == _NEVER_ANSWERED:
                 self._log.warning("agent does not answer", agent=name, reason=error.reason)

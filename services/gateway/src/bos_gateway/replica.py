@@ -85,9 +85,8 @@ class Replica:
             ResourceExhausted: too many runs are under way here.
         """
         settings, registry = self._with.settings, self._with.registry
-        normalised = context.normalise(
-            request, registry.cards, max_context_bytes=settings.max_context_bytes
-        )
+        cards = registry.require_cards()
+        normalised = context.normalise(request, cards, max_context_bytes=settings.max_context_bytes)
         digest = context.digest(normalised)
         if normalised.request_id:
             known = await self._runs.find_request(user_id, normalised.request_id)
@@ -103,12 +102,12 @@ class Replica:
         run_id = self._new_id()
         normalised.request_id = normalised.request_id or str(run_id)
         now = datetime.now(UTC)
-        secrets = context.take_secrets(normalised.context, registry.cards)
+        secrets = context.take_secrets(normalised.context, cards)
         context.attach_temporal_context(normalised.context, now)
         accepted = RunAccepted(
             user_id=user_id,
             request=normalised,
-            cards=registry.cards,
+            cards=cards,
             settings=settings.run_settings(),
             interactive=interactive,
             traceparent=traceparent,

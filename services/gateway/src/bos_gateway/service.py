@@ -24,6 +24,7 @@ from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.replica import Replica, running_replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.runs import Runs
+from bos_gateway.tokens import Tokens
 from bos_postgres import migrate, open_database
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
-    signer = RunTokenSigner(key.get_secret_value()) if key else None
+    tokens = Tokens(RunTokenSigner(key.get_secret_value()) if key else None)
     auth = authenticator_from(settings.auth, "gateway")
     metrics = GatewayMetrics(telemetry.registry)
     replica_id = uuid4()
@@ -58,7 +59,8 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         channels = await stack.enter_async_context(Channels(telemetry))
         registry = await stack.enter_async_context(
             watched_registry(
-                Registry(settings.agent_targets, channels, telemetry), settings.describe_interval_s
+                Registry(settings.agent_targets, channels, tokens, telemetry),
+                settings.describe_interval_s,
             )
         )
         writer = await stack.enter_async_context(
@@ -68,7 +70,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
             composer=ComposerServiceStub(channels.get(settings.composer_target)),
             registry=registry,
-            signer=signer,
+            tokens=tokens,
             settings=settings,
             metrics=metrics,
             telemetry=telemetry,

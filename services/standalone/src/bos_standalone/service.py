@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from bos_chassis.auth import RunTokenSigner, authenticator_from, generate_keypair, run_token
+from bos_chassis.auth import authenticator_from, generate_keypair
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_composer import service as composer
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _SCRIPTED = "scripted"
-_CARDS_TTL_S = 10 * 365 * 86400.0  # the key pair it rests on lives as long as the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +240,8 @@ class _House:
 
     @asynccontextmanager
     async def _gateway(self, settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
-        # The gateway asks agents for their cards without a token of its own, and agents answer
-        # nobody without one. What it does for a run carries that run's token instead of this.
-        signer = RunTokenSigner(self._private_key)
-        token = signer.mint("gateway", "", "", list(settings.agent_targets), _CARDS_TTL_S)
-        with run_token(token):
-            async with gateway.serve(settings, self._telemetry.named("gateway")) as server:
-                yield server
+        async with gateway.serve(settings, self._telemetry.named("gateway")) as server:
+            yield server
 
     def _gateway_settings(
         self,
