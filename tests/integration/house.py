@@ -249,13 +249,15 @@ async def open_house(
             name = agent.card.name
             addresses[name] = await house._start(name, agent_server(agent))
         planner_target, composer_target = addresses.pop("planner"), addresses.pop("composer")
+        listed = {**addresses, **(targets or {})}
         settings = GatewaySettings.load(
             **{
                 "server": server,
                 "store_url": store_url,
                 "planner_target": planner_target,
                 "composer_target": composer_target,
-                "agent_targets": {**addresses, **(targets or {})},
+                # As in deployment config: one line, one entry per agent.
+                "agent_targets": ",".join(f"{name}={at}" for name, at in listed.items()),
                 "backoff_s": 0.01,
                 **(gateway or {}),
             }

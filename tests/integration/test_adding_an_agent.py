@@ -1,0 +1,173 @@
+"""The agent of docs/adding-an-agent.md answers through the public API after one line of config."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from bos.gateway.v1 import RunStatus
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value_map
+from bos_client import BosClient
+from bos_llm import Models
+from bos_postgres import create_database
+from bos_standalone import agents as standalone_agents
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import ScriptedModel
+from bos_testkit.models import model_settings
+
+from .house import open_house, plan_reply, planned
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-an-agent.md"
+MEMBER = Path("services/agents/summary")
+FILE_BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+CONFIG_LINE = re.compile(r"^(BOS_GATEWAY_AGENT_TARGETS)=.*\bsummary=\S+$", re.MULTILINE)
+TABLE_LINE = re.compile(r'^"(summary)": "(bos_summary\.service:serve)",$', re.MULTILINE)
+
+QUESTION = "Summarise the list of tables"
+SAID = "- The company keeps 19 tables."
+REPLIES = [
+    plan_reply(
+        QUESTION,
+        planned("tables", "sql", "List all tables in the database"),
+        planned("brief", "summary", "Condense the list of tables", "tables"),
+    ),
+    fixture("summary", ["### Source Text", "invoices"], text=SAID),
+    fixture("answer", ["### Question", "Agent: summary"], text=f"In short: {SAID}"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page; its files, all in the agent's own folder, can be imported."""
+    text = PAGE.read_text()
+    tree = tmp_path_factory.mktemp("tree")
+    for title, content in FILE_BLOCK.findall(text):
+        assert Path(title).is_relative_to(MEMBER)
+        (tree / title).parent.mkdir(parents=True, exist_ok=True)
+        (tree / title).write_text(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tree / MEMBER / "src")
+        yield text
+    for name in [name for name in sys.modules if name.partition(".")[0] == "bos_summary"]:
+        del sys.modules[name]
+
+
+@asynccontextmanager
+async def summary_service(model: ScriptedModel) -> AsyncIterator[str]:
+    """The agent as a service of its own; yields its address."""
+    service = importlib.import_module("bos_summary.service")
+    settings = importlib.import_module("bos_summary.settings").SummarySettings
+    telemetry = Telemetry.for_tests("summary")
+    async with (
+        Models(model_settings(model), telemetry) as models,
+        service.serve(settings(server=ServerSettings(port=0)), telemetry, models=models) as server,
+    ):
+        yield server.address
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel(REPLIES) as server:
+        yield server
+
+
+async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
+    page: str,
+    company: DatabaseSettings,
+    store_url: str,
+    clean_environment: None,
+    model: ScriptedModel,
+) -> None:
+    assert CONFIG_LINE.search(page), "the page must show the line that is tried here"
+    async with (
+        summary_service(model) as address,
+        open_house(company, store_url, replies=REPLIES, targets={"summary": address}) as house,
+    ):
+        names = [info.card.name for info in await house.client.agents() if info.available]
+        assert names == ["computation", "sql", "summary"]
+
+        outcome = await house.ask(QUESTION)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert list(outcome.response.metadata.agents) == ["sql", "summary"]
+    assert from_value_map(outcome.results["brief"].data)["summary"] == SAID
+    assert outcome.response.answer == f"In short: {SAID}"
+    assert outcome.tools("summary") == {"summarise_text"}
+    outcome.shows_no_internals()
+
+
+async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
+    page: str,
+    company: DatabaseSettings,
+    store_url: str,
+    clean_environment: None,
+    model: ScriptedModel,
+) -> None:
+    """The planner knows no agent by name: keywords of the card are all that speaks for it."""
+    async with (
+        summary_service(model) as address,
+        open_house(company, store_url, targets={"summary": address}) as house,
+    ):
+        plan = await house.client.plan("Give me the key points in an executive brief")
+
+    assert plan.plan.origin == "heuristic"
+    assert list(plan.decision.chosen_agents) == ["summary"]
+
+
+async def test_one_line_of_the_table_starts_it_with_everything_else(
+    page: str,
+    company: DatabaseSettings,
+    postgres_server: PostgresServer,
+    clean_environment: None,
+    model: ScriptedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The all-in-one too; with a model and a database that settings name, and no other change."""
+    line = TABLE_LINE.search(page)
+    assert line, "the page must show the line that is tried here"
+    monkeypatch.setattr(standalone_agents, "AGENTS", {**standalone_agents.AGENTS, line[1]: line[2]})
+    monkeypatch.setattr("bos_standalone.service.AGENTS", standalone_agents.AGENTS)
+    use_model_and_database(monkeypatch, model, company)
+    store = await create_database(postgres_server.dsn(), "store_of_summary")
+    settings = StandaloneSettings.load(data_dir=tmp_path, store_url=SecretStr(store))
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as product,
+        BosClient(product.target, api_key=product.api_key) as client,
+    ):
+        response = await client.ask(QUESTION, trace=True)
+
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert list(response.metadata.agents) == ["sql", "summary"]
+    assert response.answer == f"In short: {SAID}"
+
+
+def use_model_and_database(
+    monkeypatch: pytest.MonkeyPatch, model: ScriptedModel, company: DatabaseSettings
+) -> None:
+    """The variables that the README tells people to set."""
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("BOS_MODEL", "any-name")
+    monkeypatch.setenv("BOS_DATABASE_URL", company.url.get_secret_value())
+    tables = ",".join(f"company.{table}" for table in company.allowed_tables)
+    monkeypatch.setenv("BOS_DATABASE_ALLOWED_TABLES", tables)
