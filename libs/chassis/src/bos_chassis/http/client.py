@@ -1,0 +1,281 @@
+"""The client: one session, one policy, every hop checked."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from yarl import URL
+
+from bos_chassis.deadlines import timeout_for
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.http.body import BodyReader
+from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_chassis.http.gate import Gate
+from bos_chassis.http.headers import checked_headers
+from bos_chassis.http.observe import Observer
+from bos_chassis.http.redirects import Hop, next_hop
+from bos_chassis.http.resolver import CheckedResolver, SystemResolver
+from bos_chassis.http.response import HttpResponse, clean_headers, media_type
+from bos_chassis.http.url import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from bos_chassis.http.observe import ObservedCall
+    from bos_chassis.http.policy import HttpPolicy
+    from bos_chassis.http.resolver import Resolver
+    from bos_chassis.telemetry import Telemetry
+
+_MAX_HEADERS = 128
+# "name: value\r\n", as sent
+_HEADER_OVERHEAD_BYTES = 4
+_NO_BODY = frozenset({204, 304})
+
+
+class HttpClient:
+    """Calls what the policy allows, and nothing else: an async context manager, one per service.
+
+    Connections are kept between calls, cookies are not. Proxies, ``.netrc`` and the variables that
+    name them are ignored.
+
+    Args:
+        policy: What may be called, and the limits.
+        telemetry: Of the calling service.
+        resolver: Where addresses come from; the operating system's if None.
+    """
+
+    def __init__(
+        self, policy: HttpPolicy, telemetry: Telemetry, *, resolver: Resolver | None = None
+    ) -> None:
+        self._policy = policy
+        self._gate = Gate(policy)
+        self._resolver = CheckedResolver(resolver or SystemResolver(), self._gate)
+        self._observer = Observer(telemetry)
+        self._propagator = TraceContextTextMapPropagator()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the session.
+
+        Raises:
+            ConfigurationError: The policy's ``ca_file`` cannot be read.
+        """
+        policy = self._policy
+        connector = aiohttp.TCPConnector(
+            resolver=self._resolver,
+            # Each connection asks anew, and is then bound to what was checked for it.
+            use_dns_cache=False,
+            socket_factory=self._gate.open_socket,
+            ssl=_tls(policy),
+            limit=policy.max_connections,
+            keepalive_timeout=policy.keepalive_s,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=policy.connect_timeout_s, sock_read=policy.read_timeout_s
+            ),
+            max_line_size=policy.max_response_header_bytes,
+            max_field_size=policy.max_response_header_bytes,
+            max_headers=_MAX_HEADERS,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_s: float | None = None,
+        content_types: Sequence[str] | None = None,
+    ) -> HttpResponse:
+        """Send one request, follow its redirects, and return the complete response.
+
+        Any status is a response; only the policy and the network raise. Headers that could hold a
+        credential are sent to the origin of ``url`` alone.
+
+        Args:
+            method: Upper case.
+            url: Absolute, without user and password.
+            headers: Plain ASCII; not those of framing, routing, encoding or trace context.
+            body: Sent as it is; say what it is in a ``Content-Type`` header.
+            timeout_s: For the whole call; the policy's total and what is left of the server call
+                in progress bound it from above.
+            content_types: Instead of the policy's, such as ``("application/json",)``. They are
+                asked of bodies of 2xx responses.
+
+        Raises:
+            HttpRefused: The policy forbids the request, a redirect, or the response.
+            HttpTimedOut: Time is up.
+            HttpFailed: The host cannot be reached, or does not answer properly.
+        """
+        if self._session is None:
+            raise RuntimeError("the client is not open; use it as an async context manager")
+        total_s = self._policy.total_timeout_s
+        limit_s = min(total_s, timeout_for(timeout_s, total_s))
+        types = self._policy.content_types if content_types is None else content_types
+        with self._observer.call(method) as call:
+            if limit_s <= 0:
+                raise HttpTimedOut
+            hop = self._first_hop(method, url, headers or {}, body, call)
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await self._follow(self._session, hop, types, call)
+            except TimeoutError:
+                raise HttpTimedOut from None
+
+    def _first_hop(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        call: ObservedCall,
+    ) -> Hop:
+        policy = self._policy
+        if method not in policy.methods:
+            raise HttpRefused(Rule.METHOD)
+        target = parse(url, max_chars=policy.max_url_chars)
+        call.host = target.host
+        host_class = self._gate.admit(target)
+        if body is not None and len(body) > policy.max_request_bytes:
+            raise HttpRefused(Rule.REQUEST_BODY_TOO_LARGE)
+        return Hop(method, target, host_class, checked_headers(headers, policy), body)
+
+    async def _follow(
+        self, session: aiohttp.ClientSession, hop: Hop, types: Sequence[str], call: ObservedCall
+    ) -> HttpResponse:
+        for _ in range(self._policy.max_redirects + 1):
+            call.hop(hop)
+            answer = await self._exchange(session, hop, types, call)
+            if isinstance(answer, HttpResponse):
+                return answer
+            hop = answer
+        raise HttpRefused(Rule.REDIRECT_LIMIT)
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, hop: Hop, types: Sequence[str], call: ObservedCall
+    ) -> HttpResponse | Hop:
+        """Send one hop; the response, or the hop it leads to."""
+        with _translated():
+            async with session.request(
+                hop.method,
+                # Already canonical: nothing may be rewritten after the check.
+                URL(hop.target.url, encoded=True),
+                headers=self._headers(hop, call),
+                skip_auto_headers=("Content-Type",),
+                data=hop.body,
+                allow_redirects=False,
+            ) as response:
+                self._check_head(response)
+                locations = response.headers.getall("Location", [])
+                following = next_hop(hop, response.status, locations, self._gate, self._policy)
+                if following is not None:
+                    return following
+                body = await self._body(hop, response, types)
+        call.answered(response.status)
+        return HttpResponse(
+            status=response.status,
+            headers=clean_headers(response.headers),
+            body=body,
+            final_url=hop.target.url,
+            elapsed_s=call.elapsed_s(),
+        )
+
+    def _headers(self, hop: Hop, call: ObservedCall) -> Mapping[str, str]:
+        if not self._gate.traces(hop.target, hop.host_class):
+            return hop.headers
+        headers = hop.headers.copy()
+        self._propagator.inject(headers, trace.set_span_in_context(call.span))
+        return headers
+
+    def _check_head(self, response: aiohttp.ClientResponse) -> None:
+        if response.status < 200:
+            raise HttpFailed(Failure.PROTOCOL)
+        size = sum(len(n) + len(v) + _HEADER_OVERHEAD_BYTES for n, v in response.raw_headers)
+        if size > self._policy.max_response_header_bytes:
+            raise HttpRefused(Rule.RESPONSE_HEADERS_TOO_LARGE)
+
+    async def _body(
+        self, hop: Hop, response: aiohttp.ClientResponse, types: Sequence[str]
+    ) -> bytes:
+        if hop.method == "HEAD" or response.status in _NO_BODY:
+            return b""
+        if types and response.ok:
+            _check_type(response.headers.get("Content-Type", ""), types)
+        encodings = ",".join(response.headers.getall("Content-Encoding", []))
+        reader = BodyReader(self._policy, encodings)
+        return await reader.read(response.content.iter_any(), response.content_length)
+
+
+def _check_type(given: str, allowed: Sequence[str]) -> None:
+    kind = media_type(given)
+    family = kind.partition("/")[0] + "/*"
+    if kind not in allowed and family not in allowed:
+        raise HttpRefused(Rule.RESPONSE_CONTENT_TYPE)
+
+
+def _tls(policy: HttpPolicy) -> ssl.SSLContext:
+    # Not create_default_context: it writes session keys to the file that SSLKEYLOGFILE names.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if policy.ca_file is None:
+        context.load_default_certs()
+        return context
+    try:
+        context.load_verify_locations(cafile=policy.ca_file)
+    except (OSError, ssl.SSLError):
+        raise ConfigurationError(
+            "The certificate authorities of outgoing HTTP cannot be read. "
+            "Set BOS_HTTP_CA_FILE to a PEM file, or unset it for the system's."
+        ) from None
+    return context
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise our errors instead of the HTTP library's, whose text names addresses."""
+    try:
+        yield
+    except aiohttp.ServerTimeoutError:
+        raise HttpTimedOut from None
+    except (aiohttp.ClientError, HttpProcessingError) as error:
+        raise _from_library(error) from None
+
+
+def _from_library(error: Exception) -> HttpRefused | HttpFailed:
+    match error:
+        case aiohttp.ClientResponseError() if isinstance(error.__cause__, LineTooLong):
+            return HttpRefused(Rule.RESPONSE_HEADERS_TOO_LARGE)
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return HttpFailed(Failure.TLS)
+        case aiohttp.ClientConnectorError():
+            return HttpFailed(Failure.CONNECT)
+        case aiohttp.ClientConnectionError() | aiohttp.ClientPayloadError():
+            return HttpFailed(Failure.INTERRUPTED)
+        case _:
+            return HttpFailed(Failure.PROTOCOL)
