@@ -13,7 +13,11 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
     AgentResult,
+    Tool,
 )
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.composer.v1 import ComposerOutput
@@ -31,9 +35,9 @@ from bos.runlog.v1 import (
     LogEvent,
     Planned,
     RunAccepted,
+    RunAdopted,
     RunFinished,
     RunSettings,
-    StepDispatched,
     StepFinished,
 )
 from bos_chassis.values import to_value_map
@@ -76,14 +80,16 @@ def finished(
     return event(step_finished=StepFinished(step_id=step_id, result=made, attempts=1))
 
 
-def dispatched(command: RunStep) -> LogEvent:
-    body = StepDispatched(step_id=command.step_id, sub_task=command.sub_task, attempt=1)
-    return event(step_dispatched=body)
+def adopted() -> LogEvent:
+    return event(run_adopted=RunAdopted(reason="lease_expired"))
 
 
 def wanted(state: RunState, now: datetime = START) -> list[object]:
-    """Commands in short: step ids, or the command's type."""
-    return [c.step_id if isinstance(c, RunStep) else type(c) for c in decide(state, now)]
+    """What is under way once everything that can be recorded is: step ids, or a command's type."""
+    while (commands := decide(state, now)) and isinstance(commands[0], Record):
+        for recorded in commands[0].events:
+            apply(state, recorded)
+    return [c.step_id if isinstance(c, RunStep) else type(c) for c in commands]
 
 
 def test_accepted_run_wants_a_plan() -> None:
@@ -95,12 +101,50 @@ def test_ready_steps_run_within_the_limit_of_concurrency() -> None:
     assert wanted(state) == ["a", "b"]
 
 
-def test_running_steps_stay_wanted_so_that_an_adopter_takes_them_up() -> None:
+def test_step_runs_only_once_its_dispatch_is_in_the_log() -> None:
     state = fold("r", [accepted(), planned(step("a", "echo"))])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert [e.step_dispatched.attempt for e in record.events] == [1]
+    apply(state, record.events[0])
     (command,) = decide(state, START)
     assert isinstance(command, RunStep)
-    apply(state, dispatched(command))
-    assert decide(state, START) == [command]
+    assert command.sub_task == record.events[0].step_dispatched.sub_task
+
+
+def test_step_that_becomes_ready_does_not_push_out_one_under_way() -> None:
+    """A step earlier in planner order must wait for a slot like any other."""
+    plan = planned(step("x", "echo", "x", "p"), step("p", "echo"), step("a", "echo"))
+    state = fold("r", [accepted(), plan])
+    assert wanted(state) == ["p", "a"]
+    apply(state, finished("p"))
+    assert wanted(state) == ["x", "a"]
+    state = fold("r", [accepted(), planned(*(step(n, "echo") for n in "abc"))])
+    assert wanted(state) == ["a", "b"]
+    apply(state, finished("b"))
+    assert wanted(state) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "again"),
+    [(SIDE_EFFECT_CLASS_NONE, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
+)
+def test_step_interrupted_by_a_change_of_owner(side_effect: int, again: bool) -> None:
+    start = accepted()
+    card = AgentCard(name="echo", tools=[Tool(name="act", side_effect=side_effect)])
+    start.run_accepted.cards.append(card)
+    state = fold("r", [start, planned(step("a", "echo"))])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.durable is not again
+    apply(state, record.events[0])
+    apply(state, adopted())
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    if again:
+        assert [e.step_dispatched.attempt for e in record.events] == [2]
+    else:
+        assert record.events[-1].step_finished.result.error.type == "OutcomeUnknown"
 
 
 def test_all_settled_wants_the_answer() -> None:
@@ -132,9 +176,10 @@ def test_steps_end_before_the_run_so_that_an_answer_can_be_composed(
     seconds: int, over: bool
 ) -> None:
     state = fold("r", [accepted(), planned(step("a", "echo"))])
-    now = START + timedelta(seconds=seconds)
-    assert (wanted(state, now) == [Record]) is over
+    assert wanted(state) == ["a"]
     assert next_wake(state) == START + timedelta(seconds=91)
+    assert wanted(state, START + timedelta(seconds=seconds)) == ([Compose] if over else ["a"])
+    assert state.steps["a"].settled is over
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(99, False), (100, True)])
@@ -186,7 +231,7 @@ def test_any_interleaving_ends_once_with_every_step_settled_once(
     what is wanted must follow from it alone.
     """
     events = [accepted(**({"max_turns": turns} if turns else {}))]
-    dispatches: list[str] = []
+    events[0].run_accepted.cards.add(name="echo")
     for _ in range(200):
         state = fold("r", events)
         if state.finished:
@@ -194,14 +239,12 @@ def test_any_interleaving_ends_once_with_every_step_settled_once(
         commands = decide(state, START)
         assert commands, "an unfinished run always wants something"
         events += _answer(data.draw(st.sampled_from(commands)), state, shape, data)
-        dispatches += [
-            e.step_dispatched.step_id for e in events[-1:] if e.HasField("step_dispatched")
-        ]
     ends = [e for e in events if e.HasField("run_finished")]
     settled = [e.step_finished.step_id for e in events if e.HasField("step_finished")]
     assert len(ends) == 1
     assert events[-1] is ends[0]
     assert sorted(settled) == sorted(s.step_id for s in shape)
+    dispatches = [e.step_dispatched.step_id for e in events if e.HasField("step_dispatched")]
     if turns:
         assert len(set(dispatches)) <= turns
     response = ends[0].run_finished.response
@@ -216,14 +259,16 @@ def _answer(command: Command, state: RunState, shape: list, data: DataObject) ->
             return list(recorded)
         case Compose():
             started = event(answer_started=AnswerStarted(attempt=state.answer_attempt + 1))
-            if data.draw(st.booleans(), label="owner dies while composing"):
+            mortal = state.answer_attempt < 3
+            if mortal and data.draw(st.booleans(), label="owner dies while composing"):
                 delta = AnswerDelta(attempt=state.answer_attempt + 1, text="half")
                 return [started, event(answer_delta=delta)]
             response = composed_response(state, START, ComposerOutput(answer="done"))
             return [started, event(run_finished=RunFinished(response=response))]
         case RunStep():
-            if state.steps[command.step_id].attempt == 0 or data.draw(st.booleans(), label="again"):
-                return [dispatched(command)]
+            mortal = state.steps[command.step_id].attempt < 3
+            if mortal and data.draw(st.booleans(), label="owner dies"):
+                return [adopted()]
             status = data.draw(
                 st.sampled_from([AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED])
             )

@@ -4,7 +4,7 @@ from bos_plans.graph import dependencies, execution_order, stages
 from bos_plans.references import (
     ReferenceUnresolved,
     malformed_references,
-    output_fields,
+    output_field,
     references_of,
     resolve_text,
     resolve_value,
@@ -24,7 +24,7 @@ __all__ = [
     "dependencies",
     "execution_order",
     "malformed_references",
-    "output_fields",
+    "output_field",
     "plan_problems",
     "references_of",
     "resolve_text",

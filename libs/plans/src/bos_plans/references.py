@@ -80,19 +80,27 @@ def resolve_value(value: Value, outputs: Mapping[str, AgentResult]) -> Value:
     return value
 
 
-def output_fields(result: AgentResult) -> dict[str, Value]:
-    """Everything of ``result`` that a reference can name; the agent's own data come first."""
-    fields: dict[str, Value] = {"answer": Value(string_value=result.answer)}
-    if result.HasField("table"):
-        rows = _rows(result.table)
-        for name in _TABLE_FIELDS:
-            fields[name] = rows
-        fields["columns"] = Value(
-            list_value=ValueList(values=[Value(string_value=c.name) for c in result.table.columns])
-        )
-        fields["row_count"] = Value(int64_value=result.table.row_count)
-    fields.update(result.data.fields)
-    return fields
+def output_field(result: AgentResult, name: str) -> Value | None:
+    """The field of ``result`` that a reference names; None if there is none.
+
+    The agent's own data come first, then what every result offers: ``answer``, and of a table
+    ``table`` or ``rows`` (row maps), ``columns`` (names) and ``row_count``. Made on demand, since
+    rows are many and most references name something small.
+    """
+    if name in result.data.fields:
+        return result.data.fields[name]
+    if name == "answer":
+        return Value(string_value=result.answer)
+    if not result.HasField("table"):
+        return None
+    if name in _TABLE_FIELDS:
+        return _rows(result.table)
+    if name == "columns":
+        names = [Value(string_value=column.name) for column in result.table.columns]
+        return Value(list_value=ValueList(values=names))
+    if name == "row_count":
+        return Value(int64_value=result.table.row_count)
+    return None
 
 
 def _look_up(match: re.Match[str], outputs: Mapping[str, AgentResult]) -> Value:
@@ -102,14 +110,13 @@ def _look_up(match: re.Match[str], outputs: Mapping[str, AgentResult]) -> Value:
         raise ReferenceUnresolved(f'Step "{step_id}" has no output that could be used.')
     if result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
         raise ReferenceUnresolved(f'Step "{step_id}" did not succeed, so its output is missing.')
-    fields = output_fields(result)
     # A name with dots may be a field of its own; otherwise the dots descend into maps.
-    if path in fields:
-        return fields[path]
-    head, *rest = path.split(".")
-    value = fields.get(head)
-    for name in rest:
-        value = value.map_value.fields.get(name) if value is not None else None
+    value = output_field(result, path)
+    if value is None and "." in path:
+        head, *rest = path.split(".")
+        value = output_field(result, head)
+        for name in rest:
+            value = value.map_value.fields.get(name) if value is not None else None
     if value is None:
         raise ReferenceUnresolved(f'Step "{step_id}" has no output field "{path}".')
     return value

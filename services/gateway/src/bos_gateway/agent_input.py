@@ -12,7 +12,7 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos.common.v1 import ValueMap
-from bos_plans import dependencies, output_fields
+from bos_plans import output_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import SubTask
     from bos_gateway.state import RunState, StepState
 
-# `table` and `columns` say the same as `rows`; a reference may name them, a prompt need not.
-_REDUNDANT = ("table", "columns")
+# What a dependent gets besides the data; `table` and `columns` would say the same as `rows`.
+_OFFERED = ("answer", "rows", "row_count")
 
 
 def agent_input(
@@ -73,9 +73,7 @@ def agent_input(
         clarification_turn_count=accepted.clarification_turn_count,
         tool_name=sub_task.tool_name,
         tainted=any(
-            state.outputs[needed].tainted
-            for needed in dependencies(step.step)
-            if needed in state.outputs
+            state.outputs[needed].tainted for needed in step.needs if needed in state.outputs
         ),
     )
     message.retry_config.timeout.FromMilliseconds(int(timeout_s * 1000))
@@ -85,7 +83,7 @@ def agent_input(
 def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]:
     return {
         needed: _handed_on(state.outputs[needed])
-        for needed in sorted(dependencies(step.step))
+        for needed in sorted(step.needs)
         if needed in state.outputs
     }
 
@@ -93,8 +91,12 @@ def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]
 def _handed_on(result: AgentResult) -> ValueMap:
     """What a dependent gets of ``result``: all of it, or what there was when it failed (C-14)."""
     if result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
-        fields = output_fields(result)
-        return ValueMap(fields={k: v for k, v in fields.items() if k not in _REDUNDANT})
+        handed = ValueMap()
+        handed.CopyFrom(result.data)
+        for name in _OFFERED:
+            if name not in handed.fields and (value := output_field(result, name)) is not None:
+                handed.fields[name].CopyFrom(value)
+        return handed
     handed = ValueMap()
     handed.CopyFrom(result.partial_data)
     if "reason" not in handed.fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from google.protobuf.json_format import MessageToJson
@@ -31,18 +32,34 @@ SECRET_KEYS = frozenset(
     }
 )
 
+_SECRET_WORDS = re.compile(
+    r"token|secret|passw|api_?key|authorization|credential|private_?key", re.IGNORECASE
+)
+_TEXTS = ("question", "request_id", "conversation_id", "continues_run_id", "system_prompt")
+
 
 def normalise(
-    request: AgentRequest, cards: Sequence[AgentCard], *, max_context_bytes: int
+    request: AgentRequest,
+    cards: Sequence[AgentCard],
+    *,
+    max_context_bytes: int,
+    configured: Iterable[str] = (),
 ) -> AgentRequest:
     """The request with canonical agent names, or the reasons why it cannot be run.
 
     Names are lower-cased, aliases replaced, empty ones and repetitions dropped (SPEC A-03).
 
+    Args:
+        request: As the client sent it.
+        cards: The agents that answered.
+        max_context_bytes: Largest context.
+        configured: Names of agents that exist, whether or not they have answered yet.
+
     Raises:
         InvalidArgument: names every unusable field and its fix.
     """
-    canonical = {alias: card.name for card in cards for alias in (card.name, *card.aliases)}
+    canonical = {name: name for name in configured}
+    canonical |= {alias.lower(): c.name for c in cards for alias in (c.name, *c.aliases)}
     violations: list[FieldViolation] = []
     if not request.question.strip():
         violations.append(FieldViolation("request.question", "must not be empty"))
@@ -73,6 +90,22 @@ def normalise(
     return normalised
 
 
+def check_texts(request: AgentRequest) -> None:
+    """Refuse texts that PostgreSQL cannot hold.
+
+    Raises:
+        InvalidArgument: names every such field.
+    """
+    violations = [
+        FieldViolation(f"request.{field}", "must not contain the character U+0000; remove it")
+        for field in _TEXTS
+        if "\0" in getattr(request, field)
+    ]
+    if violations:
+        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
+        raise InvalidArgument(f"The request cannot be run: {text}", violations)
+
+
 def attach_temporal_context(context: Struct, now: datetime) -> None:
     """Fill in the temporal keys that the caller left out, in place (SPEC A-06, X-06).
 
@@ -92,7 +125,9 @@ def attach_temporal_context(context: Struct, now: datetime) -> None:
 def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
     """Remove credentials from ``context`` and return them, so that they never reach the log."""
     declared = {key for card in cards for key in card.secret_context_keys}
-    found = sorted((SECRET_KEYS | declared) & set(context.fields))
+    found = sorted(
+        key for key in context.fields if key in declared or key in SECRET_KEYS or looks_secret(key)
+    )
     secrets: dict[str, str] = {}
     for key in found:
         value = context.fields[key]
@@ -101,11 +136,22 @@ def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
     return secrets
 
 
+def looks_secret(key: str) -> bool:
+    """Whether a key sounds like a credential: an agent that is away cannot declare its own."""
+    return _SECRET_WORDS.search(key) is not None
+
+
 def digest(request: AgentRequest) -> bytes:
-    """Identifies a request's content: equal for equal requests, whatever their request id."""
+    """Identifies a request's content: equal for equal requests.
+
+    Neither the request id counts nor credentials: a repetition may carry a fresh token, and a hash
+    of a secret does not belong into a database.
+    """
     copy = AgentRequest()
     copy.CopyFrom(request)
     copy.request_id = ""
+    for key in [k for k in copy.context.fields if k in SECRET_KEYS or looks_secret(k)]:
+        del copy.context.fields[key]
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
 
 

@@ -14,38 +14,43 @@ from typing import TYPE_CHECKING
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
-    AGENT_EXECUTION_STATUS_PENDING,
     AGENT_EXECUTION_STATUS_RUNNING,
     AGENT_EXECUTION_STATUS_SKIPPED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentExecutionStatus,
-    AgentResult,
 )
-from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
-from bos.runlog.v1 import LogEvent, RunFinished, StepFinished, StepProgressed, SubTask
+from bos.common.v1 import AgentError
+from bos.runlog.v1 import (
+    LogEvent,
+    RunFinished,
+    StepDispatched,
+    StepFinished,
+    StepProgressed,
+    SubTask,
+)
+from bos_gateway.failures import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    OUTCOME_UNKNOWN,
+    REFERENCE_UNRESOLVED,
+    TURNS_EXHAUSTED,
+    error_trace,
+    failed_result,
+    may_repeat,
+)
 from bos_gateway.response import clarification_response, explained_response
 from bos_plans import (
     ReferenceUnresolved,
-    dependencies,
-    execution_order,
     resolve_text,
     resolve_value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bos_gateway.state import RunState, StepState
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
 COMPOSE_SHARE = 0.2
 # Agents end by themselves at the steps' deadline; deciding waits a little for their partial data.
 DEADLINE_GRACE = timedelta(seconds=1)
-
-REFERENCE_UNRESOLVED = "ReferenceUnresolved"
-DEADLINE_EXCEEDED = "DeadlineExceeded"
-TURNS_EXHAUSTED = "MaxTurnsReached"
-CANCELLED = "Cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class RunStep:
     step_id: str
     sub_task: SubTask
     """What to send: the same message for every attempt, also after an adoption."""
+    attempt: int
+    """The attempt whose dispatch is already in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ class Record:
     """Append events; nothing else needs to happen."""
 
     events: tuple[LogEvent, ...]
+    durable: bool = False
+    """The events must be on disk before anything follows from them."""
 
 
 Command = MakePlan | RunStep | Compose | Record
@@ -99,12 +108,11 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [MakePlan(state.revision)]
     if state.clarification is not None:
         return [_clarify(state, now)]
-    settled = _settle(state, now)
-    if settled:
-        return [Record(tuple(settled))]
-    work = _runnable(state)
-    if work:
-        return list(work)
+    record, running = _steps(state, now)
+    if record.events:
+        return [record]
+    if running:
+        return list(running)
     if _asks_user(state):
         return [_clarify(state, now)]
     return [Compose()]
@@ -133,60 +141,73 @@ def steps_deadline(state: RunState) -> datetime:
     return run_deadline(state) - reserve
 
 
-def _settle(state: RunState, now: datetime) -> list[LogEvent]:
-    """Events for the steps that end without being run, or run no longer."""
+def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
+    """What is to be recorded about steps, and the steps that are under way.
+
+    A step is under way once its dispatch is in the log, and not before: so neither a limit nor an
+    adopter can lose sight of an agent that is already at work.
+    """
     events: list[LogEvent] = []
+    running: list[RunStep] = []
+    durable = False
     late = now >= steps_deadline(state) + DEADLINE_GRACE
-    turns_left = state.request.request.max_turns - state.turns
-    bounded = state.request.request.HasField("max_turns")
-    for step_id in execution_order(state.plan) if state.plan else ():
+    request = state.request.request
+    slots = max(1, state.request.settings.max_concurrency) - sum(
+        step.status == AGENT_EXECUTION_STATUS_RUNNING for step in state.steps.values()
+    )
+    turns = request.max_turns - state.turns if request.HasField("max_turns") else len(state.steps)
+    for step_id in state.order:
         step = state.steps[step_id]
         if step.settled:
             continue
         if late:
             text = "The time for this run was over before the step ended."
-            events += _unsuccessful(state, step, now, DEADLINE_EXCEEDED, text)
-        elif step.status == AGENT_EXECUTION_STATUS_PENDING and bounded and turns_left <= 0:
-            text = f"Not run: the limit of {state.request.request.max_turns} turns was reached."
-            events += _unsuccessful(
-                state, step, now, TURNS_EXHAUSTED, text, AGENT_EXECUTION_STATUS_SKIPPED
-            )
-        elif step.status == AGENT_EXECUTION_STATUS_PENDING and _ready(state, step):
-            turns_left -= 1
+            events += _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
+        elif step.sub_task is not None:
+            events += _interrupted(state, step, now)
+            running.append(RunStep(step.revision, step_id, step.sub_task, step.attempt))
+        elif turns <= 0:
+            text = f"Not run: the limit of {request.max_turns} turns was reached."
+            skipped = AGENT_EXECUTION_STATUS_SKIPPED
+            events += _unsuccessful(step, now, TURNS_EXHAUSTED, text, skipped)
+        elif slots > 0 and _ready(state, step):
             try:
-                _sub_task(state, step)
+                events.append(_dispatch(step, now, _sub_task(state, step)))
             except ReferenceUnresolved as error:
-                turns_left += 1
-                events += _unsuccessful(state, step, now, REFERENCE_UNRESOLVED, str(error))
-    return events
+                events += _unsuccessful(step, now, REFERENCE_UNRESOLVED, str(error))
+            else:
+                slots -= 1
+                turns -= 1
+                durable = durable or not may_repeat(state.card(step.step.agent), step.step)
+    return Record(tuple(events), durable), running
 
 
-def _runnable(state: RunState) -> Sequence[Command]:
-    """Steps under way and steps that may start, within the limit of concurrency."""
-    running: list[Command] = []
-    ready: list[StepState] = []
-    for step_id in execution_order(state.plan) if state.plan else ():
-        step = state.steps[step_id]
-        if step.status == AGENT_EXECUTION_STATUS_RUNNING and step.sub_task is not None:
-            running.append(RunStep(step.revision, step_id, step.sub_task))
-        elif step.status == AGENT_EXECUTION_STATUS_PENDING and _ready(state, step):
-            ready.append(step)
-    free = max(1, state.request.settings.max_concurrency) - len(running)
-    request = state.request.request
-    if request.HasField("max_turns"):
-        free = min(free, request.max_turns - state.turns)
-    starting = [
-        RunStep(step.revision, step.step.step_id, _sub_task(state, step))
-        for step in ready[: max(0, free)]
-    ]
-    return [*running, *starting]
+def _interrupted(state: RunState, step: StepState, now: datetime) -> list[LogEvent]:
+    """What becomes of a step that was under way when the run changed owner."""
+    if not step.interrupted or step.sub_task is None:
+        return []
+    if may_repeat(state.card(step.step.agent), step.step):
+        return [_dispatch(step, now, step.sub_task)]
+    text = "The service was interrupted while this step ran; its action may have taken effect."
+    return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
+
+
+def _dispatch(step: StepState, now: datetime, sub_task: SubTask) -> LogEvent:
+    dispatched = StepDispatched(
+        revision=step.revision,
+        step_id=step.step.step_id,
+        agent_id=step.agent_id,
+        sub_task=sub_task,
+        attempt=step.attempt + 1,
+    )
+    return _at(now, LogEvent(step_dispatched=dispatched))
 
 
 def _ready(state: RunState, step: StepState) -> bool:
     """Whether everything ``step`` waits for has ended, well or not."""
     return all(
         state.steps[needed].settled if needed in state.steps else needed in state.outputs
-        for needed in dependencies(step.step)
+        for needed in step.needs
     )
 
 
@@ -220,7 +241,6 @@ def _asks_user(state: RunState) -> bool:
 
 
 def _unsuccessful(
-    state: RunState,
     step: StepState,
     now: datetime,
     error_type: str,
@@ -229,27 +249,16 @@ def _unsuccessful(
 ) -> list[LogEvent]:
     """A trace event and the result of a step that ends here (SPEC Q-07, Q-09)."""
     step_id = step.step.step_id
-    error = AgentError(type=error_type, message=message)
-    result = AgentResult(
-        agent_id=step.agent_id,
-        agent_name=step.step.agent,
-        status=status,
-        error=error,
-        task_description=step.sub_task.task if step.sub_task else step.step.task,
-        depends_on=sorted(dependencies(step.step)),
+    result = failed_result(step, error_type, message, status)
+    trace = error_trace(step.step.agent, error_type, message, now)
+    progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
+    finished = StepFinished(
+        revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
     )
-    trace = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=step.step.agent, message=message)
-    trace.data["type"].string_value = error_type
-    trace.create_time.FromDatetime(now)
-    progressed = LogEvent(
-        step_progressed=StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
-    )
-    finished = LogEvent(
-        step_finished=StepFinished(
-            revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
-        )
-    )
-    return [_at(now, progressed), _at(now, finished)]
+    return [
+        _at(now, LogEvent(step_progressed=progressed)),
+        _at(now, LogEvent(step_finished=finished)),
+    ]
 
 
 def _finish(state: RunState, now: datetime, error_type: str, message: str) -> Record:
@@ -265,8 +274,3 @@ def _clarify(state: RunState, now: datetime) -> Record:
 def _at(now: datetime, event: LogEvent) -> LogEvent:
     event.create_time.FromDatetime(now)
     return event
-
-
-def succeeded(step: StepState) -> bool:
-    """Whether the step ended well."""
-    return step.status == AGENT_EXECUTION_STATUS_SUCCEEDED

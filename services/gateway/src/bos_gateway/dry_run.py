@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import PlanQuestionResponse, Stage
-from bos.planner.v1 import MakePlanRequest
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
 from bos_gateway.effects import PLANNER
-from bos_plans import plan_problems, stages
+from bos_gateway.planning import plan_request, usable_problems
+from bos_plans import stages
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
@@ -33,26 +33,22 @@ class DryRun:
         """
         settings, registry = self._with.settings, self._with.registry
         cards = registry.require_cards()
-        normalised = context.normalise(request, cards, max_context_bytes=settings.max_context_bytes)
+        normalised = context.normalise(
+            request,
+            cards,
+            max_context_bytes=settings.max_context_bytes,
+            configured=registry.names,
+        )
         context.take_secrets(normalised.context, cards)
         context.attach_temporal_context(normalised.context, datetime.now(UTC))
-        plan_request = MakePlanRequest(
-            question=normalised.question,
-            context=normalised.context,
-            prefer_agents=normalised.prefer_agents,
-            disable_agents=normalised.disable_agents,
-            cards=cards,
-            fallback_agent=settings.fallback_agent,
-            max_steps=settings.max_steps,
+        message = plan_request(
+            normalised, cards, fallback_agent=settings.fallback_agent, max_steps=settings.max_steps
         )
         timeout_s = settings.plan_timeout_s
         token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         with translate_rpc_errors():
-            answer = await self._with.planner.MakePlan(
-                plan_request, timeout=timeout_s, metadata=token
-            )
-        by_name = {card.name: card for card in cards}
-        problems = plan_problems(answer.plan, by_name, max_steps=settings.max_steps)
+            answer = await self._with.planner.MakePlan(message, timeout=timeout_s, metadata=token)
+        problems = usable_problems(answer, cards, normalised.disable_agents, settings.max_steps)
         if problems:
             raise FailedPrecondition(" ".join(problems), reason="INVALID_PLAN")
         response = PlanQuestionResponse(

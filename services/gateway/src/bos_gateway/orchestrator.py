@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,30 +17,31 @@ from typing import TYPE_CHECKING
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
-    AgentExecutionStatus,
-    AgentResult,
-)
+from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
+from bos_gateway.composing import compose
 from bos_gateway.decide import Command, Compose, MakePlan, Record, RunStep, decide, next_wake
-from bos_gateway.effects import Collaborators, Effects
-from bos_gateway.response import composed_response, fallback_output
-from bos_gateway.run_log import Append, LostRun
-from bos_gateway.state import RunState, apply
+from bos_gateway.effects import EffectContext
+from bos_gateway.failures import NEUTRAL, failed_result
+from bos_gateway.planning import make_plan
+from bos_gateway.response import broken_response
+from bos_gateway.run_log import Append
+from bos_gateway.state import RunState, apply, status_after
+from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
     from typing import Any
     from uuid import UUID
 
+    from bos_gateway.effects import Collaborators
     from bos_gateway.feed import RunFeed
     from bos_gateway.run_log import LogWriter
 
 _INBOX = 256
-_NEUTRAL = "Something went wrong inside the service. The failure has been logged."
+_OF_STEPS = frozenset({"step_dispatched", "step_progressed", "step_finished"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,17 @@ class Orchestrator:
         self._with = collaborators
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
         self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
-        self._effects = Effects(run.state, run.secrets, collaborators, self._inbox.put)
+        self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
         self._active: dict[object, asyncio.Task[None]] = {}
         self._last_delta = 0.0
 
-    async def submit(self, event: LogEvent) -> None:
-        """Take an event from outside, such as a request to cancel."""
-        await self._inbox.put(event)
+    def submit(self, event: LogEvent) -> None:
+        """Take an event from outside, such as a request to cancel.
+
+        A full inbox drops it: inputs stay stored until the run ends and are handed over again.
+        """
+        with suppress(asyncio.QueueFull):
+            self._inbox.put_nowait(event)
 
     async def drive(self) -> None:
         """Run until the run has ended.
@@ -91,71 +97,77 @@ class Orchestrator:
         ):
             try:
                 while not self._state.finished:
-                    recorded = self._reconcile(decide(self._state, datetime.now(UTC)))
-                    await self._store(recorded or await self._next_events())
+                    commands = decide(self._state, datetime.now(UTC))
+                    if commands and isinstance(commands[0], Record):
+                        await self._store(list(commands[0].events), durable=commands[0].durable)
+                    else:
+                        self._reconcile(commands)
+                        await self._store(await self._next_events())
             finally:
                 await self._stop_effects()
 
-    def _reconcile(self, commands: Sequence[Command]) -> list[LogEvent]:
-        """Start what is missing, stop what is not wanted; events to record right away, if any."""
-        recorded = [event for c in commands if isinstance(c, Record) for event in c.events]
-        if recorded:
-            return recorded
+    async def fail(self) -> None:
+        """End the run after a defect of ours, so that nobody waits for it in vain.
+
+        Raises:
+            LostRun: another replica owns the run now.
+            BosError: its log cannot be written.
+        """
+        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
+        event.create_time.FromDatetime(datetime.now(UTC))
+        await self._store([event])
+
+    def _reconcile(self, commands: Sequence[Command]) -> None:
+        """Start what is missing, stop what is not wanted."""
         wanted = {_key(command): command for command in commands}
         for key in [key for key in self._active if key not in wanted]:
             self._active.pop(key).cancel()
         for key, command in wanted.items():
             if key not in self._active:
                 self._active[key] = asyncio.create_task(
-                    self._guard(command, self._perform(command)), name=f"effect {key}"
+                    self._guarded(command), name=f"effect {key}"
                 )
-        return []
 
-    def _perform(self, command: Command) -> Coroutine[Any, Any, None]:
+    def _effect(self, command: Command) -> Coroutine[Any, Any, None]:
         match command:
             case MakePlan(revision=revision):
-                return self._effects.make_plan(revision)
+                return make_plan(self._effects, revision)
             case RunStep():
-                return self._effects.run_step(command)
+                return run_step(self._effects, command)
             case Compose():
-                return self._effects.compose()
+                return compose(self._effects)
             case Record():
                 raise TypeError("records are stored, not performed")
 
-    async def _guard(self, command: Command, effect: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, command: Command) -> None:
         """The boundary of SPEC Q-05: an effect that breaks ends its part of the run, no more."""
         tracer = self._with.telemetry.tracer
         with tracer.start_as_current_span(_span_name(self._state, command)) as span:
             try:
-                await effect
+                await self._effect(command)
             except Exception as error:
                 self._log.exception("effect broke", run=self._state.run_id, command=str(command))
                 span.set_status(trace.StatusCode.ERROR)
                 await self._inbox.put(self._broken(command, type(error).__name__))
 
     def _broken(self, command: Command, error_type: str) -> LogEvent:
-        now = datetime.now(UTC)
-        error = AgentError(type=error_type, message=_NEUTRAL)
         event = LogEvent()
-        event.create_time.FromDatetime(now)
+        event.create_time.FromDatetime(datetime.now(UTC))
         match command:
             case RunStep(revision=revision, step_id=step_id):
                 step = self._state.steps[step_id]
-                result = AgentResult(
-                    agent_id=step.agent_id,
-                    agent_name=step.step.agent,
-                    status=AGENT_EXECUTION_STATUS_FAILED,
-                    error=error,
-                )
                 finished = StepFinished(
-                    revision=revision, step_id=step_id, result=result, attempts=step.attempt
+                    revision=revision,
+                    step_id=step_id,
+                    result=failed_result(step, error_type, NEUTRAL),
+                    attempts=step.attempt,
                 )
                 event.step_finished.CopyFrom(finished)
             case MakePlan(revision=revision):
+                error = AgentError(type=error_type, message=NEUTRAL)
                 event.plan_failed.CopyFrom(PlanFailed(revision=revision, error=error))
             case _:
-                response = composed_response(self._state, now, fallback_output(self._state))
-                event.run_finished.CopyFrom(RunFinished(response=response))
+                event.run_finished.CopyFrom(RunFinished(response=broken_response(self._state)))
         return event
 
     async def _next_events(self) -> list[LogEvent]:
@@ -194,7 +206,7 @@ class Orchestrator:
         while not self._inbox.empty() and len(events) < _INBOX:
             events.append(self._inbox.get_nowait())
 
-    async def _store(self, events: list[LogEvent]) -> None:
+    async def _store(self, events: list[LogEvent], *, durable: bool = False) -> None:
         """Append, then apply, then show. What is no longer true of the state is left out."""
         accepted = self._admissible(events)
         if not accepted:
@@ -202,13 +214,15 @@ class Orchestrator:
         finished = accepted[-1].HasField("run_finished")
         before = self._state.status
         first_sequence = self._state.last_sequence + 1
-        after = _status_after(before, accepted)
+        after = before
+        for event in accepted:
+            after = status_after(after, event)
         append = Append(
             self._run.run_id,
             self._run.epoch,
             first_sequence,
             accepted,
-            durable=finished,
+            durable=durable or finished,
             status=after if after != before else None,
             finished=finished,
         )
@@ -221,19 +235,23 @@ class Orchestrator:
         self._run.feed.publish(accepted)
 
     def _admissible(self, events: list[LogEvent]) -> list[LogEvent]:
-        """Events up to the first end, without results of steps that have already ended."""
+        """The events that are still true of the state, up to the first end.
+
+        After a request to cancel nothing else counts: what comes first of cancel and end wins.
+        Results of steps that have ended, or of a plan that was revised, are dropped.
+        """
         settled = {step_id for step_id, step in self._state.steps.items() if step.settled}
         found: list[LogEvent] = []
         for event in events:
             kind = event.WhichOneof("event")
-            body = getattr(event, kind) if kind else None
-            step_id = getattr(body, "step_id", "")
-            if step_id and (
-                step_id in settled or body.revision != self._state.revision  # type: ignore[union-attr]
-            ):
-                continue
-            if kind == "step_finished":
-                settled.add(step_id)
+            if kind == "cancel_requested":
+                return [*found, event] if self._state.cancel_reason is None else found
+            if kind in _OF_STEPS:
+                body = getattr(event, kind)
+                if body.step_id in settled or body.revision != self._state.revision:
+                    continue
+                if kind == "step_finished":
+                    settled.add(body.step_id)
             found.append(event)
             if kind == "run_finished":
                 break
@@ -300,24 +318,3 @@ def _merge_deltas(events: list[LogEvent]) -> list[LogEvent]:
         else:
             merged.append(event)
     return merged
-
-
-def _status_after(before: RunStatus, events: Sequence[LogEvent]) -> RunStatus:
-    """The run's status once ``events`` are applied, for the row that lists read."""
-    status = before
-    for event in events:
-        match event.WhichOneof("event"):
-            case "planned":
-                status = RunStatus.RUN_STATUS_PLANNED
-            case "step_dispatched" | "step_finished":
-                status = RunStatus.RUN_STATUS_EXECUTING
-            case "answer_started":
-                status = RunStatus.RUN_STATUS_COMPOSING
-            case "run_finished":
-                status = event.run_finished.response.status
-            case _:
-                pass
-    return status
-
-
-__all__ = ["LostRun", "Orchestrator", "OwnedRun"]

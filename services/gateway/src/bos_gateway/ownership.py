@@ -13,6 +13,7 @@ from bos.gateway.v1 import RUN_STATUS_WAITING_FOR_APPROVAL
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
     import asyncpg
@@ -28,7 +29,7 @@ WITH free AS (
     SELECT r.run_id, r.replica_id IS NULL AS released
     FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
     WHERE r.finished_at IS NULL AND r.status <> $2 AND r.replica_id IS DISTINCT FROM $1
-          AND (p.replica_id IS NULL OR p.lease_until < now())
+          AND (p.replica_id IS NULL OR p.lease_until < now()) AND r.run_id <> ALL ($4)
     ORDER BY r.created_at
     LIMIT $3
     FOR UPDATE OF r SKIP LOCKED
@@ -46,7 +47,10 @@ INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, $2, $3 FROM runs WHERE run_id = $1 AND finished_at IS NULL
 ON CONFLICT DO NOTHING
 """
-_TAKE_INPUTS = "DELETE FROM run_inputs WHERE run_id = $1 RETURNING created_at, payload"
+_RELEASE_ONE = """
+UPDATE runs SET replica_id = NULL WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
+"""
+_INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
 _FORGET_DEAD = "DELETE FROM replicas WHERE lease_until < now() - interval '1 day'"
 
 
@@ -80,17 +84,25 @@ class Ownership:
         """Take or prolong this replica's lease."""
         await self._execute(_RENEW, self._replica_id, self._lease_s)
 
-    async def adopt(self, limit: int) -> list[Adopted]:
+    async def adopt(self, limit: int, except_for: Collection[UUID] = ()) -> list[Adopted]:
         """Take up to ``limit`` runs that nobody owns, oldest first."""
         async with acquire(self._pool) as connection:
             with statement_errors():
                 rows = await connection.fetch(
-                    _ADOPT, self._replica_id, RUN_STATUS_WAITING_FOR_APPROVAL, limit
+                    _ADOPT,
+                    self._replica_id,
+                    RUN_STATUS_WAITING_FOR_APPROVAL,
+                    limit,
+                    list(except_for),
                 )
         return [
             Adopted(r["run_id"], r["epoch"], "released" if r["released"] else "lease_expired")
             for r in rows
         ]
+
+    async def release(self, run_id: UUID, epoch: int) -> None:
+        """Let go of one run, if it is still ours."""
+        await self._execute(_RELEASE_ONE, run_id, epoch, self._replica_id)
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once."""
@@ -101,12 +113,16 @@ class Ownership:
         """Leave an input for the run's owner; the first of its kind counts."""
         await self._execute(_ADD_INPUT, run_id, kind, event.SerializeToString())
 
-    async def take_inputs(self, run_id: UUID) -> list[bytes]:
-        """Take the run's inputs, oldest first: serialised LogEvents."""
+    async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
+        """Inputs of these runs, oldest first: run and serialised LogEvent.
+
+        They stay until the run ends, so none is lost on its way into the log; the run's loop drops
+        what it has already recorded.
+        """
         async with acquire(self._pool) as connection:
             with statement_errors():
-                rows = await connection.fetch(_TAKE_INPUTS, run_id)
-        return [row["payload"] for row in sorted(rows, key=lambda row: row["created_at"])]
+                rows = await connection.fetch(_INPUTS, list(run_ids))
+        return [(row["run_id"], row["payload"]) for row in rows]
 
     async def _execute(self, sql: str, *arguments: object) -> None:
         async with acquire(self._pool) as connection:

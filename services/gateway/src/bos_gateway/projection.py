@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentResult
+from bos.common.v1 import TraceEvent
 from bos.gateway.v1 import (
     AnswerDeltaEvent,
     AnswerStartedEvent,
@@ -30,11 +31,8 @@ from bos.gateway.v1 import (
 from bos_plans import stages
 
 if TYPE_CHECKING:
-    from bos.common.v1 import ValueMap
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
-
-_TABLE_FIELDS = ("table", "rows")
 
 
 def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) -> RunEvent | None:
@@ -49,11 +47,14 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
         case "planned":
             public.planned.CopyFrom(_planned(event))
         case "step_dispatched":
-            public.step_started.CopyFrom(_step_started(event))
+            public.step_started.CopyFrom(_step_started(event, request))
         case "step_progressed":
             progressed = event.step_progressed
             public.step_progress.CopyFrom(
-                StepProgressEvent(step_id=progressed.step_id, events=progressed.events)
+                StepProgressEvent(
+                    step_id=progressed.step_id,
+                    events=[_visible_trace(event, request) for event in progressed.events],
+                )
             )
         case "step_finished":
             finished = event.step_finished
@@ -100,9 +101,15 @@ def visible_response(response: OrchestratorResponse, request: AgentRequest) -> O
     """The response without what the request did not ask for (SPEC A-07, K-17)."""
     visible = OrchestratorResponse()
     visible.CopyFrom(response)
-    if not _includes_data(request):
+    if not includes_data(request):
         visible.ClearField("data")
-    if not request.trace:
+        del visible.charts[:]
+    if request.trace:
+        for result in response.agent_results:
+            visible.trace.extend(result.trace)
+        # By time; entries of the same time stay as they came (SPEC P-04, X-34).
+        visible.trace.sort(key=lambda event: event.create_time.ToNanoseconds())
+    else:
         del visible.trace[:]
     results = [visible_result(result, request) for result in response.agent_results]
     del visible.agent_results[:]
@@ -116,20 +123,25 @@ def visible_result(result: AgentResult, request: AgentRequest) -> AgentResult:
     visible.CopyFrom(result)
     if not request.trace:
         del visible.trace[:]
-    if not _includes_data(request):
-        visible.ClearField("table")
-        for fields in (visible.data, visible.partial_data):
-            _without_tables(fields)
+    if not includes_data(request):
+        for field in ("table", "data", "partial_data", "task_description"):
+            visible.ClearField(field)
+        del visible.charts[:]
     return visible
 
 
-def _includes_data(request: AgentRequest) -> bool:
+def includes_data(request: AgentRequest) -> bool:
+    """Whether the client wants tabular data; so it is unless it says otherwise."""
     return request.include_data or not request.HasField("include_data")
 
 
-def _without_tables(fields: ValueMap) -> None:
-    for name in _TABLE_FIELDS:
-        fields.fields.pop(name, None)
+def _visible_trace(event: TraceEvent, request: AgentRequest) -> TraceEvent:
+    """The event in full for who asked for the trace, else only what is going on."""
+    if request.trace:
+        return event
+    return TraceEvent(
+        type=event.type, agent=event.agent, message=event.message, create_time=event.create_time
+    )
 
 
 def _planned(event: LogEvent) -> PlannedEvent:
@@ -145,13 +157,14 @@ def _planned(event: LogEvent) -> PlannedEvent:
     return public
 
 
-def _step_started(event: LogEvent) -> StepStartedEvent:
+def _step_started(event: LogEvent, request: AgentRequest) -> StepStartedEvent:
     dispatched = event.step_dispatched
     return StepStartedEvent(
         step_id=dispatched.step_id,
         agent_id=dispatched.agent_id,
         agent_name=dispatched.sub_task.assigned_agent_role,
-        task=dispatched.sub_task.task,
+        # References in the task are resolved by now, so it may hold what was not asked for.
+        task=dispatched.sub_task.task if includes_data(request) else "",
         attempt=dispatched.attempt,
         revision=dispatched.revision,
     )

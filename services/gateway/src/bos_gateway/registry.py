@@ -57,6 +57,11 @@ class Registry:
         found = [agent.card for agent in self._agents.values() if agent.card is not None]
         return sorted(found, key=lambda card: card.name)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of all configured agents."""
+        return sorted(self._agents)
+
     def require_cards(self) -> Sequence[AgentCard]:
         """The cards, for a question that is to be planned now.
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAccepted, RunAdopted
-from bos_chassis.errors import AlreadyExists, BosError, NotFound, ResourceExhausted
+from bos_chassis.errors import (
+    AlreadyExists,
+    BosError,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+)
 from bos_gateway import context
 from bos_gateway.feed import RunFeed
-from bos_gateway.orchestrator import LostRun, Orchestrator, OwnedRun
-from bos_gateway.run_log import Append, NewRun
-from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply, fold
+from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.run_log import Append, LostRun, NewRun
+from bos_gateway.state import apply, fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -25,10 +32,13 @@ if TYPE_CHECKING:
     from bos_gateway.effects import Collaborators
     from bos_gateway.ownership import Adopted, Ownership
     from bos_gateway.run_log import LogWriter
-    from bos_gateway.runs import Runs
+    from bos_gateway.runs import Runs, StoredRun
     from bos_gateway.settings import GatewaySettings
+    from bos_gateway.state import RunState
 
 _ADOPTION_INTERVAL_S = 1.0
+_INPUTS_INTERVAL_S = 1.0
+_HOLD_OFF_S = 30.0
 _FOLLOW_POLL_S = 1.0
 _CANCEL = "cancel"
 
@@ -36,7 +46,8 @@ _CANCEL = "cancel"
 class _Driven:
     """A run under way: its loop, and everybody's way to it."""
 
-    def __init__(self, orchestrator: Orchestrator, feed: RunFeed) -> None:
+    def __init__(self, epoch: int, orchestrator: Orchestrator, feed: RunFeed) -> None:
+        self.epoch = epoch
         self.orchestrator = orchestrator
         self.feed = feed
         self.task: asyncio.Task[None] | None = None
@@ -67,12 +78,11 @@ class Replica:
         self._with = collaborators
         self._new_id = new_id
         self._driven: dict[UUID, _Driven] = {}
+        self._accepting: set[asyncio.Task[bool]] = set()
+        # Runs that broke here lately; another replica may have better luck with them.
+        self._held_off: dict[UUID, float] = {}
+        self._stopping = False
         self._log = collaborators.telemetry.logger("bos.gateway.replica")
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another run may start here."""
-        return len(self._driven) < self._with.settings.max_active_runs
 
     async def accept(
         self, request: AgentRequest, user_id: str, *, interactive: bool, traceparent: str
@@ -83,58 +93,42 @@ class Replica:
             InvalidArgument: the request cannot be run; names fields and fixes.
             AlreadyExists: the request id belongs to a request with another body.
             ResourceExhausted: too many runs are under way here.
+            Unavailable: the replica is stopping, or no agent has ever answered.
         """
-        settings, registry = self._with.settings, self._with.registry
-        cards = registry.require_cards()
-        normalised = context.normalise(request, cards, max_context_bytes=settings.max_context_bytes)
-        digest = context.digest(normalised)
-        if normalised.request_id:
-            known = await self._runs.find_request(user_id, normalised.request_id)
+        context.check_texts(request)
+        digest = context.digest(request)
+        if request.request_id:
+            known = await self._runs.find_request(user_id, request.request_id)
             if known is not None:
-                return _same(known.run_id, known.request_digest, digest)
-        if not self.has_room:
-            self._with.metrics.refused.labels("replica_full").inc()
-            raise ResourceExhausted(
-                "Too many questions are being answered at the moment; try again shortly.",
-                reason="REPLICA_FULL",
-                retry_after_s=1.0,
-            )
+                return _same(known, digest)
+        self._require_room()
         run_id = self._new_id()
-        normalised.request_id = normalised.request_id or str(run_id)
-        now = datetime.now(UTC)
-        secrets = context.take_secrets(normalised.context, cards)
-        context.attach_temporal_context(normalised.context, now)
-        accepted = RunAccepted(
+        event, secrets = self._accepted(request, user_id, run_id, interactive, traceparent)
+        normalised = event.run_accepted.request
+        new_run = NewRun(
+            run_id=run_id,
             user_id=user_id,
-            request=normalised,
-            cards=cards,
-            settings=settings.run_settings(),
-            interactive=interactive,
-            traceparent=traceparent,
-            unavailable_agents=registry.unavailable,
+            request_id=normalised.request_id,
+            request_digest=digest,
+            conversation_id=normalised.conversation_id,
+            question=normalised.question,
+            event=event,
         )
-        accepted.deadline.FromDatetime(now + self._time_allowed(normalised))
-        event = LogEvent(run_accepted=accepted)
-        event.create_time.FromDatetime(now)
-        created = await self._writer.accept(
-            NewRun(
-                run_id=run_id,
-                user_id=user_id,
-                request_id=normalised.request_id,
-                request_digest=digest,
-                conversation_id=normalised.conversation_id,
-                question=normalised.question,
-                event=event,
-            )
+        # A task of the replica's own: a caller who gives up now must not leave a run behind that
+        # is stored and that nobody drives. And a context of its own: the run outlives the call, so
+        # neither that call's deadline nor its caller may leak into the run.
+        task = asyncio.create_task(
+            self._store_and_drive(new_run, secrets), context=contextvars.Context()
         )
-        if not created:
-            # Somebody else stored the same request in between.
-            known = await self._runs.find_request(user_id, normalised.request_id)
-            if known is None:
-                raise NotFound("The run of this request is gone.")
-            return _same(known.run_id, known.request_digest, digest)
-        self._drive(run_id, 1, [event], secrets)
-        return run_id
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        if await asyncio.shield(task):
+            return run_id
+        # Somebody else stored the same request in between.
+        known = await self._runs.find_request(user_id, normalised.request_id)
+        if known is None:
+            raise NotFound("The run of this request is gone.")
+        return _same(known, digest)
 
     async def follow(
         self, run_id: UUID, after_sequence: int
@@ -142,6 +136,9 @@ class Replica:
         """The run's committed events after a sequence, until its end.
 
         From memory while the run is driven here, from the log otherwise.
+
+        Raises:
+            Unavailable: this replica is stopping; another one goes on from the same sequence.
         """
         position = after_sequence
         while True:
@@ -153,6 +150,10 @@ class Replica:
                     if event.HasField("run_finished"):
                         return
                 # The feed closed without an end: the run went to another replica.
+            if self._stopping:
+                raise _stopping()
+            # Looked at first: an end that comes after it is found by the next round.
+            finished = await self._runs.finished(run_id)
             page = await self._runs.events(run_id, position)
             for sequence, event in page:
                 position = sequence
@@ -160,7 +161,7 @@ class Replica:
                 if event.HasField("run_finished"):
                     return
             if not page:
-                if await self._ended_before(run_id, position):
+                if finished:
                     return
                 await asyncio.sleep(_FOLLOW_POLL_S)
 
@@ -177,35 +178,89 @@ class Replica:
         return first.run_accepted.request
 
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
-        """Ask for the run to end; whoever owns it will see to that."""
+        """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
         event.create_time.FromDatetime(datetime.now(UTC))
         await self._ownership.add_input(run_id, _CANCEL, event)
-        driven = self._driven.get(run_id)
-        if driven is not None:
-            await self._hand_over_inputs(run_id, driven.orchestrator)
+        await self.take_inputs()
+
+    async def take_inputs(self) -> None:
+        """Hand what others want of the runs driven here to their loops."""
+        if not self._driven:
+            return
+        for run_id, payload in await self._ownership.inputs(list(self._driven)):
+            driven = self._driven.get(run_id)
+            if driven is not None:
+                driven.orchestrator.submit(LogEvent.FromString(payload))
 
     async def adopt(self) -> int:
         """Take over runs that nobody owns, as far as there is room; returns how many."""
-        room = self._with.settings.max_active_runs - len(self._driven)
-        if room <= 0:
+        room = self._room()
+        if room <= 0 or self._stopping:
             return 0
-        adopted = await self._ownership.adopt(room)
+        now = time.monotonic()
+        self._held_off = {run: until for run, until in self._held_off.items() if until > now}
+        adopted = await self._ownership.adopt(room, self._held_off)
         for run in adopted:
             await self._resume(run)
         return len(adopted)
 
     async def stop(self) -> None:
-        """Stop driving and let go of every run."""
+        """Stop driving, let go of every run, and send followers elsewhere."""
+        self._stopping = True
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         tasks = [driven.task for driven in self._driven.values() if driven.task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._ownership.release_all()
 
+    def _accepted(
+        self,
+        request: AgentRequest,
+        user_id: str,
+        run_id: UUID,
+        interactive: bool,
+        traceparent: str,
+    ) -> tuple[LogEvent, Mapping[str, str]]:
+        """The run's first event, and the credentials that must not be in it."""
+        settings, registry = self._with.settings, self._with.registry
+        cards = registry.require_cards()
+        normalised = context.normalise(
+            request,
+            cards,
+            max_context_bytes=settings.max_context_bytes,
+            configured=registry.names,
+        )
+        normalised.request_id = normalised.request_id or str(run_id)
+        now = datetime.now(UTC)
+        secrets = context.take_secrets(normalised.context, cards)
+        context.attach_temporal_context(normalised.context, now)
+        accepted = RunAccepted(
+            user_id=user_id,
+            request=normalised,
+            cards=cards,
+            settings=settings.run_settings(),
+            interactive=interactive,
+            traceparent=traceparent,
+            unavailable_agents=registry.unavailable,
+        )
+        limit = timedelta(seconds=settings.run_timeout_s)
+        if normalised.HasField("timeout"):
+            limit = min(limit, normalised.timeout.ToTimedelta())
+        accepted.deadline.FromDatetime(now + limit)
+        event = LogEvent(run_accepted=accepted)
+        event.create_time.FromDatetime(now)
+        return event, secrets
+
+    async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
+        if not await self._writer.accept(run):
+            return False
+        self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)
+        return True
+
     async def _resume(self, adopted: Adopted) -> None:
         """Record the adoption, then drive the run from where its log ends."""
-        metrics = self._with.metrics
         try:
             events = await self._runs.log(adopted.run_id)
             state = fold(str(adopted.run_id), events)
@@ -215,62 +270,81 @@ class Replica:
                 adopted.run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False
             )
             await self._writer.append(append)
-        except (LostRun, UnknownEvent, BrokenLog, BosError) as error:
-            self._log.error(
-                "run cannot be adopted", run=str(adopted.run_id), error=type(error).__name__
-            )
+            apply(state, event)
+        except Exception as error:
+            # Whatever it is, it concerns this run alone; a newer replica may understand it.
+            self._log.exception("run cannot be adopted", run=str(adopted.run_id))
+            if not isinstance(error, LostRun):
+                await self._let_go(adopted.run_id, adopted.epoch)
             return
-        metrics.adopted.labels(adopted.reason).inc()
+        self._with.metrics.adopted.labels(adopted.reason).inc()
         self._log.info("run adopted", run=str(adopted.run_id), reason=adopted.reason)
-        driven = self._drive(adopted.run_id, adopted.epoch, [*events, event], {})
-        await self._hand_over_inputs(adopted.run_id, driven.orchestrator)
+        self._drive(adopted.run_id, adopted.epoch, state, [*events, event], {})
 
     def _drive(
-        self, run_id: UUID, epoch: int, events: list[LogEvent], secrets: Mapping[str, str]
-    ) -> _Driven:
+        self,
+        run_id: UUID,
+        epoch: int,
+        state: RunState,
+        events: list[LogEvent],
+        secrets: Mapping[str, str],
+    ) -> None:
         feed = RunFeed(events)
-        state = RunState(str(run_id))
-        for event in events:
-            apply(state, event)
         run = OwnedRun(run_id, epoch, state, feed, secrets)
-        driven = _Driven(Orchestrator(run, self._writer, self._with), feed)
+        driven = _Driven(epoch, Orchestrator(run, self._writer, self._with), feed)
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
-        # A context of its own: the run outlives the call that started it, so neither that call's
-        # deadline nor its caller may leak into the run.
-        driven.task = asyncio.create_task(
-            self._driven_to_end(run_id, driven), name=f"run {run_id}", context=contextvars.Context()
-        )
-        return driven
+        driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
 
     async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
         try:
-            await driven.orchestrator.drive()
-        except LostRun:
-            self._with.metrics.lost.inc()
-            self._log.warning("run lost to another replica", run=str(run_id))
-        except Exception:
-            # The lease keeps this run ours, so nobody else repeats the defect; a restart adopts it.
-            self._log.exception("run stopped", run=str(run_id))
+            await self._attempt_to_drive(run_id, driven)
         finally:
             del self._driven[run_id]
             self._with.metrics.active_runs.set(len(self._driven))
             driven.feed.close()
 
-    async def _hand_over_inputs(self, run_id: UUID, orchestrator: Orchestrator) -> None:
-        for payload in await self._ownership.take_inputs(run_id):
-            await orchestrator.submit(LogEvent.FromString(payload))
+    async def _attempt_to_drive(self, run_id: UUID, driven: _Driven) -> None:
+        """Drive the run; a defect of ours ends it, and what cannot even be ended is let go."""
+        try:
+            try:
+                await driven.orchestrator.drive()
+            except (LostRun, BosError):
+                raise
+            except Exception:
+                self._log.exception("run broke", run=str(run_id))
+                await driven.orchestrator.fail()
+        except LostRun:
+            self._with.metrics.lost.inc()
+            self._log.warning("run lost", run=str(run_id))
+            # If it is still ours, its log has a hole, and only folding it anew can go on.
+            await self._let_go(run_id, driven.epoch)
+        except Exception:
+            self._log.exception("run cannot be ended here", run=str(run_id))
+            await self._let_go(run_id, driven.epoch)
 
-    async def _ended_before(self, run_id: UUID, position: int) -> bool:
-        """Whether the run's last event lies at or before ``position``."""
-        last = await self._runs.events(run_id, max(0, position - 1))
-        return any(event.HasField("run_finished") for _, event in last)
+    async def _let_go(self, run_id: UUID, epoch: int) -> None:
+        """Release a run that went wrong here, and leave it alone for a while."""
+        self._held_off[run_id] = time.monotonic() + _HOLD_OFF_S
+        try:
+            await self._ownership.release(run_id, epoch)
+        except BosError as error:
+            self._log.warning("run not released", run=str(run_id), reason=error.reason)
 
-    def _time_allowed(self, request: AgentRequest) -> timedelta:
-        limit = timedelta(seconds=self._with.settings.run_timeout_s)
-        if not request.HasField("timeout"):
-            return limit
-        return min(limit, request.timeout.ToTimedelta())
+    def _room(self) -> int:
+        used = len(self._driven) + len(self._accepting)
+        return self._with.settings.max_active_runs - used
+
+    def _require_room(self) -> None:
+        if self._stopping:
+            raise _stopping()
+        if self._room() <= 0:
+            self._with.metrics.refused.labels("replica_full").inc()
+            raise ResourceExhausted(
+                "Too many questions are being answered at the moment; try again shortly.",
+                reason="REPLICA_FULL",
+                retry_after_s=1.0,
+            )
 
 
 @asynccontextmanager
@@ -284,19 +358,18 @@ async def running_replica(
         while True:
             try:
                 await action()
-            except BosError as error:
-                log.warning("housekeeping failed", what=what, reason=error.reason)
+            except Exception:
+                # Whatever it was, the next round must come: without a lease nothing here is ours.
+                log.exception("housekeeping failed", what=what)
             await asyncio.sleep(wait_s)
 
     await ownership.renew()
-    tasks = [
-        asyncio.create_task(
-            repeat("lease", ownership.renew, settings.lease_renewal_s), name="lease"
-        ),
-        asyncio.create_task(
-            repeat("adoption", replica.adopt, _ADOPTION_INTERVAL_S), name="adoption"
-        ),
-    ]
+    rounds = (
+        ("lease", ownership.renew, settings.lease_renewal_s),
+        ("adoption", replica.adopt, _ADOPTION_INTERVAL_S),
+        ("inputs", replica.take_inputs, _INPUTS_INTERVAL_S),
+    )
+    tasks = [asyncio.create_task(repeat(*each), name=each[0]) for each in rounds]
     try:
         yield replica
     finally:
@@ -306,10 +379,14 @@ async def running_replica(
         await replica.stop()
 
 
-def _same(run_id: UUID, stored: bytes, given: bytes) -> UUID:
-    if stored != given:
+def _stopping() -> Unavailable:
+    return Unavailable("This replica is stopping; ask again.", retry_after_s=0.5)
+
+
+def _same(known: StoredRun, digest: bytes) -> UUID:
+    if known.request_digest != digest:
         raise AlreadyExists(
             "This request id was used for another question; choose a new one.",
             reason="REQUEST_ID_REUSED",
         )
-    return run_id
+    return known.run_id

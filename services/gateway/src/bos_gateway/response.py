@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_PENDING,
+    AGENT_EXECUTION_STATUS_RUNNING,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
-from bos.common.v1 import Clarification, TraceEvent, Usage
+from bos.common.v1 import AgentError, Clarification, Usage
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
@@ -23,6 +24,8 @@ from bos.gateway.v1 import (
     RunStatus,
     Stage,
 )
+from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
+from bos_gateway.results import MAX_RESULTS_BYTES, fit
 from bos_gateway.state import RunState, StepState, add_usage
 from bos_plans import stages
 
@@ -30,19 +33,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
-
-    from bos.common.v1 import AgentError, Table
+    from bos.common.v1 import Table
 
 _NOT_RUN = "This step was not run."
+_STOPPED = "It was stopped while it ran; what it had begun may have taken effect."
 _NOTHING = "No agent produced a result, so there is nothing to answer from."
 
 
 def composed_response(
-    state: RunState, now: datetime, output: ComposerOutput
+    state: RunState, now: datetime, output: ComposerOutput, *, problem: str = ""
 ) -> OrchestratorResponse:
-    """The outcome of a run whose answer was composed."""
-    response = _response(state, now, _status(state))
+    """The outcome of a run whose answer was composed.
+
+    Args:
+        state: The run.
+        now: The moment of its end (UTC).
+        output: The answer.
+        problem: Why the composer could not write it; the answer is then only what the agents said,
+            which is partial at best (SPEC K-16, Q-08).
+    """
+    response = _response(state, now, _status(state, composed=not problem))
     response.answer = output.answer
     response.sources.extend(output.sources)
     response.highlights.extend(output.highlights)
@@ -52,11 +62,20 @@ def composed_response(
         response.data.CopyFrom(output.data)
     add_usage(response.metadata.usage, output.usage)
     response.trace.extend(output.trace)
-    _order(response.trace)
     failed = next((r for r in response.agent_results if r.HasField("error")), None)
     if response.status == RUN_STATUS_FAILED and failed is not None:
         response.error.CopyFrom(failed.error)
+    elif response.status == RUN_STATUS_FAILED:
+        response.error.CopyFrom(AgentError(type=COMPOSING_FAILED, message=problem))
     return response
+
+
+def broken_response(state: RunState) -> OrchestratorResponse:
+    """The outcome of a run that a defect of ours ended; made of nothing that could break again."""
+    error = AgentError(type="InternalError", message=NEUTRAL)
+    return OrchestratorResponse(
+        run_id=state.run_id, status=RUN_STATUS_FAILED, answer=NEUTRAL, error=error
+    )
 
 
 def explained_response(state: RunState, now: datetime, error: AgentError) -> OrchestratorResponse:
@@ -132,28 +151,25 @@ def plan_stages(state: RunState) -> list[Stage]:
 
 
 def result_of(step: StepState) -> AgentResult:
-    """The step's result with its trace, or a pending one for a step that never ended."""
+    """The step's result with its trace, or what is to be said of a step that did not end."""
     result = AgentResult()
-    if step.result is None:
-        result.agent_id = step.agent_id
-        result.agent_name = step.step.agent
-        result.status = AGENT_EXECUTION_STATUS_PENDING
-        result.task_description = step.step.task
-        result.error.type = "NotRun"
-        result.error.message = _NOT_RUN
-    else:
+    if step.result is not None:
         result.CopyFrom(step.result)
+    elif step.status == AGENT_EXECUTION_STATUS_RUNNING:
+        result.CopyFrom(failed_result(step, CANCELLED, _STOPPED))
+    else:
+        pending = AGENT_EXECUTION_STATUS_PENDING
+        result.CopyFrom(failed_result(step, "NotRun", _NOT_RUN, pending))
     result.trace.extend(step.trace)
     return result
 
 
 def _response(state: RunState, now: datetime, status: RunStatus) -> OrchestratorResponse:
     response = OrchestratorResponse(run_id=state.run_id, status=status)
-    response.agent_results.extend(result_of(step) for step in state.steps.values())
+    results = [result_of(step) for step in state.steps.values()]
+    response.agent_results.extend(fit(results, MAX_RESULTS_BYTES))
+    # The steps' own events stay with their results; whoever asks for the trace gets them merged.
     response.trace.extend(state.plan_trace)
-    for result in response.agent_results:
-        response.trace.extend(result.trace)
-    _order(response.trace)
     if state.decision is not None:
         response.planner.CopyFrom(state.decision)
     if state.intent is not None:
@@ -173,10 +189,10 @@ def _response(state: RunState, now: datetime, status: RunStatus) -> Orchestrator
     return response
 
 
-def _status(state: RunState) -> RunStatus:
+def _status(state: RunState, *, composed: bool) -> RunStatus:
     """SPEC Q-08: partial as soon as one step produced something, failed only when none did."""
     good = [step.status == AGENT_EXECUTION_STATUS_SUCCEEDED for step in state.steps.values()]
-    if all(good):
+    if composed and all(good):
         return RUN_STATUS_SUCCEEDED
     return RUN_STATUS_PARTIALLY_SUCCEEDED if any(good) else RUN_STATUS_FAILED
 
@@ -187,11 +203,6 @@ def _clarifications(state: RunState) -> Iterable[Clarification]:
     for step in state.steps.values():
         if step.result and step.status == AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION:
             yield step.result.clarification
-
-
-def _order(trace: RepeatedCompositeFieldContainer[TraceEvent]) -> None:
-    """By time; entries of the same time stay as they came (SPEC P-04, X-34)."""
-    trace.sort(key=lambda event: event.create_time.ToNanoseconds())
 
 
 def _trace_id(state: RunState) -> str:

@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
+from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -42,87 +43,21 @@ _RETRY_FIRST_S = 0.05
 _RETRY_MAX_S = 2.0
 _MAX_BATCH = 512
 
-# What a lost session, a restart or a stuck lock looks like. Everything else is a defect or a full
-# disk, which no repetition of the same statement mends.
+_BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+# What a lost session, a restart, a stuck lock, a full disk or a failover looks like: it passes, and
+# until it does nothing can be promised to anybody. Everything else no repetition mends.
 _PASSING = (
+    *_BUSY,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.OperatorInterventionError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.DeadlockDetectedError,
     asyncpg.CannotConnectNowError,
     Unavailable,
     TimeoutError,
     OSError,
 )
-
-_ACCEPT = """
-WITH new AS (
-    SELECT * FROM unnest(
-        $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::smallint[],
-        $8::uuid[], $9::bytea[], $10::timestamptz[]
-    ) AS t (run_id, user_id, request_id, request_digest, conversation_id, question, status,
-            event_id, payload, created_at)
-), created AS (
-    INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
-                      status, replica_id, created_at)
-    SELECT run_id, user_id, request_id, request_digest, conversation_id, question, status, $11,
-           created_at
-    FROM new
-    ON CONFLICT DO NOTHING
-    RETURNING run_id
-), first AS (
-    INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
-                            created_at)
-    SELECT run_id, 1, event_id, 1, 'run_accepted', $12, payload, created_at
-    FROM new JOIN created USING (run_id)
-)
-SELECT run_id FROM created
-"""
-
-# set_config is in force for this statement's own commit only because `owned` refers to it.
-_APPEND = """
-WITH mode AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', $1, true)
-), batch AS (
-    SELECT * FROM unnest(
-        $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[],
-        $8::timestamptz[]
-    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at)
-), wanted AS (
-    SELECT * FROM unnest($9::uuid[], $10::bigint[], $11::smallint[], $12::boolean[])
-        AS t (run_id, epoch, status, finished)
-), owned AS (
-    SELECT r.run_id
-    FROM mode, runs AS r JOIN wanted AS w USING (run_id)
-    WHERE r.replica_id = $13 AND r.epoch = w.epoch
-    ORDER BY r.run_id
-    FOR NO KEY UPDATE OF r
-), written AS (
-    INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
-                            created_at)
-    SELECT run_id, sequence, event_id, epoch, kind, $14, payload, created_at
-    FROM batch JOIN owned USING (run_id)
-    ORDER BY run_id, sequence
-    ON CONFLICT (run_id, sequence) DO NOTHING
-    RETURNING run_id
-), touched AS (
-    UPDATE runs AS r
-    SET status = w.status, updated_at = now(),
-        finished_at = CASE WHEN w.finished THEN now() END
-    FROM wanted AS w JOIN owned USING (run_id)
-    WHERE r.run_id = w.run_id AND w.status > 0
-)
-SELECT o.run_id, count(w.run_id)::int AS written
-FROM owned AS o LEFT JOIN written AS w USING (run_id)
-GROUP BY o.run_id
-"""
-
-_STORED_IDS = """
-SELECT e.run_id, e.sequence, e.event_id
-FROM run_events AS e
-JOIN unnest($1::uuid[], $2::bigint[]) AS t (run_id, sequence) USING (run_id, sequence)
-"""
 
 
 class LostRun(Exception):
@@ -178,8 +113,12 @@ class _Pending:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    settled: bool = False
+    """Whether the outcome is known, also when nobody waits for it any more."""
+
     def settle(self, outcome: bool | BaseException) -> None:
         """Tell whoever waits; they may have given up meanwhile."""
+        self.settled = True
         if self.done.done():
             return
         if isinstance(outcome, BaseException):
@@ -266,9 +205,6 @@ class LogWriter:
             self._wake.clear()
             while self._pending:
                 batch, self._pending = self._pending[:_MAX_BATCH], self._pending[_MAX_BATCH:]
-                # Somebody who gave up before the write began never sees its outcome: a run they
-                # asked for must not start behind their back.
-                batch = [p for p in batch if not p.done.cancelled()]
                 try:
                     await self._write_until_stored(batch)
                 except BaseException as error:
@@ -281,26 +217,38 @@ class LogWriter:
                         raise
 
     async def _write_until_stored(self, batch: list[_Pending]) -> None:
-        """Repeat the write until it is stored: its event ids make repeating harmless."""
+        """Repeat the write until it is stored: its event ids make repeating harmless.
+
+        What PostgreSQL refuses for good is refused alone: nobody else's events go down with it.
+        """
         wait_s = _RETRY_FIRST_S
         while True:
             try:
                 await self._write(batch)
             except _PASSING as error:
                 self._log.warning("log write failed", error=type(error).__name__, retry_s=wait_s)
+                if not isinstance(error, _BUSY):
+                    self._connection = None
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_MAX_S)
             except asyncpg.PostgresError as error:
-                self._log.error("log write refused", sqlstate=error.sqlstate, exc_info=True)
-                raise LogRefused("The run could not be stored.") from error
+                if len(batch) == 1:
+                    self._log.error("log write refused", sqlstate=error.sqlstate, exc_info=True)
+                    batch[0].settle(LogRefused("The run could not be stored."))
+                else:
+                    for pending in batch:
+                        await self._write_until_stored([pending])
+                return
             else:
                 return
 
     async def _write(self, batch: list[_Pending]) -> None:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
-        accepts = [p for p in batch if isinstance(p.item, NewRun) and not p.done.done()]
-        appends = [p for p in batch if isinstance(p.item, Append) and not p.done.done()]
+        # Settled ones were stored by an earlier round; one whose caller has left is written all
+        # the same, because only its outcome may be dropped, never its events.
+        accepts = [p for p in batch if isinstance(p.item, NewRun) and not p.settled]
+        appends = [p for p in batch if isinstance(p.item, Append) and not p.settled]
         if accepts:
             await self._write_accepts(self._connection, accepts)
         if appends:
@@ -311,7 +259,7 @@ class LogWriter:
     ) -> None:
         runs = [p.item for p in pending if isinstance(p.item, NewRun)]
         rows = await connection.fetch(
-            _ACCEPT,
+            ACCEPT,
             [run.run_id for run in runs],
             [run.user_id for run in runs],
             [run.request_id for run in runs],
@@ -352,7 +300,7 @@ class LogWriter:
         ]
         durable = any(item.durable for item in items)
         stored = await connection.fetch(
-            _APPEND,
+            APPEND,
             "on" if durable else "off",
             [row[0] for row in rows],
             [row[1] for row in rows],
@@ -367,6 +315,7 @@ class LogWriter:
             [item.finished for item in items],
             self._replica_id,
             SCHEMA_VERSION,
+            [item.first_sequence for item in items],
         )
         self._metrics.batch_events.observe(len(rows))
         written = {row["run_id"]: row["written"] for row in stored}
@@ -384,7 +333,7 @@ class LogWriter:
     ) -> set[UUID]:
         """Runs at whose sequences other events stand than the ones we meant to write."""
         found = await connection.fetch(
-            _STORED_IDS, [row[0] for row in rows], [row[1] for row in rows]
+            STORED_IDS, [row[0] for row in rows], [row[1] for row in rows]
         )
         stored = {(row["run_id"], row["sequence"]): row["event_id"] for row in found}
         return {row[0] for row in rows if stored.get((row[0], row[1])) != row[2]}
@@ -399,7 +348,9 @@ class LogWriter:
                 statement_timeout_s=_STATEMENT_TIMEOUT_S,
             )
         )
-        await connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
+        await connection.execute(
+            f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET synchronous_commit = on"
+        )
         return connection
 
 

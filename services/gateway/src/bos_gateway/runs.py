@@ -13,6 +13,7 @@ from bos.gateway.v1 import Run
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_gateway.projection import visible_response
+from bos_gateway.state import BrokenLog
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _DEFAULT_PAGE = 50
 _PAGE_EVENTS = 500
 
 _BY_ID = """
-SELECT run_id, user_id, request_id, request_digest, status, epoch, finished_at FROM runs
+SELECT run_id, request_digest FROM runs
 """
 _LIST = """
 SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
@@ -48,9 +49,7 @@ class StoredRun:
     """The row of a run."""
 
     run_id: UUID
-    user_id: str
     request_digest: bytes
-    finished: bool
 
 
 class Runs:
@@ -100,11 +99,23 @@ class Runs:
         return LogEvent.FromString(row["payload"])
 
     async def log(self, run_id: UUID) -> list[LogEvent]:
-        """The whole log of a run."""
+        """The whole log of a run.
+
+        Raises:
+            BrokenLog: an event is missing in it.
+        """
         found: list[LogEvent] = []
         while page := await self.events(run_id, len(found)):
-            found += [event for _, event in page]
+            for sequence, event in page:
+                found.append(event)
+                if sequence != len(found):
+                    raise BrokenLog(f"run {run_id} lacks event {len(found)}")
         return found
+
+    async def finished(self, run_id: UUID) -> bool:
+        """Whether the run has ended; so does one that is no longer stored."""
+        row = await self._row("SELECT finished_at FROM runs WHERE run_id = $1", run_id)
+        return row is None or row["finished_at"] is not None
 
     async def list(self, request: ListRunsRequest, user_id: str) -> tuple[list[Run], str]:
         """A page of the user's runs, newest first, and the token of the next page.
@@ -112,6 +123,8 @@ class Runs:
         Raises:
             InvalidArgument: the page token is not one of ours.
         """
+        if "\0" in request.conversation_id:
+            raise InvalidArgument.field("conversation_id", "must not contain U+0000")
         before, last_id = _decode_token(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
         async with acquire(self._pool) as connection:
@@ -175,8 +188,7 @@ def parse_run_id(text: str) -> UUID:
 
 
 def _stored(row: asyncpg.Record) -> StoredRun:
-    finished = row["finished_at"] is not None
-    return StoredRun(row["run_id"], row["user_id"], row["request_digest"], finished)
+    return StoredRun(row["run_id"], row["request_digest"])
 
 
 def _listed(row: asyncpg.Record) -> Run:
@@ -205,8 +217,9 @@ def _decode_token(token: str) -> tuple[datetime, UUID]:
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
         created, _, run_id = text.partition("|")
-        return datetime.fromisoformat(created), UUID(run_id)
-    except (binascii.Error, ValueError):
+        # Whatever was put into the text, the comparison needs a time zone.
+        return datetime.fromisoformat(created).astimezone(UTC), UUID(run_id)
+    except (binascii.Error, ValueError, OverflowError):
         raise InvalidArgument.field(
             "page_token", "is not a token of this service; start without one"
         ) from None

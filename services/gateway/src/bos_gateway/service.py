@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos_chassis.server import GrpcServer
+    from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.settings import GatewaySettings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _POOL_SIZE = 8
+_DEADLINE_MARGIN_S = 30.0
 
 
 @asynccontextmanager
@@ -82,13 +84,26 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators))
         server = await stack.enter_async_context(
             grpc_server(
-                settings.server,
+                _server_settings(settings),
                 [Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME)],
                 telemetry=telemetry,
                 auth=auth,
             )
         )
-        yield server
+        try:
+            yield server
+        finally:
+            # Before the server drains: streams end at once and their clients go on elsewhere,
+            # instead of holding the drain up for all its grace.
+            await replica.stop()
+
+
+def _server_settings(settings: GatewaySettings) -> ServerSettings:
+    """A client that sets no deadline must be able to see its run end."""
+    longest_s = settings.run_timeout_s + _DEADLINE_MARGIN_S
+    if settings.server.default_deadline_s >= longest_s:
+        return settings.server
+    return settings.server.model_copy(update={"default_deadline_s": longest_s})
 
 
 def new_run_id() -> UUID:

@@ -27,6 +27,7 @@ from bos.gateway.v1 import (
     OrchestratorResponse,
     RunStatus,
 )
+from bos_plans import dependencies, execution_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,12 +54,15 @@ class StepState:
     step: Step
     revision: int
     agent_id: str
+    needs: frozenset[str]
+    """Steps that must have ended before this one can start, soft and hard (SPEC X-12)."""
     status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_PENDING
     attempt: int = 0
     """Attempts dispatched so far."""
     sub_task: SubTask | None = None
     """What was sent, once it was."""
-    dispatch_time: datetime | None = None
+    interrupted: bool = False
+    """Its last attempt was under way when the run changed owner."""
     result: AgentResult | None = None
     trace: list[TraceEvent] = field(default_factory=list)
 
@@ -86,6 +90,8 @@ class RunState:
     clarification: Clarification | None = None
     steps: dict[str, StepState] = field(default_factory=dict)
     """Steps of the plan in force, in planner order."""
+    order: list[str] = field(default_factory=list)
+    """The same steps in the order of one-by-one execution (SPEC C-11)."""
     outputs: dict[str, AgentResult] = field(default_factory=dict)
     """Results of settled steps over all revisions, by step id."""
     turns: int = 0
@@ -93,8 +99,6 @@ class RunState:
     plan_trace: list[TraceEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     answer_attempt: int = 0
-    answer: list[str] = field(default_factory=list)
-    """Deltas of the present attempt at the answer."""
     cancel_reason: str | None = None
     response: OrchestratorResponse | None = None
 
@@ -140,7 +144,7 @@ def apply(state: RunState, event: LogEvent) -> None:
         BrokenLog: the event cannot follow what came before.
     """
     kind = event.WhichOneof("event")
-    if kind is None:
+    if kind not in _APPLY:
         raise UnknownEvent(f"run {state.run_id}, event {state.last_sequence + 1}")
     if state.finished:
         raise BrokenLog(f"run {state.run_id} has an event {kind} after its end")
@@ -148,13 +152,30 @@ def apply(state: RunState, event: LogEvent) -> None:
         raise BrokenLog(f"run {state.run_id} has its event run_accepted in the wrong place")
     state.last_sequence += 1
     state.update_time = event.create_time.ToDatetime(tzinfo=UTC)
+    state.status = status_after(state.status, event)
     _APPLY[kind](state, event)
+
+
+def status_after(status: RunStatus, event: LogEvent) -> RunStatus:
+    """The run's status once ``event`` has happened."""
+    match event.WhichOneof("event"):
+        case "run_accepted":
+            return RUN_STATUS_ACCEPTED
+        case "planned":
+            return RUN_STATUS_PLANNED
+        case "step_dispatched" | "step_finished":
+            return RUN_STATUS_EXECUTING
+        case "answer_started":
+            return RUN_STATUS_COMPOSING
+        case "run_finished":
+            return event.run_finished.response.status
+        case _:
+            return status
 
 
 def _run_accepted(state: RunState, event: LogEvent) -> None:
     state.accepted = event.run_accepted
     state.accept_time = state.update_time
-    state.status = RUN_STATUS_ACCEPTED
 
 
 def _planned(state: RunState, event: LogEvent) -> None:
@@ -165,13 +186,18 @@ def _planned(state: RunState, event: LogEvent) -> None:
     state.intent = planned.intent
     state.plan_trace += planned.trace
     add_usage(state.usage, planned.usage)
-    state.status = RUN_STATUS_PLANNED
     if planned.HasField("clarification"):
         state.clarification = planned.clarification
     state.steps = {
-        step.step_id: StepState(step, planned.revision, agent_id(step.agent, index, state.revision))
+        step.step_id: StepState(
+            step,
+            planned.revision,
+            agent_id(step.agent, index, state.revision),
+            frozenset(dependencies(step)),
+        )
         for index, step in enumerate(planned.plan.steps)
     }
+    state.order = execution_order(planned.plan)
 
 
 def _plan_failed(state: RunState, event: LogEvent) -> None:
@@ -189,8 +215,7 @@ def _step_dispatched(state: RunState, event: LogEvent) -> None:
     step.status = AGENT_EXECUTION_STATUS_RUNNING
     step.attempt = dispatched.attempt
     step.sub_task = dispatched.sub_task
-    step.dispatch_time = step.dispatch_time or state.update_time
-    state.status = RUN_STATUS_EXECUTING
+    step.interrupted = False
 
 
 def _step_progressed(state: RunState, event: LogEvent) -> None:
@@ -211,28 +236,24 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
     step.attempt = finished.attempts
     state.outputs[finished.step_id] = finished.result
     add_usage(state.usage, finished.result.usage)
-    state.status = RUN_STATUS_EXECUTING
 
 
 def _answer_started(state: RunState, event: LogEvent) -> None:
     state.answer_attempt = event.answer_started.attempt
-    state.answer = []
-    state.status = RUN_STATUS_COMPOSING
-
-
-def _answer_delta(state: RunState, event: LogEvent) -> None:
-    if event.answer_delta.attempt == state.answer_attempt:
-        state.answer.append(event.answer_delta.text)
 
 
 def _run_finished(state: RunState, event: LogEvent) -> None:
     state.response = event.run_finished.response
-    state.status = event.run_finished.response.status
 
 
 def _cancel_requested(state: RunState, event: LogEvent) -> None:
     if state.cancel_reason is None:
         state.cancel_reason = event.cancel_requested.reason
+
+
+def _run_adopted(state: RunState, event: LogEvent) -> None:
+    for step in state.steps.values():
+        step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
 
 
 def _nothing(state: RunState, event: LogEvent) -> None:
@@ -247,10 +268,10 @@ _APPLY = {
     "step_progressed": _step_progressed,
     "step_finished": _step_finished,
     "answer_started": _answer_started,
-    "answer_delta": _answer_delta,
+    "answer_delta": _nothing,
     "run_finished": _run_finished,
     "cancel_requested": _cancel_requested,
-    "run_adopted": _nothing,
+    "run_adopted": _run_adopted,
     "run_released": _nothing,
 }
 

@@ -1,0 +1,75 @@
+"""What a step's end looks like when the gateway itself must say that it did not succeed. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentResult,
+)
+from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bos.agent.v1 import AgentCard, AgentExecutionStatus
+    from bos.planner.v1 import Step
+    from bos_gateway.state import StepState
+
+NEUTRAL = "Something went wrong inside the service. The failure has been logged."
+
+# Values of AgentError.type that the gateway gives, beside those of SPEC Q-01.
+REFERENCE_UNRESOLVED = "ReferenceUnresolved"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+TURNS_EXHAUSTED = "MaxTurnsReached"
+OUTCOME_UNKNOWN = "OutcomeUnknown"
+CANCELLED = "Cancelled"
+INVALID_PLAN = "InvalidPlan"
+AGENT_UNKNOWN = "AgentUnknown"
+AGENT_PROTOCOL = "AgentProtocolError"
+RESULT_TOO_LARGE = "ResultTooLarge"
+COMPOSING_FAILED = "ComposingFailed"
+HITL_SKIPPED = "hitl_skipped_non_streaming"
+
+_HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
+
+
+def failed_result(
+    step: StepState,
+    error_type: str,
+    message: str,
+    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_FAILED,
+) -> AgentResult:
+    """A result in the agent's stead."""
+    return AgentResult(
+        agent_id=step.agent_id,
+        agent_name=step.step.agent,
+        status=status,
+        error=AgentError(type=error_type, message=message),
+        task_description=step.sub_task.task if step.sub_task else step.step.task,
+        depends_on=sorted(step.needs),
+    )
+
+
+def error_trace(agent: str, error_type: str, message: str, now: datetime) -> TraceEvent:
+    """The trace event of a failure (SPEC Q-07)."""
+    event = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=agent, message=message)
+    event.data["type"].string_value = error_type
+    event.create_time.FromDatetime(now)
+    return event
+
+
+def may_repeat(card: AgentCard | None, step: Step) -> bool:
+    """Whether sending the step again cannot double an effect of an earlier attempt.
+
+    Tools that need approval do not act without one, so only the unprotected ones count.
+    """
+    allowed = set(step.tools)
+    return card is not None and all(
+        tool.side_effect in _HARMLESS or tool.requires_approval
+        for tool in card.tools
+        if not allowed or tool.name in allowed
+    )

@@ -1,0 +1,87 @@
+"""The statements of the log writer. Each is one round trip without BEGIN and COMMIT."""
+
+from __future__ import annotations
+
+ACCEPT = """
+WITH new AS (
+    SELECT * FROM unnest(
+        $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::smallint[],
+        $8::uuid[], $9::bytea[], $10::timestamptz[]
+    ) AS t (run_id, user_id, request_id, request_digest, conversation_id, question, status,
+            event_id, payload, created_at)
+), created AS (
+    INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
+                      status, replica_id, created_at)
+    SELECT run_id, user_id, request_id, request_digest, conversation_id, question, status, $11,
+           created_at
+    FROM new
+    ON CONFLICT DO NOTHING
+    RETURNING run_id
+), first AS (
+    INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
+                            created_at)
+    SELECT run_id, 1, event_id, 1, 'run_accepted', $12, payload, created_at
+    FROM new JOIN created USING (run_id)
+)
+SELECT run_id FROM created
+"""
+
+# set_config is in force for this statement's own commit only because `owned` refers to it.
+#
+# A run is `owned` when it is ours at this epoch, the event before the first new one is there (an
+# asynchronous commit can be lost with PostgreSQL), and no other event stands where new ones go.
+APPEND = """
+WITH mode AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', $1, true)
+), batch AS (
+    SELECT * FROM unnest(
+        $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[],
+        $8::timestamptz[]
+    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at)
+), wanted AS (
+    SELECT * FROM unnest(
+        $9::uuid[], $10::bigint[], $11::smallint[], $12::boolean[], $15::bigint[]
+    ) AS t (run_id, epoch, status, finished, first_sequence)
+), owned AS (
+    SELECT r.run_id
+    FROM mode, runs AS r JOIN wanted AS w USING (run_id)
+    WHERE r.replica_id = $13 AND r.epoch = w.epoch
+      AND EXISTS (
+          SELECT FROM run_events AS e
+          WHERE e.run_id = w.run_id AND e.sequence = w.first_sequence - 1
+      )
+      AND NOT EXISTS (
+          SELECT FROM batch AS b JOIN run_events AS e USING (run_id, sequence)
+          WHERE b.run_id = w.run_id AND e.event_id <> b.event_id
+      )
+    ORDER BY r.run_id
+    FOR NO KEY UPDATE OF r
+), written AS (
+    INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
+                            created_at)
+    SELECT run_id, sequence, event_id, epoch, kind, $14, payload, created_at
+    FROM batch JOIN owned USING (run_id)
+    ORDER BY run_id, sequence
+    ON CONFLICT (run_id, sequence) DO NOTHING
+    RETURNING run_id
+), settled_inputs AS (
+    DELETE FROM run_inputs AS i
+    USING wanted AS w JOIN owned USING (run_id)
+    WHERE i.run_id = w.run_id AND w.finished
+), touched AS (
+    UPDATE runs AS r
+    SET status = w.status, updated_at = now(),
+        finished_at = CASE WHEN w.finished THEN now() END
+    FROM wanted AS w JOIN owned USING (run_id)
+    WHERE r.run_id = w.run_id AND w.status > 0
+)
+SELECT o.run_id, count(w.run_id)::int AS written
+FROM owned AS o LEFT JOIN written AS w USING (run_id)
+GROUP BY o.run_id
+"""
+
+STORED_IDS = """
+SELECT e.run_id, e.sequence, e.event_id
+FROM run_events AS e
+JOIN unnest($1::uuid[], $2::bigint[]) AS t (run_id, sequence) USING (run_id, sequence)
+"""

@@ -1,0 +1,112 @@
+"""The planning effect: one call of the planner, its plan checked once more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import grpc
+
+from bos.common.v1 import AgentError
+from bos.planner.v1 import MakePlanRequest
+from bos.runlog.v1 import LogEvent, PlanFailed, Planned
+from bos_chassis.errors import from_rpc_error
+from bos_gateway.decide import run_deadline
+from bos_gateway.effects import PLANNER, left_s, now
+from bos_gateway.failures import INVALID_PLAN, error_trace
+from bos_plans import plan_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.agent.v1 import AgentCard
+    from bos.gateway.v1 import AgentRequest
+    from bos.planner.v1 import MakePlanResponse
+    from bos_gateway.effects import EffectContext
+
+
+async def make_plan(run: EffectContext, revision: int) -> None:
+    """Ask the planner; ends in Planned or PlanFailed."""
+    accepted = run.state.request
+    settings = accepted.settings
+    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s(run_deadline(run.state)))
+    request = plan_request(
+        accepted.request,
+        accepted.cards,
+        fallback_agent=settings.fallback_agent,
+        max_steps=settings.max_steps,
+    )
+    request.long_term_memory.CopyFrom(accepted.long_term_memory)
+    request.conversation_history.extend(accepted.conversation_history)
+    try:
+        answer = await run.services.planner.MakePlan(
+            request, timeout=timeout_s, metadata=run.token("", [PLANNER], timeout_s)
+        )
+    except grpc.RpcError as error:
+        failure = from_rpc_error(error)
+        message = f"The question could not be planned: {failure.message}"
+        await run.emit(_failed(revision, type(failure).__name__, message, None))
+        return
+    problems = usable_problems(
+        answer, accepted.cards, accepted.request.disable_agents, settings.max_steps
+    )
+    if problems:
+        log = run.services.telemetry.logger("bos.gateway.planning")
+        log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
+        message = f"The question could not be planned: {' '.join(problems)}"
+        await run.emit(_failed(revision, INVALID_PLAN, message, answer))
+        return
+    await run.emit(_planned(revision, answer))
+
+
+def plan_request(
+    request: AgentRequest, cards: Sequence[AgentCard], *, fallback_agent: str, max_steps: int
+) -> MakePlanRequest:
+    """What the planner is asked about a request; history and memory are the caller's to add."""
+    return MakePlanRequest(
+        question=request.question,
+        context=request.context,
+        prefer_agents=request.prefer_agents,
+        disable_agents=request.disable_agents,
+        cards=cards,
+        fallback_agent=fallback_agent,
+        max_steps=max_steps,
+    )
+
+
+def usable_problems(
+    answer: MakePlanResponse,
+    cards: Sequence[AgentCard],
+    disabled: Sequence[str],
+    max_steps: int,
+) -> list[str]:
+    """Why the plan must not be run (SPEC B-19); a disabled agent counts as unknown."""
+    usable = {card.name: card for card in cards if card.name not in disabled}
+    return plan_problems(answer.plan, usable, max_steps=max_steps)
+
+
+def _planned(revision: int, answer: MakePlanResponse) -> LogEvent:
+    planned = Planned(
+        revision=revision,
+        plan=answer.plan,
+        decision=answer.decision,
+        intent=answer.intent,
+        trace=answer.trace,
+        usage=answer.usage,
+    )
+    if answer.HasField("clarification"):
+        planned.clarification.CopyFrom(answer.clarification)
+    return now(LogEvent(planned=planned))
+
+
+def _failed(
+    revision: int, error_type: str, message: str, answer: MakePlanResponse | None
+) -> LogEvent:
+    trace = error_trace(PLANNER, error_type, message, datetime.now(UTC))
+    failed = PlanFailed(
+        revision=revision,
+        error=AgentError(type=error_type, message=message),
+        trace=[*(answer.trace if answer else ()), trace],
+        usage=answer.usage if answer else None,
+    )
+    return now(LogEvent(plan_failed=failed))

@@ -1,0 +1,223 @@
+"""The effect of running a step: attempts at one agent until a result counts (SPEC C-32, Q-05)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import grpc
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+    ExecuteRequest,
+)
+from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
+from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
+from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable, from_rpc_error
+from bos_gateway.agent_input import agent_input
+from bos_gateway.decide import steps_deadline
+from bos_gateway.effects import left_s, now
+from bos_gateway.failures import (
+    AGENT_PROTOCOL,
+    AGENT_UNKNOWN,
+    HITL_SKIPPED,
+    error_trace,
+    failed_result,
+    may_repeat,
+)
+from bos_gateway.results import (
+    MAX_RESULT_BYTES,
+    MAX_TRACE_EVENTS,
+    fit,
+    result_problem,
+    sound_trace,
+)
+from bos_gateway.state import add_usage
+
+if TYPE_CHECKING:
+    from bos_gateway.decide import RunStep
+    from bos_gateway.effects import EffectContext
+
+_TRANSIENT = (Unavailable, ResourceExhausted, DeadlineExceeded)
+# Contract of every agent: AgentError.details says whether another attempt makes sense.
+_RETRYABLE_DETAIL = "retryable"
+# The agent ends by itself at its time-out; only then can it hand over what it has.
+_ANSWER_MARGIN_S = 0.75
+_NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
+_MIN_TIMEOUT_S = 0.1
+_ENDED = frozenset(
+    {
+        AGENT_EXECUTION_STATUS_SUCCEEDED,
+        AGENT_EXECUTION_STATUS_FAILED,
+        AGENT_EXECUTION_STATUS_SKIPPED,
+        AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    }
+)
+
+
+async def run_step(run: EffectContext, command: RunStep) -> None:
+    """Have the agent run the step whose dispatch is in the log; ends in StepFinished."""
+    await _StepRun(run, command).run()
+
+
+class _StepRun:
+    """All attempts at one step."""
+
+    def __init__(self, run: EffectContext, command: RunStep) -> None:
+        self._run = run
+        self._command = command
+        self._step = run.state.steps[command.step_id]
+        self._agent = self._step.step.agent
+        self._card = run.state.card(self._agent)
+        self._traced = len(self._step.trace)
+
+    async def run(self) -> None:
+        settings = self._run.services.settings
+        attempt = self._command.attempt
+        attempts_left = self._card.max_retries if self._card else 0
+        wait_s = settings.backoff_s
+        started = datetime.now(UTC)
+        spent = Usage()
+        while True:
+            result, worth_repeating = await self._attempt(attempt)
+            add_usage(spent, result.usage)
+            over = left_s(steps_deadline(self._run.state)) <= wait_s
+            if not worth_repeating or attempts_left <= 0 or over:
+                break
+            await self._tell_retry(attempt, result)
+            # Jitter keeps steps that failed together from coming back together.
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
+            wait_s *= self._run.state.request.settings.backoff_multiplier
+            attempts_left -= 1
+            attempt += 1
+            await self._emit_dispatch(attempt)
+        result.usage.CopyFrom(spent)
+        result.latency.FromTimedelta(datetime.now(UTC) - started)
+        (fitting,) = fit([result], MAX_RESULT_BYTES)
+        finished = StepFinished(
+            revision=self._command.revision,
+            step_id=self._command.step_id,
+            result=fitting,
+            attempts=attempt,
+        )
+        await self._run.emit(now(LogEvent(step_finished=finished)))
+
+    async def _attempt(self, attempt: int) -> tuple[AgentResult, bool]:
+        """One call of the agent: its result, and whether trying again could help."""
+        stub = self._run.services.registry.stub(self._agent)
+        if stub is None:
+            text = f'No agent named "{self._agent}" is configured here.'
+            return await self._failed(AGENT_UNKNOWN, text), False
+        command = self._command
+        timeout_s = min(self._timeout_s(), left_s(steps_deadline(self._run.state)))
+        step_input = agent_input(
+            self._run.state,
+            self._step,
+            command.sub_task,
+            attempt=attempt,
+            timeout_s=timeout_s,
+            secrets=self._run.secrets,
+        )
+        audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
+        call = stub.Execute(
+            ExecuteRequest(input=step_input),
+            timeout=timeout_s + _ANSWER_MARGIN_S,
+            metadata=self._run.token(command.sub_task.sub_task_id, audiences, timeout_s),
+        )
+        repeatable = may_repeat(self._card, self._step.step)
+        try:
+            async for message in call:
+                if message.WhichOneof("payload") == "result":
+                    return await self._checked(message.result, repeatable)
+                await self._progress(*message.trace.events)
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error)
+            text = f"The agent {self._agent} could not do its part: {failure.message}"
+            result = await self._failed(type(failure).__name__, text)
+            return result, repeatable and isinstance(failure, _TRANSIENT)
+        finally:
+            call.cancel()
+        text = f"The agent {self._agent} ended without a result."
+        return await self._failed(AGENT_PROTOCOL, text), repeatable
+
+    async def _checked(self, result: AgentResult, repeatable: bool) -> tuple[AgentResult, bool]:
+        """The agent's own result made whole, or a failure if it makes no sense."""
+        problem = result_problem(result)
+        if problem is not None:
+            text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
+            return await self._failed(AGENT_PROTOCOL, text), False
+        checked = AgentResult()
+        checked.CopyFrom(result)
+        checked.agent_id = self._step.agent_id
+        checked.agent_name = self._agent
+        checked.depends_on[:] = sorted(self._step.needs)
+        if checked.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
+            self._turn_down(checked)
+        elif checked.status not in _ENDED:
+            text = f"The agent {self._agent} returned a result without a final status."
+            return await self._failed(AGENT_PROTOCOL, text), False
+        retryable = checked.error.details.get(_RETRYABLE_DETAIL)
+        failed = checked.status == AGENT_EXECUTION_STATUS_FAILED
+        return checked, failed and repeatable and retryable is not None and retryable.bool_value
+
+    def _turn_down(self, result: AgentResult) -> None:
+        """Nobody can be asked on this path, so the proposed action does not happen (SPEC M-14)."""
+        tools = sorted({action.tool for action in result.proposed_actions})
+        result.status = AGENT_EXECUTION_STATUS_SKIPPED
+        result.error.type = HITL_SKIPPED
+        result.error.message = (
+            f"This action needs a person's approval and was not performed: {', '.join(tools)}."
+        )
+        result.partial_data.fields["reason"].string_value = HITL_SKIPPED
+        result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
+
+    async def _failed(self, error_type: str, message: str) -> AgentResult:
+        await self._progress(error_trace(self._agent, error_type, message, datetime.now(UTC)))
+        return failed_result(self._step, error_type, message)
+
+    async def _tell_retry(self, attempt: int, result: AgentResult) -> None:
+        self._run.services.metrics.step_retries.labels(self._agent).inc()
+        message = f"Attempt {attempt} failed and is repeated: {result.error.message}"
+        event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
+        event.create_time.GetCurrentTime()
+        await self._progress(event)
+
+    async def _emit_dispatch(self, attempt: int) -> None:
+        dispatched = StepDispatched(
+            revision=self._command.revision,
+            step_id=self._command.step_id,
+            agent_id=self._step.agent_id,
+            sub_task=self._command.sub_task,
+            attempt=attempt,
+        )
+        await self._run.emit(now(LogEvent(step_dispatched=dispatched)))
+
+    async def _progress(self, *events: TraceEvent) -> None:
+        """Store trace events, as many as a step may have."""
+        room = MAX_TRACE_EVENTS - self._traced
+        self._traced += len(events)
+        if room <= 0:
+            return
+        progressed = StepProgressed(
+            revision=self._command.revision,
+            step_id=self._command.step_id,
+            events=sound_trace(events[:room], datetime.now(UTC)),
+        )
+        await self._run.emit(now(LogEvent(step_progressed=progressed)))
+
+    def _timeout_s(self) -> float:
+        step, card = self._step.step, self._card
+        if step.HasField("timeout"):
+            wanted = step.timeout.ToNanoseconds() / 1e9
+        elif card is not None and card.HasField("default_timeout"):
+            wanted = card.default_timeout.ToNanoseconds() / 1e9
+        else:
+            wanted = self._run.services.settings.agent_timeout_s
+        return max(_MIN_TIMEOUT_S, wanted)
