@@ -1,20 +1,18 @@
 """A small internet: names, addresses that look public, and real servers behind them.
 
-The event loop's ``sock_connect`` is the wire. It carries public addresses to local servers, loopback
-as it is, and nothing else; every address that was dialled is recorded.
+The event loop's ``sock_connect`` is the wire. It carries public addresses to local servers,
+loopback as it is, and nothing else; every address that was dialled is recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
@@ -25,10 +23,12 @@ from cryptography.x509.oid import NameOID
 from bos_chassis.http import HttpClient, HttpPolicy
 from bos_chassis.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
 PUBLIC = "93.184.215.14"
 """Where the site of the tests seems to be."""
-OTHER = "151.101.1.69"
-"""Where the site of somebody else seems to be."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,9 +46,6 @@ class Request:
         return self.line.split(" ")[1]
 
 
-Reply = bytes | AsyncIterator[bytes]
-
-
 def ok(body: bytes = b"hello", **headers: str) -> bytes:
     """A response of status 200; header names are written with underscores."""
     return answer("200 OK", body, **headers)
@@ -64,12 +61,14 @@ def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
 class Site:
     """A server that records what reaches it and answers with bytes, whole or piece by piece."""
 
-    respond: Callable[[Request], Reply] = lambda _: ok()
+    respond: Callable[[Request], bytes | AsyncIterator[bytes]] = lambda _: ok()
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     port: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client hung up."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with the first request."""
     sni: list[str | None] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,20 +76,30 @@ class Site:
         try:
             while (request := await _read(reader)) is not None:
                 self.requests.append(request)
+                self.reached.set()
                 reply = self.respond(request)
                 if isinstance(reply, bytes):
                     writer.write(reply)
                     await writer.drain()
                     continue
-                async for piece in reply:
-                    writer.write(piece)
-                    await writer.drain()
+                pump = asyncio.create_task(_pump(reply, writer))
+                hung_up = asyncio.create_task(reader.read())
+                await asyncio.wait({pump, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+                pump.cancel()
+                hung_up.cancel()
+                await asyncio.gather(pump, hung_up, return_exceptions=True)
                 break
         except (ConnectionError, ssl.SSLError):
             pass
         finally:
             self.gone.set()
             writer.close()
+
+
+async def _pump(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
+    async for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
@@ -131,7 +140,7 @@ class Internet:
 
     async def site(
         self,
-        respond: Callable[[Request], Reply] = lambda _: ok(),
+        respond: Callable[[Request], bytes | AsyncIterator[bytes]] = lambda _: ok(),
         *,
         address: str = PUBLIC,
         names: Sequence[str] = (),

@@ -1,4 +1,4 @@
-"""Honest URLs pass: the name is resolved, the checked address is dialled, the URL arrives as meant."""
+"""Honest URLs pass: the checked address is dialled, and the URL arrives as it was meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile URLs. Each is refused with its rule, and nobody is contacted: no socket, for most no name.
+"""Hostile URLs. Each is refused with its rule, and nobody is contacted.
 
 The client of these tests may call any public host over http and https at the usual ports, and at
 those of a canary on loopback.

@@ -190,6 +190,7 @@ class HttpClient:
                 data=hop.body,
                 allow_redirects=False,
             ) as response:
+                # Leaving hangs up unless the host has sent all of its response.
                 self._check_head(response)
                 locations = response.headers.getall("Location", [])
                 following = next_hop(hop, response.status, locations, self._gate, self._policy)
@@ -269,7 +270,7 @@ def _translated() -> Iterator[None]:
 
 def _from_library(error: Exception) -> HttpRefused | HttpFailed:
     match error:
-        case aiohttp.ClientResponseError() if isinstance(error.__cause__, LineTooLong):
+        case aiohttp.ClientResponseError() if _is_caused_by(error, LineTooLong):
             return HttpRefused(Rule.RESPONSE_HEADERS_TOO_LARGE)
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
             return HttpFailed(Failure.TLS)
@@ -279,3 +280,8 @@ def _from_library(error: Exception) -> HttpRefused | HttpFailed:
             return HttpFailed(Failure.INTERRUPTED)
         case _:
             return HttpFailed(Failure.PROTOCOL)
+
+
+def _is_caused_by(error: BaseException, kind: type[BaseException]) -> bool:
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, kind) or _is_caused_by(cause, kind))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bos_chassis.http.policy import HttpPolicy
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
-_VALUE = re.compile(r"(?:[!-~](?:[ \t-~]*[!-~])?)?\Z")
+_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?\Z")
 # Framing, routing and encoding are the client's; trace context is the policy's; the run token is
 # for Bos services alone and must never leave.
 _RESERVED = frozenset(

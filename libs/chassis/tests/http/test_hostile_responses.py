@@ -1,0 +1,471 @@
+"""Servers that want to hurt: floods, bombs, drips, broken framing. All real, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_chassis.deadlines import set_remaining
+from bos_chassis.http import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+pytestmark = pytest.mark.security
+
+LIMIT = 200_000
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
+
+
+async def forever(head: bytes, piece: bytes) -> AsyncIterator[bytes]:
+    yield head
+    while True:
+        yield piece
+        # Lets the client take its turn; the sockets set the pace.
+        await asyncio.sleep(0)
+
+
+async def then_silence(sent: bytes) -> AsyncIterator[bytes]:
+    yield sent
+    await asyncio.Event().wait()
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not compress."""
+    state, out = 1, bytearray()
+    while len(out) < size:
+        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        out += state.to_bytes(8, "big")
+    return bytes(out[:size])
+
+
+def encoded(coding: bytes, body: bytes) -> bytes:
+    return HEAD + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+        coding,
+        len(body),
+        body,
+    )
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+BOMB = gzip.compress(bytes(50_000_000))
+
+REFUSED: list[tuple[str, Callable[[], Any], Rule]] = [
+    (
+        "a body without end",
+        lambda: forever(HEAD + b"\r\n", b"x" * 65536),
+        Rule.RESPONSE_BODY_TOO_LARGE,
+    ),
+    (
+        "chunks without end",
+        lambda: forever(CHUNKED + b"\r\n", chunk(b"x" * 1000)),
+        Rule.RESPONSE_BODY_TOO_LARGE,
+    ),
+    (
+        "a length beyond the limit, of which nothing is read",
+        lambda: then_silence(HEAD + b"Content-Length: 200001\r\n\r\n"),
+        Rule.RESPONSE_BODY_TOO_LARGE,
+    ),
+    (
+        "an absurd length",
+        lambda: then_silence(HEAD + b"Content-Length: 9223372036854775807\r\n\r\n"),
+        Rule.RESPONSE_BODY_TOO_LARGE,
+    ),
+    ("a gzip bomb", lambda: encoded(b"gzip", BOMB), Rule.RESPONSE_BODY_TOO_LARGE),
+    (
+        "a small gzip bomb",
+        lambda: encoded(b"gzip", gzip.compress(bytes(LIMIT - 1))),
+        Rule.RESPONSE_COMPRESSION,
+    ),
+    (
+        "a deflate bomb",
+        lambda: encoded(b"deflate", zlib.compress(bytes(LIMIT - 1))),
+        Rule.RESPONSE_COMPRESSION,
+    ),
+    (
+        "a bare deflate bomb",
+        lambda: encoded(b"deflate", raw_deflate(bytes(LIMIT - 1))),
+        Rule.RESPONSE_COMPRESSION,
+    ),
+    (
+        "a bomb of many members",
+        lambda: encoded(b"gzip", gzip.compress(bytes(60_000)) * 40),
+        Rule.RESPONSE_COMPRESSION,
+    ),
+    (
+        "a bomb without end",
+        lambda: forever(
+            CHUNKED + b"Content-Encoding: gzip\r\n\r\n", chunk(gzip.compress(bytes(1000)))
+        ),
+        Rule.RESPONSE_COMPRESSION,
+    ),
+    (
+        "empty members without end",
+        lambda: forever(
+            CHUNKED + b"Content-Encoding: gzip\r\n\r\n", chunk(gzip.compress(b"") * 99)
+        ),
+        Rule.RESPONSE_BODY_TOO_LARGE,
+    ),
+    (
+        "a bomb inside a bomb",
+        lambda: encoded(b"gzip, gzip", gzip.compress(BOMB)),
+        Rule.RESPONSE_ENCODING,
+    ),
+    ("an encoding nobody asked for", lambda: encoded(b"br", b"x"), Rule.RESPONSE_ENCODING),
+    ("an invented encoding", lambda: encoded(b"rot13", b"x"), Rule.RESPONSE_ENCODING),
+    (
+        "two encodings in two headers",
+        lambda: encoded(b"gzip\r\nContent-Encoding: deflate", b"x"),
+        Rule.RESPONSE_ENCODING,
+    ),
+    (
+        "a header larger than all may be",
+        lambda: HEAD + b"X: " + b"x" * 4096 + b"\r\nContent-Length: 0\r\n\r\n",
+        Rule.RESPONSE_HEADERS_TOO_LARGE,
+    ),
+    (
+        "headers that are too large together",
+        lambda: HEAD + b"X: " + b"x" * 2048 + b"\r\nY: " + b"y" * 2048 + b"\r\n\r\n",
+        Rule.RESPONSE_HEADERS_TOO_LARGE,
+    ),
+    (
+        "a header without end",
+        lambda: forever(HEAD + b"X: ", b"x" * 1000),
+        Rule.RESPONSE_HEADERS_TOO_LARGE,
+    ),
+    (
+        "a header name without end",
+        lambda: forever(HEAD, b"x" * 1000),
+        Rule.RESPONSE_HEADERS_TOO_LARGE,
+    ),
+    (
+        "a status line without end",
+        lambda: forever(b"HTTP/1.1 200 ", b"x" * 1000),
+        Rule.RESPONSE_HEADERS_TOO_LARGE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("respond", "rule"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+async def test_responses_that_break_a_limit_are_refused_and_hung_up_on(
+    internet: Any, respond: Callable[[], Any], rule: Rule
+) -> None:
+    reply = respond()
+    site = await internet.site(lambda _: reply, names=["example.com"])
+    client = await internet.client(
+        max_response_bytes=LIMIT, max_response_header_bytes=4096, max_compression_ratio=20
+    )
+    with pytest.raises(HttpRefused) as refused:
+        await client.request("GET", "http://example.com/")
+    assert refused.value.rule is rule
+    if not isinstance(reply, bytes):  # the server was not done
+        async with asyncio.timeout(5):
+            await site.gone.wait()
+
+
+async def test_the_body_of_a_redirect_is_not_waited_for(internet: Any, reply: Any) -> None:
+    head = b"HTTP/1.1 302 Found\r\nLocation: http://other.example/\r\n\r\n"
+    site = await internet.site(lambda _: forever(head, b"x" * 1000), names=["example.com"])
+    await internet.site(address="151.101.1.69", names=["other.example"])
+    client = await internet.client()
+    async with asyncio.timeout(5):
+        assert (await client.request("GET", "http://example.com/")).ok
+        await site.gone.wait()
+
+
+FAILED: list[tuple[str, Callable[[], Any], Failure]] = [
+    ("nothing", lambda: one(b""), Failure.INTERRUPTED),
+    ("not HTTP", lambda: one(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), Failure.PROTOCOL),
+    ("half a head", lambda: one(HEAD + b"Content-Le"), Failure.INTERRUPTED),
+    (
+        "half a body",
+        lambda: one(HEAD + b"Content-Length: 10\r\n\r\nhalf"),
+        Failure.INTERRUPTED,
+    ),
+    ("half a chunk", lambda: one(CHUNKED + b"\r\na\r\nhalf"), Failure.INTERRUPTED),
+    ("a broken chunk", lambda: one(CHUNKED + b"\r\nzz\r\n"), Failure.PROTOCOL),
+    (
+        "half a gzip stream",
+        lambda: encoded(b"gzip", gzip.compress(noise(1000))[:-20]),
+        Failure.INTERRUPTED,
+    ),
+    ("no gzip stream", lambda: encoded(b"gzip", b"plain text"), Failure.PROTOCOL),
+    (
+        "a gzip stream and a rest",
+        lambda: encoded(b"gzip", gzip.compress(b"x") + b"rest"),
+        Failure.PROTOCOL,
+    ),
+    (
+        "a deflate stream and a rest",
+        lambda: encoded(b"deflate", zlib.compress(b"x") + b"rest"),
+        Failure.PROTOCOL,
+    ),
+    (
+        "two lengths",
+        lambda: one(HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+        Failure.PROTOCOL,
+    ),
+    (
+        "more headers than anybody needs",
+        lambda: one(HEAD + b"".join(b"X%d: 1\r\n" % n for n in range(200)) + b"\r\n"),
+        Failure.PROTOCOL,
+    ),
+    (
+        "a switch of protocols",
+        lambda: one(b"HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
+        Failure.PROTOCOL,
+    ),
+]
+
+
+async def one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+@pytest.mark.parametrize(
+    ("respond", "failure"), [f[1:] for f in FAILED], ids=[f[0] for f in FAILED]
+)
+async def test_answers_that_are_not_whole_and_valid_fail(
+    internet: Any, respond: Callable[[], Any], failure: Failure
+) -> None:
+    await internet.site(lambda _: respond(), names=["example.com"])
+    client = await internet.client(max_response_bytes=LIMIT)
+    with pytest.raises(HttpFailed) as failed:
+        await client.request("GET", "http://example.com/")
+    assert failed.value.failure is failure
+
+
+SLOW: list[tuple[str, Callable[[], Any], dict[str, float]]] = [
+    ("silence", lambda: then_silence(b""), {"read_timeout_s": 0.05}),
+    ("half a head", lambda: then_silence(HEAD), {"read_timeout_s": 0.05}),
+    (
+        "half a body",
+        lambda: then_silence(HEAD + b"Content-Length: 9\r\n\r\nhalf"),
+        {"read_timeout_s": 0.05},
+    ),
+    (
+        "a body in drips",
+        lambda: forever(HEAD + b"\r\n", b"x"),
+        {"total_timeout_s": 0.1, "max_response_bytes": 1 << 30},
+    ),
+    (
+        "early hints without end",
+        lambda: forever(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+        {"total_timeout_s": 0.1},
+    ),
+    (
+        "a chunk extension without end",
+        lambda: forever(CHUNKED + b"\r\n1;", b"x" * 100),
+        {"total_timeout_s": 0.1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("respond", "times"), [s[1:] for s in SLOW], ids=[s[0] for s in SLOW])
+async def test_slow_servers_run_into_the_time_limit(
+    internet: Any, respond: Callable[[], Any], times: dict[str, float]
+) -> None:
+    site = await internet.site(lambda _: respond(), names=["example.com"])
+    client = await internet.client(**times)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://example.com/")
+        await site.gone.wait()
+
+
+async def test_a_server_that_never_accepts_runs_into_the_connect_limit(
+    internet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(sock: Any, address: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", never)
+    client = await internet.client(connect_timeout_s=0.05)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://93.184.215.14/")
+
+
+async def test_a_resolver_that_never_answers_runs_into_the_total_limit(
+    internet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(host: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(internet.names, "resolve", never)
+    client = await internet.client(total_timeout_s=0.05)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://example.com/")
+
+
+async def test_the_total_limit_covers_all_redirects_together(internet: Any, reply: Any) -> None:
+    def respond(_: Any) -> Any:
+        return reply("302 F", Location="/x") if len(site.requests) < 3 else then_silence(b"")
+
+    site = await internet.site(respond, names=["example.com"])
+    client = await internet.client(total_timeout_s=0.2)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://example.com/")
+
+
+@pytest.mark.parametrize(("timeout_s", "remaining_s"), [(0.05, None), (None, 0.05), (30, 0.05)])
+async def test_the_shortest_of_all_time_limits_counts(
+    internet: Any, timeout_s: float | None, remaining_s: float | None
+) -> None:
+    await internet.site(lambda _: then_silence(b""), names=["example.com"])
+    client = await internet.client()
+    if remaining_s is not None:
+        set_remaining(remaining_s)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://example.com/", timeout_s=timeout_s)
+
+
+async def test_a_caller_cannot_wait_longer_than_the_policy(internet: Any) -> None:
+    await internet.site(lambda _: then_silence(b""), names=["example.com"])
+    client = await internet.client(total_timeout_s=0.05)
+    async with asyncio.timeout(5):
+        with pytest.raises(HttpTimedOut):
+            await client.request("GET", "http://example.com/", timeout_s=60)
+
+
+async def test_without_time_left_nobody_is_contacted(internet: Any) -> None:
+    await internet.site(names=["example.com"])
+    client = await internet.client()
+    set_remaining(0)
+    with pytest.raises(HttpTimedOut):
+        await client.request("GET", "http://example.com/")
+    assert (internet.dialled, internet.names.asked) == ([], [])
+
+
+async def test_cancelling_a_call_hangs_up(internet: Any) -> None:
+    site = await internet.site(lambda _: forever(HEAD + b"\r\n", b"x"), names=["example.com"])
+    client = await internet.client(max_response_bytes=1 << 30)
+    call = asyncio.create_task(client.request("GET", "http://example.com/"))
+    async with asyncio.timeout(5):
+        await site.reached.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await site.gone.wait()
+
+
+# What is just within each limit.
+
+WITHIN: list[tuple[str, Callable[[], Any], int]] = [
+    ("a body of exactly the limit", lambda: plain(noise(LIMIT)), LIMIT),
+    ("in chunks", lambda: CHUNKED + b"\r\n" + chunk(b"x" * LIMIT) + chunk(b""), LIMIT),
+    ("until the connection ends", lambda: one(HEAD + b"\r\n" + b"x" * LIMIT), LIMIT),
+    (
+        "unpacked",
+        lambda: encoded(b"gzip", gzip.compress(noise(LIMIT // 2) + b"x" * (LIMIT // 2))),
+        LIMIT,
+    ),
+    ("64 KiB from next to nothing", lambda: encoded(b"gzip", gzip.compress(bytes(65536))), 65536),
+    ("gzip by its old name", lambda: encoded(b"x-gzip", gzip.compress(b"hello")), 5),
+    ("two members", lambda: encoded(b"GZIP", gzip.compress(b"he") + gzip.compress(b"llo")), 5),
+    ("deflate", lambda: encoded(b"deflate", zlib.compress(noise(150_000))), 150_000),
+    ("bare deflate", lambda: encoded(b"deflate", raw_deflate(noise(150_000))), 150_000),
+    ("no encoding by name", lambda: encoded(b"identity", b"hello"), 5),
+    ("nothing, packed", lambda: encoded(b"gzip", b""), 0),
+    ("nothing", lambda: plain(b""), 0),
+    (
+        "headers of nearly the limit",
+        lambda: HEAD + b"X: " + b"x" * 4000 + b"\r\nContent-Length: 0\r\n\r\n",
+        0,
+    ),
+    (
+        "as many headers as there may be",
+        lambda: (
+            HEAD + b"".join(b"X%d: 1\r\n" % n for n in range(127)) + b"Content-Length: 0\r\n\r\n"
+        ),
+        0,
+    ),
+    ("after early hints", lambda: b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + plain(b"x"), 1),
+]
+
+
+def plain(body: bytes) -> bytes:
+    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize(("respond", "size"), [w[1:] for w in WITHIN], ids=[w[0] for w in WITHIN])
+async def test_responses_within_the_limits_arrive_whole(
+    internet: Any, respond: Callable[[], Any], size: int
+) -> None:
+    await internet.site(lambda _: respond(), names=["example.com"])
+    client = await internet.client(
+        max_response_bytes=LIMIT, max_response_header_bytes=4096, max_compression_ratio=20
+    )
+    response = await client.request("GET", "http://example.com/")
+    assert (response.status, len(response.body)) == (200, size)
+
+
+async def test_unpacking_is_exact(internet: Any) -> None:
+    data = b"".join(noise(n) + bytes(n * 3) for n in (1, 1000, 65536, 65537))
+    await internet.site(lambda _: encoded(b"gzip", gzip.compress(data)), names=["example.com"])
+    client = await internet.client()
+    assert (await client.request("GET", "http://example.com/")).body == data
+
+
+async def test_a_head_request_has_no_body_whatever_its_headers_promise(internet: Any) -> None:
+    head = HEAD + b"Content-Length: 999999999\r\nContent-Encoding: br\r\n\r\n"
+    await internet.site(lambda _: head, names=["example.com"])
+    client = await internet.client(content_types=("text/html",), max_response_bytes=LIMIT)
+    response = await client.request("HEAD", "http://example.com/")
+    assert (response.body, response.headers["content-length"]) == (b"", "999999999")
+
+
+@pytest.mark.parametrize(
+    ("declared", "allowed", "passes"),
+    [
+        ("text/html; charset=utf-8", ("text/html",), True),
+        ("TEXT/HTML", ("text/*",), True),
+        ("application/json", ("text/html", "application/json"), True),
+        ("application/json", (), True),
+        (None, (), True),
+        (None, ("text/html",), False),
+        ("application/octet-stream", ("text/*",), False),
+        ("text/htmlx", ("text/html",), False),
+        ("texts/html", ("text/*",), False),
+        ("application/x; text/html", ("text/html",), False),
+    ],
+)
+async def test_only_allowed_types_of_bodies_are_taken(
+    internet: Any, reply: Any, declared: str | None, allowed: tuple[str, ...], passes: bool
+) -> None:
+    headers = {} if declared is None else {"Content_Type": declared}
+    await internet.site(lambda _: reply("200 OK", b"x", **headers), names=["example.com"])
+    client = await internet.client()
+    call = client.request("GET", "http://example.com/", content_types=allowed)
+    if passes:
+        assert (await call).body == b"x"
+    else:
+        with pytest.raises(HttpRefused) as refused:
+            await call
+        assert refused.value.rule is Rule.RESPONSE_CONTENT_TYPE
+
+
+async def test_an_error_is_a_response_of_whatever_type(internet: Any, reply: Any) -> None:
+    await internet.site(
+        lambda _: reply("503 Busy", b"later", Content_Type="text/html"), names=["example.com"]
+    )
+    client = await internet.client(content_types=("application/json",))
+    response = await client.request("GET", "http://example.com/")
+    assert (response.status, response.ok, response.text()) == (503, False, "later")
