@@ -12,31 +12,37 @@ from bos.sandbox.v1 import (
     Tier,
     TierCapability,
 )
-from bos_chassis.errors import FailedPrecondition, InvalidArgument
+from bos_chassis.errors import InvalidArgument
 from bos_chassis.values import from_value
-from bos_sandbox.interpreter import RunLimits
-from bos_sandbox.validate import ALLOWED_MODULES, Refusal, check_program
+from bos_sandbox.limits import run_limits
+from bos_sandbox.outcomes import ended
+from bos_sandbox.policy import choose, wants_second_run
+from bos_sandbox.validate import ALLOWED_MODULES, PROCESS_MODULES, Refusal, read_program
 
 if TYPE_CHECKING:
     import grpc
 
-    from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, RunProgramRequest
+    from bos.sandbox.v1 import GetCapabilitiesRequest, RunProgramRequest
     from bos_sandbox.interpreter import Interpreter
+    from bos_sandbox.limits import RunLimits
     from bos_sandbox.metrics import SandboxMetrics
+    from bos_sandbox.process import ProcessTier
     from bos_sandbox.settings import SandboxSettings
-
-PROCESS_TIER_REASON = (
-    "The process tier is not part of this version; programs run in the interpreter tier."
-)
+    from bos_sandbox.validate import Program
 
 
 class SandboxApi(SandboxServiceServicer):
-    """Translates calls; checking and running happen behind it."""
+    """Translates calls; deciding, checking and running happen behind it."""
 
     def __init__(
-        self, interpreter: Interpreter, settings: SandboxSettings, metrics: SandboxMetrics
+        self,
+        interpreter: Interpreter,
+        process_tier: ProcessTier,
+        settings: SandboxSettings,
+        metrics: SandboxMetrics,
     ) -> None:
         self._interpreter = interpreter
+        self._process_tier = process_tier
         self._settings = settings
         self._metrics = metrics
 
@@ -46,34 +52,50 @@ class SandboxApi(SandboxServiceServicer):
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> RunProgramResponse:
         """Check and run one program (SPEC F-02..F-05)."""
-        if request.tier == Tier.TIER_PROCESS:
-            # Fails closed: a caller that asked for the stronger wall must not get another one.
-            raise FailedPrecondition(PROCESS_TIER_REASON, reason="TIER_UNAVAILABLE")
         inputs = _inputs(request)
         started = time.monotonic()
-        checked = check_program(request.code, max_bytes=self._settings.max_code_bytes)
-        if isinstance(checked, Refusal):
-            response = _refused(checked)
+        program = read_program(request.code, max_bytes=self._settings.max_code_bytes)
+        if isinstance(program, Refusal):
+            response = _refused(program, request.tier)
         else:
-            limits = _limits(request.limits, self._settings)
-            response = await self._interpreter.run(checked, inputs, limits)
+            limits = run_limits(request.limits, self._settings)
+            response = await self._run(request.tier, program, inputs, limits)
         self._metrics.observe(response, time.monotonic() - started)
         return response
+
+    async def _run(
+        self, asked: Tier, program: Program, inputs: dict[str, Any], limits: RunLimits
+    ) -> RunProgramResponse:
+        choice = choose(asked, program)
+        if choice.tier == Tier.TIER_INTERPRETER:
+            if choice.refusal is not None:
+                return _refused(choice.refusal, choice.tier)
+            response = await self._interpreter.run(program, inputs, limits)
+            if not wants_second_run(asked, response) or await self._process_tier.unavailable():
+                return response
+            self._metrics.second_run()
+            limits = limits.after(response.duration.ToNanoseconds() / 1e9)
+        elif choice.refusal is not None and (reason := await self._process_tier.unavailable()):
+            # The caller left the choice to us, so this is a failure that its author can mend.
+            return _refused(
+                choice.refusal, Tier.TIER_INTERPRETER, f"; the tier with more: {reason}"
+            )
+        return await self._process_tier.run(program.source, inputs, limits, program.modules)
 
     async def GetCapabilities(
         self,
         request: GetCapabilitiesRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> GetCapabilitiesResponse:
-        """Say which tiers work here."""
-        return GetCapabilitiesResponse(
-            tiers=[
-                TierCapability(
-                    tier=Tier.TIER_INTERPRETER, available=True, modules=list(ALLOWED_MODULES)
-                ),
-                TierCapability(tier=Tier.TIER_PROCESS, reason=PROCESS_TIER_REASON),
-            ]
+        """Say which tiers work here; waits until that is known."""
+        reason = await self._process_tier.unavailable()
+        interpreter = TierCapability(
+            tier=Tier.TIER_INTERPRETER, available=True, modules=list(ALLOWED_MODULES)
         )
+        process = TierCapability(tier=Tier.TIER_PROCESS, available=not reason, reason=reason)
+        if not reason:
+            process.modules.extend(sorted({*ALLOWED_MODULES, *PROCESS_MODULES}))
+        return GetCapabilitiesResponse(tiers=[interpreter, process])
 
 
 def _inputs(request: RunProgramRequest) -> dict[str, Any]:
@@ -108,22 +130,7 @@ def _exact(value: Any) -> Any:
     return value
 
 
-def _limits(asked: Limits, settings: SandboxSettings) -> RunLimits:
-    seconds = asked.timeout.ToNanoseconds() / 1e9
-    return RunLimits(
-        timeout_s=min(seconds, settings.timeout_s) if seconds > 0 else settings.timeout_s,
-        memory_bytes=min(asked.memory_bytes or settings.memory_bytes, settings.memory_bytes),
-        output_bytes=min(asked.output_bytes or settings.output_bytes, settings.output_bytes),
-    )
-
-
-def _refused(refusal: Refusal) -> RunProgramResponse:
-    response = RunProgramResponse(
-        status=refusal.status,
-        error_type=refusal.kind,
-        error_message=refusal.message,
-        exit_code=1,
-        tier=Tier.TIER_INTERPRETER,
-    )
-    response.duration.FromNanoseconds(0)
+def _refused(refusal: Refusal, tier: Tier, more: str = "") -> RunProgramResponse:
+    response = ended(refusal.status, refusal.kind, refusal.message + more)
+    response.tier = Tier.TIER_PROCESS if tier == Tier.TIER_PROCESS else Tier.TIER_INTERPRETER
     return response

@@ -10,54 +10,36 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pydantic_monty as monty
-from google.protobuf.duration_pb2 import Duration
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.values import to_value
+from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output
 from bos_sandbox.validate import LAST_VALUE, Program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from bos_sandbox.limits import RunLimits
     from bos_sandbox.settings import SandboxSettings
 
 _SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
 _FAILED = ProgramStatus.PROGRAM_STATUS_FAILED
 _VIOLATION = ProgramStatus.PROGRAM_STATUS_VIOLATION
-_LIMIT = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED
 
 _PROGRAM_FRAME = "<python-input-1>"  # feed 0 is the prelude, feed 2 collects the values
 _CLOCK_CALLS = frozenset({"date.today", "datetime.now", "time.time"})
-_MAX_MESSAGE_CHARS = 500
-_LIMIT_OF_EXCEPTION: dict[type[BaseException], tuple[str, str]] = {
-    TimeoutError: ("time", "the program took longer than its time limit"),
-    MemoryError: ("memory", "the program needed more memory than its limit"),
-    RecursionError: ("recursion", "the program called itself too deeply"),
+_LIMIT_OF_EXCEPTION: dict[type[BaseException], str] = {
+    TimeoutError: "time",
+    MemoryError: "memory",
+    RecursionError: "recursion",
 }
-_RESULT_PROBLEMS = {
-    "size": (_LIMIT, "result_size", "the result is larger than its limit; aggregate it further"),
-    "digits": (_LIMIT, "result_size", "the result holds a number of more than 4300 digits"),
-    "depth": (_FAILED, "ResultError", "the result is nested more than 20 deep"),
-    "keys": (_FAILED, "ResultError", "two keys of a dict in the result are equal as text"),
-    "type": (_FAILED, "ResultError", "the result is not data but holds a {kind}"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """Limits of one program: seconds and bytes."""
-
-    timeout_s: float
-    memory_bytes: int
-    output_bytes: int
 
 
 class Interpreter:
@@ -87,7 +69,7 @@ class Interpreter:
                 async with asyncio.timeout(limits.timeout_s + self._settings.kill_grace_s):
                     response = await run.perform(session)
             except TimeoutError:
-                response = _limit("time", "the program took longer than its time limit")
+                response = limit("time")
         response.stdout, response.stderr = output.texts()
         response.duration.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         response.tier = Tier.TIER_INTERPRETER
@@ -147,7 +129,7 @@ class _Run:
         try:
             await session.feed_run(self._prelude, os=self._refuse_call)
             await session.feed_run(
-                self._program.source,
+                self._program.source_keeping_last_value,
                 inputs=self._inputs,
                 print_callback=self._output.write,
                 os=self._refuse_call,
@@ -174,25 +156,25 @@ class _Run:
         name = self._refused or ""
         if name in _CLOCK_CALLS:
             what = "the program has no clock; pass the date as the input today"
-            return _ended(_FAILED, "ClockUnavailable", what)
-        return _ended(_VIOLATION, "system_call", f"the program tried to call {name}")
+            return ended(_FAILED, "ClockUnavailable", what)
+        return ended(_VIOLATION, "system_call", f"the program tried to call {name}")
 
     def _ended_by(self, error: monty.MontyError) -> RunProgramResponse:
         if self._output.exceeded:
-            return _limit("output", "the program printed more than its output limit")
+            return limit("output")
         if self._refused is not None:
             return self._refusal()
         if isinstance(error, monty.MontyCrashedError):
             if error.timed_out:
-                return _limit("time", "the program took longer than its time limit")
-            return _limit("worker", "the program exhausted the worker it ran in")
+                return limit("time")
+            return limit("worker")
         cause = error.exception()
-        for exception, (limit, what) in _LIMIT_OF_EXCEPTION.items():
+        for exception, name in _LIMIT_OF_EXCEPTION.items():
             if isinstance(cause, exception):
-                return _limit(limit, what)
+                return limit(name)
         kind = type(cause).__name__
         text = f"{_line(error)}{kind}: {cause}" if str(cause) else f"{_line(error)}{kind}"
-        return _ended(_FAILED, kind, text)
+        return ended(_FAILED, kind, text)
 
 
 @asynccontextmanager
@@ -243,28 +225,15 @@ def _clock(today: Any) -> Any:
 def _response(collected: dict[str, Any]) -> RunProgramResponse:
     problem = collected["problem"]
     if problem:
-        status, kind, what = _RESULT_PROBLEMS[problem]
-        return _ended(status, kind, what.format(kind=collected["kind"]))
+        return result_problem(problem, collected["kind"])
     response = RunProgramResponse(status=_SUCCEEDED)
     try:
         response.result.CopyFrom(to_value(collected["result"]))
         for name, value in collected["locals"].items():
             response.locals[name].CopyFrom(to_value(value))
     except (TypeError, ValueError):
-        return _ended(_FAILED, "ResultError", "the result holds a value that has no typed form")
+        return ended(_FAILED, "ResultError", "the result holds a value that has no typed form")
     return response
-
-
-def _limit(limit: str, what: str) -> RunProgramResponse:
-    return _ended(_LIMIT, limit, what)
-
-
-def _ended(status: ProgramStatus, kind: str, what: str) -> RunProgramResponse:
-    if len(what) > _MAX_MESSAGE_CHARS:
-        what = what[: _MAX_MESSAGE_CHARS - 1] + "…"
-    return RunProgramResponse(
-        status=status, error_type=kind, error_message=what, duration=Duration()
-    )
 
 
 def _line(error: monty.MontyError) -> str:

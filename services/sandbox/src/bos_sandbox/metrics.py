@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 
@@ -31,6 +31,36 @@ class SandboxMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
+
+        self._second_runs = Counter(
+            "bos_sandbox_second_runs",
+            "Programs that failed in the interpreter and ran again in the process tier.",
+            registry=registry,
+        )
+        self._starts = Histogram(
+            "bos_sandbox_process_start_seconds",
+            "Wait for an isolated interpreter; none for one that was warm.",
+            ("warm",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._available = Gauge(
+            "bos_sandbox_process_tier_available",
+            "1 when the process tier works here.",
+            registry=registry,
+        )
+
+    def second_run(self) -> None:
+        """Count one program that runs again in the process tier."""
+        self._second_runs.inc()
+
+    def started(self, *, warm: bool, seconds: float) -> None:
+        """Note how long a program waited for its isolated interpreter."""
+        self._starts.labels(str(warm).lower()).observe(seconds)
+
+    def process_tier(self, *, available: bool) -> None:
+        """Note whether the process tier works here."""
+        self._available.set(available)
 
     def observe(self, response: RunProgramResponse, seconds: float) -> None:
         """Count one program."""

@@ -19,7 +19,10 @@ class Output:
         Raises:
             OutputLimitExceeded: Not all of it fits; what fits is kept.
         """
-        data = text.encode("utf-8", "replace")
+        self.write_bytes(stream, text.encode("utf-8", "replace"))
+
+    def write_bytes(self, stream: str, data: bytes) -> None:
+        """Keep ``data``, UTF-8 or not; raises what :meth:`write` raises."""
         self._parts[stream].append(data[: self._left])
         if len(data) > self._left:
             self._left = 0

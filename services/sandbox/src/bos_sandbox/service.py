@@ -8,6 +8,7 @@ from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_sandbox.api import SandboxApi
 from bos_sandbox.interpreter import open_interpreter
 from bos_sandbox.metrics import SandboxMetrics
+from bos_sandbox.process import open_process_tier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,13 +24,19 @@ AUDIENCE = "sandbox"
 async def serve(
     settings: SandboxSettings, telemetry: Telemetry, *, auth: Authenticator | None = None
 ) -> AsyncIterator[GrpcServer]:
-    """Serve ``bos.sandbox.v1.SandboxService`` with a warm pool of workers.
+    """Serve ``bos.sandbox.v1.SandboxService`` with warm pools of workers.
+
+    The process tier gets ready in the background; calls that need it wait.
 
     Raises:
         ConfigurationError: The address cannot be bound, or the workers do not start.
     """
-    async with open_interpreter(settings) as interpreter:
-        api = SandboxApi(interpreter, settings, SandboxMetrics(telemetry))
+    metrics = SandboxMetrics(telemetry)
+    async with (
+        open_interpreter(settings) as interpreter,
+        open_process_tier(settings, telemetry, metrics) as process_tier,
+    ):
+        api = SandboxApi(interpreter, process_tier, settings, metrics)
         servicer = Servicer(
             api, add_SandboxServiceServicer_to_server, "bos.sandbox.v1.SandboxService"
         )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
@@ -30,3 +32,31 @@ class SandboxSettings(Settings):
         default=0.5, gt=0, description="A worker that ignores the time limit is killed after this"
     )
     runs_per_worker: int = Field(default=500, ge=1, description="Then the worker is replaced")
+
+    process_enabled: bool = Field(
+        default=True, description="Offer the process tier, where the kernel allows it"
+    )
+    process_warm_workers: int = Field(
+        default=1, ge=0, le=64, description="Isolated interpreters with numpy and pandas, waiting"
+    )
+    process_max_workers: int = Field(
+        default=2, ge=1, le=64, description="Isolated programs that run at once"
+    )
+    process_start_timeout_s: float = Field(
+        default=15.0, gt=0, description="Time for an isolated interpreter to come up"
+    )
+    process_disk_bytes: int = Field(
+        default=16 * MIB, ge=64 * 1024, description="Folder of one isolated program, in memory"
+    )
+    process_max_files: int = Field(
+        default=500, ge=1, description="Files and folders of one isolated program"
+    )
+    process_open_files: int = Field(
+        default=64, ge=16, le=1024, description="Files open at once in one isolated program"
+    )
+    process_threads: int = Field(
+        default=16, ge=1, le=256, description="Threads of one isolated program"
+    )
+    process_bwrap: Path | None = Field(
+        default=None, description="Another bubblewrap than the one that is installed along"
+    )

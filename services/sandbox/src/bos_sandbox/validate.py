@@ -1,13 +1,14 @@
-"""The static check before a program runs (SPEC F-03): an extra net above the interpreter's own.
+"""The static check before a program runs (SPEC F-03): an extra net above the tiers' own walls.
 
-It answers with a :class:`Program` that may run, or a :class:`Refusal` with rule and line:
+It answers with a :class:`Refusal` that names rule and line. The first three rules hold in every
+tier, the others where the service chooses the tier, or the caller chose the interpreter:
 
 ===============  ================================================================================
 rule             refused
 ===============  ================================================================================
 source_size      more bytes than allowed
 characters       control characters, which parsers may read differently
-nesting          expressions or blocks inside one another beyond ``MAX_DEPTH``
+nesting          expressions or blocks inside one another beyond ``MAX_DEPTH`` or what parsers bear
 import           a module outside ``ALLOWED_MODULES``
 name             ``eval``, ``exec``, ``open``, ``getattr`` with a computed name, …
 attribute        names with two leading underscores
@@ -60,12 +61,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Asking for one of these is no attack, the interpreter just does not have it.
-_ABSENT_MODULES = _words(
-    "abc array calendar cmath contextlib difflib enum fractions heapq io locale matplotlib numbers "
-    "numpy operator pandas pprint scipy statistics string struct textwrap time types uuid warnings "
-    "zoneinfo"
+PROCESS_MODULES = _words(
+    "abc array calendar cmath contextlib difflib enum fractions heapq io locale numbers numpy "
+    "operator pandas pprint statistics string struct textwrap time types uuid warnings zoneinfo"
 )
+"""What the interpreter lacks and the process tier has."""
+
+# Asking for one of these is no attack, they are just not here.
+_ABSENT_MODULES = PROCESS_MODULES | {"matplotlib", "scipy"}
 _IMPORTABLE = frozenset({*ALLOWED_MODULES, *_ABSENT_MODULES, "__future__"})
 _RESERVED = "_bos"
 _FORBIDDEN_NAMES = _words(
@@ -90,10 +93,26 @@ _METHOD_DECORATORS = frozenset({"classmethod", "property", "staticmethod"})
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A checked program."""
+    """A program that can be read, whatever it does."""
 
     source: str
-    """What to run: the given lines, with the value of the last expression kept in a variable."""
+    tree: ast.Module
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules it imports, outermost names only."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+        return frozenset(found)
+
+    @property
+    def source_keeping_last_value(self) -> str:
+        """The same lines, with the value of the last expression kept in a variable."""
+        return _keep_last_value(self.source, self.tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +124,12 @@ class Refusal:
     """The rule that was broken, or the name of the error."""
     message: str
     """One sentence with the line."""
+    lacking: bool = False
+    """It is good Python, but more than the interpreter knows."""
 
 
-def check_program(code: str, *, max_bytes: int) -> Program | Refusal:
-    """Check ``code``, at most ``max_bytes`` of UTF-8, against every rule."""
+def read_program(code: str, *, max_bytes: int) -> Program | Refusal:
+    """Read ``code``, at most ``max_bytes`` of UTF-8; these rules hold in every tier."""
     if len(code.encode("utf-8", "surrogatepass")) > max_bytes:
         return _violation("source_size", 1, f"the program is longer than {max_bytes} bytes")
     strange = _CONTROL.search(code)
@@ -119,15 +140,18 @@ def check_program(code: str, *, max_bytes: int) -> Program | Refusal:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a doubtful escape in a text is the program's affair
-            tree = ast.parse(code)
+            return Program(code, ast.parse(code))
     except SyntaxError as error:
         return _failure("SyntaxError", error.lineno or 1, error.msg)
     except (RecursionError, MemoryError):
         return _violation("nesting", 1, "the program is nested too deeply")
     except ValueError:
         return _failure("SyntaxError", 1, "the program is not readable as text")
-    refusal = _inspect(tree)
-    return refusal or Program(_keep_last_value(code, tree))
+
+
+def check_program(program: Program) -> Refusal | None:
+    """Why the interpreter must not or cannot run ``program``; a violation goes before a lack."""
+    return _inspect(program.tree)
 
 
 def _inspect(tree: ast.Module) -> Refusal | None:
@@ -190,7 +214,7 @@ def _refuse_module(node: ast.stmt, name: str, *, relative: bool = False) -> Refu
     if root in _ABSENT_MODULES:
         allowed = ", ".join(ALLOWED_MODULES)
         what = f"there is no module {root} here; there are {allowed}"
-        return _failure("ModuleNotFoundError", node.lineno, what)
+        return _failure("ModuleNotFoundError", node.lineno, what, root in PROCESS_MODULES)
     return None
 
 
@@ -221,7 +245,8 @@ def _lacking(node: ast.AST) -> Refusal | None:
             what = "classmethod, staticmethod and property"
         case _:
             return None
-    return _failure("UnsupportedSyntax", _line(node), f"the interpreter does not know {what}")
+    what = f"the interpreter does not know {what}"
+    return _failure("UnsupportedSyntax", _line(node), what, lacking=True)
 
 
 def _identifiers(node: ast.AST) -> Iterator[str]:
@@ -274,8 +299,8 @@ def _violation(rule: str, line: int, what: str) -> Refusal:
     return Refusal(_VIOLATION, rule, f"line {line}: {what}")
 
 
-def _failure(kind: str, line: int, what: str) -> Refusal:
-    return Refusal(ProgramStatus.PROGRAM_STATUS_FAILED, kind, f"line {line}: {what}")
+def _failure(kind: str, line: int, what: str, lacking: bool = False) -> Refusal:
+    return Refusal(ProgramStatus.PROGRAM_STATUS_FAILED, kind, f"line {line}: {what}", lacking)
 
 
 def _line(node: ast.AST) -> int:

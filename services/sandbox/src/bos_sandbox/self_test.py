@@ -1,0 +1,46 @@
+"""Proves at start that the walls of the process tier stand; it is off where one does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.sandbox.v1 import ProgramStatus
+from bos_chassis.values import from_value
+
+if TYPE_CHECKING:
+    from bos.sandbox.v1 import RunProgramResponse
+
+# Each line is a way out that must fail; the ones that succeed are the result. What ends the process
+# (unshare, ptrace, mount) comes from the same filter as fork and socket, which are tried here.
+SELF_TEST = """
+import os, socket
+
+ATTEMPTS = {
+    "it has more rights than nobody": lambda: os.getuid() == 65534,
+    "processes can be started": os.fork,
+    "other programs can be run": lambda: os.execv("/python/bin/python3", ["python3", "-V"]),
+    "the network can be reached": lambda: socket.socket(socket.AF_INET),
+    "files of the host can be read": lambda: os.listdir("/etc"),
+    "processes of the host can be seen": lambda: os.listdir("/proc"),
+    "its own files can be changed": lambda: open("/python/own/inside/wire.py", "a"),
+    "its limits can be raised": lambda: __import__("resource").setrlimit(9, (-1, -1)),
+}
+broken = []
+for wall, attempt in ATTEMPTS.items():
+    try:
+        if attempt() is not True:
+            broken.append(wall)
+    except (OSError, ValueError):
+        pass
+if dict(os.environ).keys() & {"PATH", "USER"}:
+    broken.append("it inherits an environment")
+result = broken
+"""
+
+
+def broken_wall(response: RunProgramResponse) -> str:
+    """The walls that do not stand according to the response to ``SELF_TEST``, or an empty text."""
+    if response.status != ProgramStatus.PROGRAM_STATUS_SUCCEEDED:
+        return f"its self-test did not end well ({response.error_type})"
+    broken = from_value(response.result)
+    return "" if not broken else f"its walls do not hold: {', '.join(broken)}"
