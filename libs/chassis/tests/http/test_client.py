@@ -27,6 +27,7 @@ from bos_chassis.http.url import parse
 from bos_chassis.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.security
@@ -51,6 +52,7 @@ async def test_a_request_arrives_as_it_was_given(internet: Any) -> None:
         "x-key": "a\tb c",
         "content-type": "text/plain",
         "content-length": "4",
+        "connection": "close",
     }
 
 
@@ -171,6 +173,33 @@ async def test_request_bodies_have_a_limit(internet: Any, size: int, passes: boo
             await call
         assert refused.value.rule is Rule.REQUEST_BODY_TOO_LARGE
         assert internet.dialled == []
+
+
+async def hang_up() -> AsyncIterator[bytes]:
+    yield b""
+
+
+@pytest.mark.parametrize(("method", "sent"), [("GET", 2), ("PUT", 1), ("POST", 1)])
+async def test_only_what_changes_nothing_is_sent_again_when_the_host_hangs_up(
+    internet: Any, method: str, sent: int
+) -> None:
+    site = await internet.site(lambda _: hang_up(), names=["example.com"])
+    client = await internet.client()
+    with pytest.raises(HttpFailed) as failed:
+        await client.request(method, URL)
+    assert failed.value.failure is Failure.INTERRUPTED
+    assert len(site.requests) == sent
+
+
+@pytest.mark.parametrize(("method", "connections"), [("GET", 1), ("POST", 2)])
+async def test_what_may_change_things_gets_a_connection_of_its_own(
+    internet: Any, method: str, connections: int
+) -> None:
+    site = await internet.site(names=["example.com"])
+    client = await internet.client()
+    for _ in range(2):
+        await client.request(method, URL)
+    assert (len(site.requests), site.connections) == (2, connections)
 
 
 async def test_cookies_are_not_kept(internet: Any, reply: Any) -> None:

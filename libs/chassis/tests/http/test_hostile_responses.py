@@ -469,3 +469,11 @@ async def test_an_error_is_a_response_of_whatever_type(internet: Any, reply: Any
     client = await internet.client(content_types=("application/json",))
     response = await client.request("GET", "http://example.com/")
     assert (response.status, response.ok, response.text()) == (503, False, "later")
+
+
+async def test_a_redirect_that_leads_nowhere_is_a_response_of_whatever_type(
+    internet: Any, reply: Any
+) -> None:
+    await internet.site(lambda _: reply("302 F", b"?"), names=["example.com"])
+    client = await internet.client(content_types=("application/json",))
+    assert (await client.request("GET", "http://example.com/")).status == 302

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from yarl import URL
 
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.http.body import BodyReader
 from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
 from bos_chassis.http.gate import Gate
 from bos_chassis.http.headers import checked_headers
 from bos_chassis.http.observe import Observer
-from bos_chassis.http.redirects import Hop, next_hop
+from bos_chassis.http.redirects import REPEATABLE, Hop, next_hop
 from bos_chassis.http.resolver import CheckedResolver, SystemResolver
 from bos_chassis.http.response import HttpResponse, clean_headers, media_type
+from bos_chassis.http.transport import open_session, tls_context, translated
 from bos_chassis.http.url import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
+
+    import aiohttp
 
     from bos_chassis.http.observe import ObservedCall
     from bos_chassis.http.policy import HttpPolicy
     from bos_chassis.http.resolver import Resolver
     from bos_chassis.telemetry import Telemetry
 
-_MAX_HEADERS = 128
 # "name: value\r\n", as sent
 _HEADER_OVERHEAD_BYTES = 4
 _NO_BODY = frozenset({204, 304})
@@ -60,7 +57,8 @@ class HttpClient:
         self._resolver = CheckedResolver(resolver or SystemResolver(), self._gate)
         self._observer = Observer(telemetry)
         self._propagator = TraceContextTextMapPropagator()
-        self._session: aiohttp.ClientSession | None = None
+        self._repeatable: aiohttp.ClientSession | None = None
+        self._once: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session.
@@ -68,28 +66,9 @@ class HttpClient:
         Raises:
             ConfigurationError: The policy's ``ca_file`` cannot be read.
         """
-        policy = self._policy
-        connector = aiohttp.TCPConnector(
-            resolver=self._resolver,
-            # Each connection asks anew, and is then bound to what was checked for it.
-            use_dns_cache=False,
-            socket_factory=self._gate.open_socket,
-            ssl=_tls(policy),
-            limit=policy.max_connections,
-            keepalive_timeout=policy.keepalive_s,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=policy.connect_timeout_s, sock_read=policy.read_timeout_s
-            ),
-            max_line_size=policy.max_response_header_bytes,
-            max_field_size=policy.max_response_header_bytes,
-            max_headers=_MAX_HEADERS,
-        )
+        using = (self._policy, self._gate, self._resolver, tls_context(self._policy))
+        self._repeatable = open_session(*using, repeatable=True)
+        self._once = open_session(*using, repeatable=False)
         return self
 
     async def __aexit__(
@@ -98,9 +77,10 @@ class HttpClient:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        for session in (self._repeatable, self._once):
+            if session is not None:
+                await session.close()
+        self._repeatable = self._once = None
 
     async def request(
         self,
@@ -132,7 +112,7 @@ class HttpClient:
             HttpTimedOut: Time is up.
             HttpFailed: The host cannot be reached, or does not answer properly.
         """
-        if self._session is None:
+        if self._repeatable is None:
             raise RuntimeError("the client is not open; use it as an async context manager")
         total_s = self._policy.total_timeout_s
         limit_s = min(total_s, timeout_for(timeout_s, total_s))
@@ -143,7 +123,7 @@ class HttpClient:
             hop = self._first_hop(method, url, headers or {}, body, call)
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._follow(self._session, hop, types, call)
+                    return await self._follow(hop, types, call)
             except TimeoutError:
                 raise HttpTimedOut from None
 
@@ -165,22 +145,23 @@ class HttpClient:
             raise HttpRefused(Rule.REQUEST_BODY_TOO_LARGE)
         return Hop(method, target, host_class, checked_headers(headers, policy), body)
 
-    async def _follow(
-        self, session: aiohttp.ClientSession, hop: Hop, types: Sequence[str], call: ObservedCall
-    ) -> HttpResponse:
+    async def _follow(self, hop: Hop, types: Sequence[str], call: ObservedCall) -> HttpResponse:
         for _ in range(self._policy.max_redirects + 1):
             call.hop(hop)
-            answer = await self._exchange(session, hop, types, call)
+            answer = await self._exchange(hop, types, call)
             if isinstance(answer, HttpResponse):
                 return answer
             hop = answer
         raise HttpRefused(Rule.REDIRECT_LIMIT)
 
     async def _exchange(
-        self, session: aiohttp.ClientSession, hop: Hop, types: Sequence[str], call: ObservedCall
+        self, hop: Hop, types: Sequence[str], call: ObservedCall
     ) -> HttpResponse | Hop:
         """Send one hop; the response, or the hop it leads to."""
-        with _translated():
+        session = self._repeatable if hop.method in REPEATABLE else self._once
+        if session is None:
+            raise HttpFailed(Failure.INTERRUPTED)
+        with translated():
             async with session.request(
                 hop.method,
                 # Already canonical: nothing may be rewritten after the check.
@@ -225,7 +206,7 @@ class HttpClient:
     ) -> bytes:
         if hop.method == "HEAD" or response.status in _NO_BODY:
             return b""
-        if types and response.ok:
+        if types and 200 <= response.status < 300:
             _check_type(response.headers.get("Content-Type", ""), types)
         encodings = ",".join(response.headers.getall("Content-Encoding", []))
         reader = BodyReader(self._policy, encodings)
@@ -237,51 +218,3 @@ def _check_type(given: str, allowed: Sequence[str]) -> None:
     family = kind.partition("/")[0] + "/*"
     if kind not in allowed and family not in allowed:
         raise HttpRefused(Rule.RESPONSE_CONTENT_TYPE)
-
-
-def _tls(policy: HttpPolicy) -> ssl.SSLContext:
-    # Not create_default_context: it writes session keys to the file that SSLKEYLOGFILE names.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    if policy.ca_file is None:
-        context.load_default_certs()
-        return context
-    try:
-        context.load_verify_locations(cafile=policy.ca_file)
-    except (OSError, ssl.SSLError):
-        raise ConfigurationError(
-            "The certificate authorities of outgoing HTTP cannot be read. "
-            "Set BOS_HTTP_CA_FILE to a PEM file, or unset it for the system's."
-        ) from None
-    return context
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise our errors instead of the HTTP library's, whose text names addresses."""
-    try:
-        yield
-    except aiohttp.ServerTimeoutError:
-        raise HttpTimedOut from None
-    except (aiohttp.ClientError, HttpProcessingError) as error:
-        raise _from_library(error) from None
-
-
-def _from_library(error: Exception) -> HttpRefused | HttpFailed:
-    match error:
-        case aiohttp.ClientResponseError() if _is_caused_by(error, LineTooLong):
-            return HttpRefused(Rule.RESPONSE_HEADERS_TOO_LARGE)
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return HttpFailed(Failure.TLS)
-        case aiohttp.ClientConnectorError():
-            return HttpFailed(Failure.CONNECT)
-        case aiohttp.ClientConnectionError() | aiohttp.ClientPayloadError():
-            return HttpFailed(Failure.INTERRUPTED)
-        case _:
-            return HttpFailed(Failure.PROTOCOL)
-
-
-def _is_caused_by(error: BaseException, kind: type[BaseException]) -> bool:
-    cause = error.__cause__
-    return cause is not None and (isinstance(cause, kind) or _is_caused_by(cause, kind))

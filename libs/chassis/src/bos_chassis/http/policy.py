@@ -79,7 +79,10 @@ class HttpPolicy(Settings):
         description="Growth of a body when unpacked; 64 KiB are always allowed",
     )
     max_connections: int = Field(
-        default=50, ge=1, description="Connections at once; more calls wait within their time"
+        default=50,
+        ge=1,
+        description="Connections at once; more calls wait within their time. As many again for "
+        "requests that may change things",
     )
     keepalive_s: float = Field(
         default=15.0, gt=0, description="How long an idle connection is kept for the next call"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from bos_chassis.http.url import Target
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_REPEATABLE = frozenset({"GET", "HEAD"})
+REPEATABLE = frozenset({"GET", "HEAD"})
+"""What may be sent twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def next_hop(
     if host_class is HostClass.INTERNAL and hop.host_class is not HostClass.INTERNAL:
         raise HttpRefused(Rule.REDIRECT_INWARD)
     method, headers, body = hop.method, hop.headers, hop.body
-    if method not in _REPEATABLE or body is not None:
+    if method not in REPEATABLE or body is not None:
         method, headers, body = _read_result(hop, status, policy)
     if target.origin != hop.target.origin:
         headers = for_other_origin(headers)
