@@ -21,6 +21,7 @@ from bos.agent.v1 import (
 from bos.common.v1 import TraceEvent
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
     RUN_STATUS_PARTIALLY_SUCCEEDED,
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
@@ -271,8 +272,8 @@ async def test_run_that_breaks_the_log_of_nobody_else(house: House) -> None:
             *(gateway.ask(f"good {n}") for n in range(8)),
             return_exceptions=True,
         )
-    good = [o for o in outcomes[1:] if not isinstance(o, BaseException)]
-    assert [response.status for response in good] == [RUN_STATUS_SUCCEEDED] * 8
+    statuses = [outcome.status for outcome in outcomes if not isinstance(outcome, BaseException)]
+    assert statuses == [RUN_STATUS_FAILED] + [RUN_STATUS_SUCCEEDED] * 8
 
 
 async def test_failed_and_succeeded_steps_make_a_partial_run(house: House) -> None:

@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mcp_db_rig import call, postgres_database, running, sqlite_database
 
 from bos_chassis.errors import ConfigurationError
 from bos_mcp_db.values import decode
-
-from .conftest import call, postgres_database, running, sqlite_database
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from mcp_db_rig import READER, TABLES
 
 from bos_mcp_db.backend import Limits
 from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut
@@ -17,8 +18,6 @@ from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.provisioning import provision_sql
 from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import load_functions
-
-from .conftest import READER, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_db_rig import call, sqlite_database
 
 from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.errors import ConfigurationError
@@ -16,8 +17,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.waiting import eventually
-
-from .conftest import call, sqlite_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

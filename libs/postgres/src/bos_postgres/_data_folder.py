@@ -48,6 +48,16 @@ def take_lock(data_dir: Path, takeover_s: float, abandoned: threading.Event) -> 
             return fd
 
 
+def give_up_lock(fd: int) -> None:
+    """Own the folder no longer; whoever takes it next waits for what is left of the server.
+
+    Backends of a killed server hold the lock a moment longer than it lives, and the process that
+    owned it may well be alive: it must not be taken for a living owner then.
+    """
+    os.ftruncate(fd, 0)
+    os.close(fd)
+
+
 def _alive(pid: int) -> bool:
     if pid <= 0:
         return False

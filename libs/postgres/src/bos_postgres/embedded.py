@@ -19,6 +19,7 @@ from bos_postgres._data_folder import (
     clear_stale_pid,
     free_port,
     give,
+    give_up_lock,
     postmaster_pid,
     ready,
     rotate,
@@ -181,7 +182,7 @@ class EmbeddedPostgres:
             self._running = None
         self._socket_dir = None
         if self._lock_fd is not None:
-            os.close(self._lock_fd)
+            give_up_lock(self._lock_fd)
             self._lock_fd = None
 
     def delete_data(self) -> None:

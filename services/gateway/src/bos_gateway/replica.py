@@ -309,7 +309,7 @@ class Replica:
         try:
             try:
                 await driven.orchestrator.drive()
-            except (LostRun, BosError):
+            except (LostRun, Unavailable):
                 raise
             except Exception:
                 self._log.exception("run broke", run=str(run_id))

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from mcp.client.client import Client
+
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.provisioning import provision_sql
+from bos_mcp_db.service import serve
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TABLES = ("customers", "orders", "measures")
+
+_SCHEMA = """
+CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT NOT NULL, city TEXT UNIQUE);
+CREATE TABLE orders (
+    order_id INTEGER PRIMARY KEY,
+    customer_id INTEGER NOT NULL REFERENCES customers (customer_id),
+    amount NUMERIC,
+    placed_on TEXT
+);
+CREATE TABLE salaries (employee TEXT, amount NUMERIC);
+CREATE TABLE measures (label TEXT, whole INTEGER, part REAL, raw BLOB, absent TEXT);
+CREATE VIEW big_orders AS SELECT o.order_id, s.employee FROM orders AS o, salaries AS s;
+INSERT INTO customers VALUES (1, 'Asha', 'Pune'), (2, 'Ravi', 'Delhi'), (3, 'Mira', 'Agra');
+INSERT INTO orders
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+SELECT i, 1 + i % 3, i * 10, '2025-01-01' FROM n;
+INSERT INTO salaries VALUES ('Asha', 100);
+INSERT INTO measures VALUES ('größe', 9007199254740993, 2.0, x'00ff', NULL);
+"""
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> Path:
+    path = tmp_path / "company.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_SCHEMA)
+    return path
+
+
+POSTGRES_TABLES = ("customers", "orders", "everything", "crm.accounts")
+READER = "bos_reader"
+_PASSWORD = "reader-password"
+
+_POSTGRES_SCHEMA = """
+CREATE SCHEMA crm;
+CREATE TYPE mood AS ENUM ('glad', 'sad');
+CREATE TABLE customers (customer_id integer PRIMARY KEY, name text NOT NULL, city text UNIQUE);
+COMMENT ON TABLE customers IS 'Who buys';
+COMMENT ON COLUMN customers.city IS 'Seat of the company';
+CREATE TABLE secrets (secret_id integer PRIMARY KEY, word text);
+CREATE TABLE orders (
+    order_id integer PRIMARY KEY,
+    customer_id integer NOT NULL REFERENCES customers (customer_id),
+    secret_id integer REFERENCES secrets (secret_id),
+    amount numeric(12, 2),
+    mood mood
+);
+CREATE TABLE crm.accounts (account_id bigint PRIMARY KEY, owner text);
+CREATE TABLE everything (
+    yes boolean, small smallint, big bigint, part double precision, exact numeric, word text,
+    raw bytea, day date, moment timestamptz, local timestamp, span interval, id uuid,
+    tags text[], doc jsonb, nothing text
+);
+INSERT INTO customers VALUES (1, 'Asha', 'Pune'), (2, 'Ravi', 'Delhi'), (3, 'Mira', 'Agra');
+INSERT INTO secrets VALUES (1, 'hush');
+INSERT INTO orders SELECT i, 1 + i % 3, NULL, i * 10, 'glad' FROM generate_series(1, 500) AS i;
+INSERT INTO crm.accounts VALUES (1, 'Asha');
+INSERT INTO everything VALUES (
+    true, 7, 9223372036854775807, 'NaN', 12345678901234567890.10, 'größe', '\\x00ff', '2025-01-31',
+    '2025-01-31 10:00:00.5+05:30', '2025-01-31 10:00:00', '1 month 3 days',
+    '00000000-0000-0000-0000-000000000001', ARRAY['a', 'b'],
+    '{"n": 1.10, "big": 9007199254740993, "list": [null, true]}', NULL
+);
+ANALYZE;
+"""
+
+
+@pytest.fixture
+async def postgres_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """The owner's connection to a database with customers, orders and secrets."""
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute(_POSTGRES_SCHEMA)
+        await connection.execute(provision_sql(READER, POSTGRES_TABLES))
+        await connection.execute(f"ALTER ROLE {READER} PASSWORD '{_PASSWORD}'")
+        yield connection
+        await connection.execute(f"DROP OWNED BY {READER}")
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def reader_dsn(postgres_admin: asyncpg.Connection, postgres_dsn: str) -> str:
+    """URL of that database with the rights of the provisioned role only."""
+    parts = urlsplit(postgres_dsn)
+    address = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{READER}:{_PASSWORD}@{address}"))
+
+
+def postgres_database(dsn: str, **changes: Any) -> DatabaseSettings:
+    return DatabaseSettings(
+        **{"url": dsn, "allowed_tables": POSTGRES_TABLES, "sample_values": 3, **changes}
+    )
+
+
+@asynccontextmanager
+async def running(
+    databases: dict[str, DatabaseSettings], **settings: Any
+) -> AsyncIterator[tuple[Client, Telemetry]]:
+    """A service with these databases, and a real client connected to it over HTTP."""
+    telemetry = Telemetry.for_tests("mcp_db")
+    chosen = McpDbSettings.load(databases=databases, database_url=None, **settings)
+    async with serve(chosen, telemetry) as server, Client(server.url) as client:
+        yield client, telemetry
+
+
+def sqlite_database(path: Path, **changes: Any) -> DatabaseSettings:
+    return DatabaseSettings(
+        **{"url": f"sqlite:///{path}", "allowed_tables": TABLES, "sample_values": 3, **changes}
+    )
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The envelope of one tool call."""
+    reply = await client.call_tool(tool, arguments)
+    assert reply.structured_content is not None, reply.content
+    assert reply.is_error == (not reply.structured_content["success"])
+    return reply.structured_content
