@@ -31,10 +31,6 @@ PUBLIC = "93.184.215.14"
 """Where the site of the tests seems to be."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "security: hostile input that must be refused")
-
-
 @dataclass
 class Request:
     line: str

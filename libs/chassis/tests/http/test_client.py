@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -316,6 +317,19 @@ def test_no_socket_is_opened_for_an_address_that_slipped_through(address: str) -
     assert refused.value.errno == errno.EACCES
     gate.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.1.0.1", 80))).close()
     gate.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80))).close()
+
+
+async def test_the_socket_is_guarded_even_if_the_resolver_is_not(
+    internet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Gate, "check_address", lambda _, __, ___, text: ip_address(text))
+    internet.names.table["inside.example"] = ["10.0.0.1"]
+    client = await internet.client()
+    for host in ("inside.example", "10.0.0.1"):
+        with pytest.raises(HttpFailed) as failed:
+            await client.request("GET", f"http://{host}/")
+        assert failed.value.failure is Failure.CONNECT
+    assert internet.dialled == []
 
 
 async def test_trace_context_goes_to_our_own_and_to_named_hosts_only(internet: Any) -> None:

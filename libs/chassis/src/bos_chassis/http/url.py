@@ -128,13 +128,12 @@ def canonical_host(host: str) -> str:
         raise HttpRefused(Rule.HOST_MALFORMED)
     if not name.isascii() or "xn--" in name:
         name = _to_ascii(name)
-    absolute = name.endswith(".")
     labels = name.removesuffix(".").split(".")
     if not all(_LABEL.match(label) for label in labels):
         raise HttpRefused(Rule.HOST_MALFORMED)
     if _NUMBER.match(labels[-1]):
         # Resolvers read "127.1", "0x7f.1" and "2130706433" as addresses; so would this be.
-        return _dotted_ipv4(name) if not absolute else _refuse_number()
+        return _dotted_ipv4(name)
     name = ".".join(labels)
     if len(name) > _MAX_HOST_CHARS:
         raise HttpRefused(Rule.HOST_MALFORMED)
@@ -176,11 +175,7 @@ def _dotted_ipv4(name: str) -> str:
     try:
         return str(IPv4Address(name))
     except AddressValueError:
-        return _refuse_number()
-
-
-def _refuse_number() -> str:
-    raise HttpRefused(Rule.HOST_AMBIGUOUS)
+        raise HttpRefused(Rule.HOST_AMBIGUOUS) from None
 
 
 def _ipv6(host: str) -> str:
