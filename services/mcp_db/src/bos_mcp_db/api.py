@@ -22,7 +22,7 @@ from bos_mcp_db.envelope import (
     schema_failure_envelope,
 )
 from bos_mcp_db.failures import QueryRefused
-from bos_mcp_db.samples import sample_values
+from bos_mcp_db.samples import HiddenColumns, sample_values
 
 if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
@@ -41,8 +41,15 @@ _DatabaseName = Annotated[
 class Tools:
     """What the tools do; one instance per service."""
 
-    def __init__(self, databases: Databases, telemetry: Telemetry, metrics: QueryMetrics) -> None:
+    def __init__(
+        self,
+        databases: Databases,
+        telemetry: Telemetry,
+        metrics: QueryMetrics,
+        hidden: HiddenColumns,
+    ) -> None:
         self._databases = databases
+        self._hidden = hidden
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("tools")
         self._metrics = metrics
@@ -101,7 +108,8 @@ class Tools:
             target = self._databases.get(database)
             found = await target.describe(tables or ())
             if tables:
-                envelope = schema_envelope(target, found, await sample_values(target, found))
+                samples = await sample_values(target, found, self._hidden)
+                envelope = schema_envelope(target, found, samples)
             else:
                 envelope = overview_envelope(target, found)
         except Exception as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos_chassis.values import unique_names
 from bos_mcp_db.failures import QueryFailed, QueryRefused
+from bos_mcp_db.fingerprint import schema_fingerprint
 from bos_mcp_db.values import encode
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def overview_envelope(database: Database, tables: Sequence[TableInfo]) -> Envelo
     """Return the envelope of ``list_tables``: every readable table in one line each (SPEC D-08)."""
     return {
         **_database(database, database.limits),
+        "fingerprint": schema_fingerprint(tables),
         "tables": [
             {
                 "name": table.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,21 +19,50 @@ if TYPE_CHECKING:
 
 _ROWS_READ = 500
 _TIMEOUT_S = 2.0
+_TIMEOUT_ALL_S = 6.0
 _LONGEST = 60
+_NO_LETTER = re.compile(r"[\W_]+")
 
 Samples = dict[str, dict[str, list[str]]]
 """Values by table and column."""
 
 
-async def sample_values(database: Database, tables: Sequence[TableInfo]) -> Samples:
+class HiddenColumns:
+    """Columns whose values are never shown as samples: the name contains one of ``words``.
+
+    Case and everything but letters and digits are ignored, so ``api_key`` hides ``ApiKeyHash``.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = tuple(filter(None, map(_letters, words)))
+
+    def __contains__(self, column: str) -> bool:
+        """Whether the values of ``column`` stay hidden."""
+        name = _letters(column)
+        return any(word in name for word in self._words)
+
+
+async def sample_values(
+    database: Database, tables: Sequence[TableInfo], hidden: HiddenColumns
+) -> Samples:
     """Return frequent values among the first rows of each table; none where that is not quick."""
     if database.sample_values == 0:
         return {}
-    return {table.name: await _sample_table(database, table) for table in tables}
+    samples: Samples = {}
+    give_up = time.monotonic() + _TIMEOUT_ALL_S
+    for table in tables:
+        if time.monotonic() >= give_up:
+            break
+        samples[table.name] = await _sample_table(database, table, hidden)
+    return samples
 
 
-async def _sample_table(database: Database, table: TableInfo) -> dict[str, list[str]]:
-    names = [column.name for column in table.columns if column.is_text]
+async def _sample_table(
+    database: Database, table: TableInfo, hidden: HiddenColumns
+) -> dict[str, list[str]]:
+    names = [
+        column.name for column in table.columns if column.is_text and column.name not in hidden
+    ]
     names = names[: database.limits.max_columns]
     if not names:
         return {}
@@ -57,3 +88,7 @@ def _frequent(cells: Sequence[object], count: int) -> list[str]:
         text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
         for text, _ in texts.most_common(count)
     ]
+
+
+def _letters(name: str) -> str:
+    return _NO_LETTER.sub("", name).casefold()

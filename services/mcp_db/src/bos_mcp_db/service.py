@@ -13,6 +13,7 @@ from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable
 from bos_mcp_db.metrics import QueryMetrics
+from bos_mcp_db.samples import HiddenColumns
 from bos_mcp_db.web import MCP_PATH, build_app, http_server
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         databases = await stack.enter_async_context(open_databases(settings))
         await _check_tables(databases, telemetry)
-        tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry))
+        hidden = HiddenColumns(settings.sample_hidden_columns)
+        tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry), hidden)
         app = build_app(build_server(tools), host=server.host, auth=auth)
         metrics_port = None
         if server.metrics_port is not None:

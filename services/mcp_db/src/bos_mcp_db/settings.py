@@ -12,6 +12,22 @@ from bos_chassis.settings import ServerSettings, Settings
 
 DEFAULT_DATABASE = "main"
 
+_PRIVATE_WORDS = (
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "api_key",
+    "private_key",
+    "credential",
+    "email",
+    "phone",
+    "mobile",
+    "iban",
+    "card_number",
+    "ssn",
+)
+
 _TABLES_HELP = "the tables that may be read, separated by commas: orders,customers,sales.targets"
 
 
@@ -63,7 +79,13 @@ class McpDbSettings(Settings):
         default=8, ge=1, le=100, description="Queries at once against one database"
     )
 
-    @field_validator("database_allowed_tables", mode="before")
+    sample_hidden_columns: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=_PRIVATE_WORDS,
+        description="Columns whose name contains one of these words, separated by commas, show no"
+        " sample values; a comma alone hides none",
+    )
+
+    @field_validator("database_allowed_tables", "sample_hidden_columns", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

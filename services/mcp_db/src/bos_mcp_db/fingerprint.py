@@ -1,0 +1,20 @@
+"""One word for the shape of all readable tables, so that callers notice when it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_mcp_db.backend import TableInfo
+
+
+def schema_fingerprint(tables: Sequence[TableInfo]) -> str:
+    """Return a digest of names, types, keys and comments; rows and their number leave it alone."""
+    shapes = [{**asdict(table), "row_estimate": None} for table in tables]
+    text = json.dumps(shapes, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
