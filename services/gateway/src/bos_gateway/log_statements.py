@@ -30,6 +30,9 @@ SELECT run_id FROM created
 #
 # A run is `owned` when it is ours at this epoch, the event before the first new one is there (an
 # asynchronous commit can be lost with PostgreSQL), and no other event stands where new ones go.
+#
+# `wal` says how far the write-ahead log reaches, and how far it is on disk: every commit that this
+# session made before lies below the first.
 APPEND = """
 WITH mode AS MATERIALIZED (
     SELECT set_config('synchronous_commit', $1, true)
@@ -42,6 +45,9 @@ WITH mode AS MATERIALIZED (
     SELECT * FROM unnest(
         $9::uuid[], $10::bigint[], $11::smallint[], $12::boolean[], $15::bigint[]
     ) AS t (run_id, epoch, status, finished, first_sequence)
+), wal AS MATERIALIZED (
+    SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS inserted,
+           (pg_current_wal_flush_lsn() - '0/0')::bigint AS flushed
 ), owned AS (
     SELECT r.run_id
     FROM mode, runs AS r JOIN wanted AS w USING (run_id)
@@ -75,9 +81,9 @@ WITH mode AS MATERIALIZED (
     FROM wanted AS w JOIN owned USING (run_id)
     WHERE r.run_id = w.run_id AND w.status > 0
 )
-SELECT o.run_id, count(w.run_id)::int AS written
-FROM owned AS o LEFT JOIN written AS w USING (run_id)
-GROUP BY o.run_id
+SELECT o.run_id, count(w.run_id)::int AS written, wal.inserted, wal.flushed
+FROM wal, owned AS o LEFT JOIN written AS w USING (run_id)
+GROUP BY o.run_id, wal.inserted, wal.flushed
 """
 
 STORED_IDS = """

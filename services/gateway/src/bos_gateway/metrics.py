@@ -65,3 +65,8 @@ class GatewayMetrics:
             buckets=_EVENTS,
             registry=registry,
         )
+        self.rewritten_events = Counter(
+            "bos_run_log_rewritten_events",
+            "Committed events that a crash of PostgreSQL had undone, written again",
+            registry=registry,
+        )

@@ -4,6 +4,10 @@ Everything pending, of every run, goes to PostgreSQL in one statement without BE
 statement locks the rows of its runs and checks that this replica still owns them at that epoch.
 Events of a run that is no longer ours are not written and raise :class:`LostRun`, for that run
 alone. An append returns after its commit, and only then may anybody see the event.
+
+Most commits do not wait for the disk, so a crash of PostgreSQL can undo them after their events
+were shown. The writer keeps such events (:mod:`bos_gateway.tail`) and, after any loss of its
+session, writes them again before anything else: the same events, in the same places.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ from collections import Counter as Tally
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
 from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
+from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.metrics import GatewayMetrics
+    from bos_gateway.tail import RunTail
 
 SCHEMA = "gateway"
 SCHEMA_VERSION = 1
@@ -40,8 +46,10 @@ SCHEMA_VERSION = 1
 _STATEMENT_TIMEOUT_S = 15.0
 _LOCK_TIMEOUT = "5s"
 _RETRY_FIRST_S = 0.05
-_RETRY_MAX_S = 2.0
+_RETRY_MAX_S = 0.5
 _MAX_BATCH = 512
+# The WAL writer flushes several times a second; this bounds memory should it fall behind.
+_MAX_TAIL = 8192
 
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 # What a lost session, a restart, a stuck lock, a full disk or a failover looks like: it passes, and
@@ -52,6 +60,7 @@ _PASSING = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a session that is cut off between two messages looks like
     asyncpg.OperatorInterventionError,
     asyncpg.CannotConnectNowError,
     Unavailable,
@@ -105,6 +114,38 @@ class Append:
         """Give every event its identity."""
         object.__setattr__(self, "event_ids", tuple(uuid4() for _ in self.events))
 
+    def rows(self) -> list[Row]:
+        """The events as they are to stand in the log."""
+        numbered = enumerate(zip(self.event_ids, self.events, strict=True), self.first_sequence)
+        return [
+            Row(self.run_id, sequence, event_id, self.epoch, event)
+            for sequence, (event_id, event) in numbered
+        ]
+
+
+class _Target(NamedTuple):
+    """A run that a statement appends to."""
+
+    run_id: UUID
+    epoch: int
+    status: int
+    finished: bool
+    first_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of one statement."""
+
+    lost: set[UUID]
+    """Runs that are no longer ours; nothing was written to them."""
+    written: int
+    """Events that were not there before."""
+    inserted: int | None
+    """End of the write-ahead log, seen by the statement; None if it found no run of ours."""
+    flushed: int | None
+    """Its end on disk."""
+
 
 @dataclass(slots=True)
 class _Pending:
@@ -146,6 +187,10 @@ class LogWriter:
         self._log = telemetry.logger("bos.gateway.run_log")
         self._pending: list[_Pending] = []
         self._wake = asyncio.Event()
+        self.tail = UnflushedTail(_MAX_TAIL)
+        """What a crash of PostgreSQL could undo; for reading."""
+        # Runs (at an epoch) whose tail could not be written again; told at their next append.
+        self._lost: set[tuple[UUID, int]] = set()
         self._session = AsyncExitStack()
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -203,18 +248,25 @@ class LogWriter:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if len(self.tail) and self._connection_lost():
+                await self._store([])
             while self._pending:
                 batch, self._pending = self._pending[:_MAX_BATCH], self._pending[_MAX_BATCH:]
-                try:
-                    await self._write_until_stored(batch)
-                except BaseException as error:
-                    refused = Unavailable("The service is shutting down.", retry_after_s=1.0)
-                    for pending in batch:
-                        pending.settle(
-                            refused if isinstance(error, asyncio.CancelledError) else error
-                        )
-                    if not isinstance(error, Exception):
-                        raise
+                await self._store(batch)
+
+    async def _store(self, batch: list[_Pending]) -> None:
+        """Write the batch, and the lost tail before it; every outcome is told."""
+        try:
+            await self._write_until_stored(batch)
+        except BaseException as error:
+            for pending in batch:
+                pending.settle(
+                    _shutting_down() if isinstance(error, asyncio.CancelledError) else error
+                )
+            if not isinstance(error, Exception):
+                raise
+            if not batch:
+                self._log.exception("lost events not written again")
 
     async def _write_until_stored(self, batch: list[_Pending]) -> None:
         """Repeat the write until it is stored: its event ids make repeating harmless.
@@ -232,9 +284,10 @@ class LogWriter:
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_MAX_S)
             except asyncpg.PostgresError as error:
-                if len(batch) == 1:
+                if len(batch) <= 1:
                     self._log.error("log write refused", sqlstate=error.sqlstate, exc_info=True)
-                    batch[0].settle(LogRefused("The run could not be stored."))
+                    for pending in batch:
+                        pending.settle(LogRefused("The run could not be stored."))
                 else:
                     for pending in batch:
                         await self._write_until_stored([pending])
@@ -243,16 +296,41 @@ class LogWriter:
                 return
 
     async def _write(self, batch: list[_Pending]) -> None:
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._connect()
+        connection = await self._ready()
         # Settled ones were stored by an earlier round; one whose caller has left is written all
         # the same, because only its outcome may be dropped, never its events.
         accepts = [p for p in batch if isinstance(p.item, NewRun) and not p.settled]
         appends = [p for p in batch if isinstance(p.item, Append) and not p.settled]
         if accepts:
-            await self._write_accepts(self._connection, accepts)
+            await self._write_accepts(connection, accepts)
         if appends:
-            await self._write_appends(self._connection, appends)
+            await self._write_appends(connection, appends)
+
+    async def _ready(self) -> asyncpg.Connection[asyncpg.Record]:
+        """The session; a new one first writes again what the end of the old one may have undone."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = None
+            connection = await self._connect()
+            await self._restore(connection)
+            self._connection = connection
+        return self._connection
+
+    async def _restore(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        """Write the tail again: the same events, ids, sequences and epochs, on disk this time."""
+        written = 0
+        tails = self.tail.by_run()
+        for chunk in chunks(tails, _MAX_BATCH):
+            rows = [row for tail in chunk for row in tail.rows]
+            targets = [_target(tail) for tail in chunk]
+            outcome = await self._insert(connection, rows, targets, durable=True)
+            written += outcome.written
+            self._lost |= {
+                (tail.run_id, tail.epoch) for tail in chunk if tail.run_id in outcome.lost
+            }
+        self.tail.flushed()
+        if written:
+            self._metrics.rewritten_events.inc(written)
+            self._log.warning("PostgreSQL had lost events; written again", events=written)
 
     async def _write_accepts(
         self, connection: asyncpg.Connection[asyncpg.Record], pending: list[_Pending]
@@ -273,11 +351,14 @@ class LogWriter:
             self._replica_id,
             SCHEMA_VERSION,
         )
-        created = {row["run_id"] for row in rows}
+        created_now = {row["run_id"] for row in rows}
+        created = set(created_now)
         if len(created) < len(runs):
             created |= await self._ours(connection, [r.run_id for r in runs])
         for one, run in zip(pending, runs, strict=True):
             one.settle(run.run_id in created)
+        if created_now:
+            self.tail.flushed()
         self._metrics.batch_events.observe(len(runs))
 
     async def _ours(
@@ -290,53 +371,86 @@ class LogWriter:
     async def _write_appends(
         self, connection: asyncpg.Connection[asyncpg.Record], pending: list[_Pending]
     ) -> None:
-        items = [p.item for p in pending if isinstance(p.item, Append)]
-        rows = [
-            (item.run_id, item.first_sequence + offset, event_id, item.epoch, event)
+        items: list[Append] = []
+        for one in pending:
+            assert isinstance(one.item, Append)
+            if (key := (one.item.run_id, one.item.epoch)) in self._lost:
+                self._lost.discard(key)
+                one.settle(LostRun(str(one.item.run_id)))
+            else:
+                items.append(one.item)
+        if not items:
+            return
+        rows = [row for item in items for row in item.rows()]
+        targets = [
+            _Target(item.run_id, item.epoch, item.status or 0, item.finished, item.first_sequence)
             for item in items
-            for offset, (event, event_id) in enumerate(
-                zip(item.events, item.event_ids, strict=True)
-            )
         ]
-        durable = any(item.durable for item in items)
+        durable = self.tail.full or any(item.durable for item in items)
+        outcome = await self._insert(connection, rows, targets, durable=durable)
+        self._metrics.batch_events.observe(len(rows))
+        kept = [item for item in items if item.run_id not in outcome.lost]
+        if outcome.inserted is not None and outcome.flushed is not None:
+            self.tail.observed(outcome.inserted, outcome.flushed)
+        if durable and kept:
+            self.tail.flushed()
+        elif kept:
+            self.tail.committed(kept)
+        for one in pending:
+            lost = one.item.run_id in outcome.lost
+            one.settle(LostRun(str(one.item.run_id)) if lost else True)
+
+    async def _insert(
+        self,
+        connection: asyncpg.Connection[asyncpg.Record],
+        rows: Sequence[Row],
+        targets: Sequence[_Target],
+        *,
+        durable: bool,
+    ) -> _Outcome:
+        """One statement: the rows of those runs that are ours; in place already is success."""
         stored = await connection.fetch(
             APPEND,
             "on" if durable else "off",
-            [row[0] for row in rows],
-            [row[1] for row in rows],
-            [row[2] for row in rows],
-            [row[3] for row in rows],
-            [row[4].WhichOneof("event") for row in rows],
-            [row[4].SerializeToString() for row in rows],
-            [_time(row[4]) for row in rows],
-            [item.run_id for item in items],
-            [item.epoch for item in items],
-            [item.status or 0 for item in items],
-            [item.finished for item in items],
+            [row.run_id for row in rows],
+            [row.sequence for row in rows],
+            [row.event_id for row in rows],
+            [row.epoch for row in rows],
+            [row.event.WhichOneof("event") for row in rows],
+            [row.event.SerializeToString() for row in rows],
+            [_time(row.event) for row in rows],
+            [target.run_id for target in targets],
+            [target.epoch for target in targets],
+            [target.status for target in targets],
+            [target.finished for target in targets],
             self._replica_id,
             SCHEMA_VERSION,
-            [item.first_sequence for item in items],
+            [target.first_sequence for target in targets],
         )
-        self._metrics.batch_events.observe(len(rows))
         written = {row["run_id"]: row["written"] for row in stored}
-        expected = Tally(row[0] for row in rows)
-        conflicts = [r for r in rows if written.get(r[0], expected[r[0]]) < expected[r[0]]]
+        expected = Tally(row.run_id for row in rows)
+        conflicts = [
+            r for r in rows if written.get(r.run_id, expected[r.run_id]) < expected[r.run_id]
+        ]
         foreign = await self._foreign(connection, conflicts) if conflicts else set()
-        for one, item in zip(pending, items, strict=True):
-            lost = item.run_id not in written or item.run_id in foreign
-            one.settle(LostRun(str(item.run_id)) if lost else True)
+        return _Outcome(
+            lost={t.run_id for t in targets if t.run_id not in written} | foreign,
+            written=sum(written.values()),
+            inserted=stored[0]["inserted"] if stored else None,
+            flushed=stored[0]["flushed"] if stored else None,
+        )
 
     async def _foreign(
         self,
         connection: asyncpg.Connection[asyncpg.Record],
-        rows: list[tuple[UUID, int, UUID, int, LogEvent]],
+        rows: Sequence[Row],
     ) -> set[UUID]:
         """Runs at whose sequences other events stand than the ones we meant to write."""
         found = await connection.fetch(
-            STORED_IDS, [row[0] for row in rows], [row[1] for row in rows]
+            STORED_IDS, [row.run_id for row in rows], [row.sequence for row in rows]
         )
         stored = {(row["run_id"], row["sequence"]): row["event_id"] for row in found}
-        return {row[0] for row in rows if stored.get((row[0], row[1])) != row[2]}
+        return {r.run_id for r in rows if stored.get((r.run_id, r.sequence)) != r.event_id}
 
     async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:
         await self._session.aclose()
@@ -346,12 +460,20 @@ class LogWriter:
                 application_name="bos-gateway-writer",
                 schema=SCHEMA,
                 statement_timeout_s=_STATEMENT_TIMEOUT_S,
+                on_lost=self._wake.set,
             )
         )
         await connection.execute(
             f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET synchronous_commit = on"
         )
         return connection
+
+    def _connection_lost(self) -> bool:
+        return self._connection is None or self._connection.is_closed()
+
+
+def _target(tail: RunTail) -> _Target:
+    return _Target(tail.run_id, tail.epoch, tail.status or 0, False, tail.rows[0].sequence)
 
 
 def _shutting_down() -> Unavailable:

@@ -1,0 +1,239 @@
+"""PostgreSQL crashes under the gateway: what was acknowledged comes back, and runs go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+from crashing_postgres import CrashingPostgres, crashing_postgres
+from gateway_house import House, open_house
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import RUN_STATUS_PLANNED, RUN_STATUS_SUCCEEDED, RunEvent
+from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
+from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_postgres import connect, migrate
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def postgres() -> AsyncIterator[CrashingPostgres]:
+    async with crashing_postgres() as server:
+        await migrate(server.dsn, MIGRATIONS, schema=SCHEMA)
+        yield server
+
+
+class Log:
+    """A writer with its metrics."""
+
+    def __init__(self, writer: LogWriter, registry: CollectorRegistry) -> None:
+        self.writer = writer
+        self._registry = registry
+
+    @property
+    def rewritten(self) -> float:
+        """Events that had been lost and were written again."""
+        return self._registry.get_sample_value("bos_run_log_rewritten_events_total") or 0.0
+
+    async def accept(self) -> UUID:
+        """A new run."""
+        run_id = new_run_id()
+        event = LogEvent(run_accepted=RunAccepted(user_id="u"))
+        await self.writer.accept(NewRun(run_id, "u", str(run_id), b"digest", "", "What?", event))
+        return run_id
+
+
+@asynccontextmanager
+async def open_log(dsn: str) -> AsyncIterator[Log]:
+    registry = CollectorRegistry()
+    metrics, telemetry = GatewayMetrics(registry), Telemetry.for_tests()
+    async with LogWriter(dsn, uuid4(), metrics=metrics, telemetry=telemetry) as writer:
+        yield Log(writer, registry)
+
+
+def delta(run_id: UUID, sequence: int, text: str, *, durable: bool = False) -> Append:
+    event = LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
+    return Append(run_id, 1, sequence, [event], durable=durable)
+
+
+async def texts(dsn: str, run_id: UUID) -> dict[int, str]:
+    """Sequence and text of everything behind the first event."""
+    async with connect(dsn, schema=SCHEMA) as connection:
+        rows = await connection.fetch(
+            "SELECT sequence, payload FROM run_events WHERE run_id = $1 AND sequence > 1 "
+            "ORDER BY sequence",
+            run_id,
+        )
+    return {r["sequence"]: LogEvent.FromString(r["payload"]).answer_delta.text for r in rows}
+
+
+async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged_lost(
+    postgres: CrashingPostgres,
+) -> None:
+    async with open_log(postgres.dsn) as log:
+        runs = [await log.accept() for _ in range(20)]
+        acknowledged: dict[UUID, dict[int, str]] = {run: {} for run in runs}
+        stopping = asyncio.Event()
+
+        async def write(run: UUID) -> None:
+            sequence = 1
+            while not stopping.is_set():
+                sequence += 1
+                await log.writer.append(delta(run, sequence, f"{run} {sequence}"))
+                acknowledged[run][sequence] = f"{run} {sequence}"
+
+        def written(count: int) -> bool:
+            return all(len(each) >= count for each in acknowledged.values())
+
+        tasks = [asyncio.create_task(write(run)) for run in runs]
+        for _ in range(3):
+            least = min(map(len, acknowledged.values())) + 20
+            await eventually(lambda least=least: written(least), within_s=30)
+            await postgres.crash()
+            before = {run: dict(each) for run, each in acknowledged.items()}
+            await postgres.start()
+            await eventually(
+                lambda before=before: all(len(acknowledged[r]) > len(before[r]) for r in runs),
+                within_s=30,
+            )
+        stopping.set()
+        await asyncio.gather(*tasks)
+        rewritten = log.rewritten
+    assert rewritten > 0, "nothing was lost, so nothing was proved"
+    for run in runs:
+        stored = await texts(postgres.dsn, run)
+        assert list(stored) == list(range(2, len(stored) + 2))
+        assert stored == acknowledged[run]
+
+
+async def test_lost_events_come_back_though_nobody_writes_any_more(
+    postgres: CrashingPostgres,
+) -> None:
+    async with open_log(postgres.dsn) as log:
+        run = await log.accept()
+        await log.writer.append(delta(run, 2, "seen"))
+        await postgres.crash()
+        await postgres.start()
+        await eventually(lambda: log.rewritten == 1, within_s=30)
+        assert await texts(postgres.dsn, run) == {2: "seen"}
+
+
+async def test_status_that_was_lost_comes_back_with_its_event(postgres: CrashingPostgres) -> None:
+    async with open_log(postgres.dsn) as log:
+        run = await log.accept()
+        planned = LogEvent(planned=Planned())
+        await log.writer.append(
+            Append(run, 1, 2, [planned], durable=False, status=RUN_STATUS_PLANNED)
+        )
+        await log.writer.append(delta(run, 3, "more"))
+        await postgres.crash()
+        await postgres.start()
+        await log.writer.append(delta(run, 4, "end"))
+        async with connect(postgres.dsn, schema=SCHEMA) as connection:
+            assert await connection.fetchval("SELECT status FROM runs") == RUN_STATUS_PLANNED
+    assert log.rewritten == 2
+
+
+@pytest.mark.parametrize("taken_by", ["another_owner", "a_foreign_event"])
+async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
+    postgres: CrashingPostgres, taken_by: str
+) -> None:
+    async with open_log(postgres.dsn) as log:
+        lost, kept = await log.accept(), await log.accept()
+        await asyncio.gather(
+            *(log.writer.append(delta(run, 2, "seen")) for run in (lost, kept)),
+        )
+        async with connect(postgres.dsn, schema=SCHEMA) as connection:
+            pid = await connection.fetchval(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'bos-gateway-writer'"
+            )
+            async with connection.transaction():
+                # As a crash would have it: the event is gone, and another stands there or none.
+                # The writer's next session meets these locks, and waits for the outcome.
+                await connection.execute("DELETE FROM run_events WHERE sequence = 2")
+                if taken_by == "another_owner":
+                    await connection.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", lost)
+                else:
+                    await connection.execute(
+                        "INSERT INTO run_events VALUES "
+                        "($1, 2, gen_random_uuid(), 1, 'answer_delta', 1, '', now())",
+                        lost,
+                    )
+                await connection.fetchval("SELECT pg_terminate_backend($1)", pid)
+        outcomes = await asyncio.gather(
+            *(log.writer.append(delta(run, 3, "next")) for run in (lost, kept)),
+            return_exceptions=True,
+        )
+        assert isinstance(outcomes[0], LostRun)
+        assert outcomes[1] is None
+    assert await texts(postgres.dsn, kept) == {2: "seen", 3: "next"}
+    assert "seen" not in (await texts(postgres.dsn, lost)).values()
+
+
+async def test_what_is_on_disk_is_not_kept_in_memory(postgres: CrashingPostgres) -> None:
+    async with (
+        open_log(postgres.dsn) as log,
+        connect(postgres.dsn, schema=SCHEMA) as connection,
+    ):
+        run = await log.accept()
+        tail = log.writer.tail
+        for sequence in range(2, 12):
+            await log.writer.append(delta(run, sequence, "x"))
+        assert len(tail) == 10
+        # Whoever flushes: the next statement but one sees that it happened.
+        await connection.execute("CREATE TABLE flushing ()")
+        await log.writer.append(delta(run, 12, "x"))
+        assert len(tail) <= 2
+        await log.writer.append(delta(run, 13, "x", durable=True))
+        assert len(tail) == 0
+
+
+async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
+    postgres: CrashingPostgres,
+) -> None:
+    quick, slow = EchoAgent("quick", data={"x": 1}), SlowAgent("slow")
+    async with open_house(postgres.dsn) as house:
+        await house.add_agent(quick)
+        await house.add_agent(slow)
+        house.planner.steps = [step("a", "quick"), step("b", "slow", "use @{outputs.a.x}")]
+        async with house.gateway(lease_s=30.0) as gateway:
+            seen: list[RunEvent] = []
+
+            async def ask() -> None:
+                seen.extend(await gateway.events())
+
+            asked = asyncio.create_task(ask())
+            await slow.started.wait()
+            await postgres.crash()
+            slow.release.set()
+            await postgres.start()
+            up = time.perf_counter()
+            await asked
+            took_s = time.perf_counter() - up
+            stored = await stored_sequences(house, seen[0].run_id)
+            again = await gateway.watch(seen[0].run_id)
+    assert seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert len(quick.inputs) == len(slow.inputs) == 1
+    assert stored == list(range(1, seen[-1].sequence + 1))
+    assert [e.sequence for e in again] == [e.sequence for e in seen]
+    assert took_s < 10
+
+
+async def stored_sequences(house: House, run_id: str) -> list[int]:
+    async with connect(house.dsn, schema=SCHEMA) as connection:
+        rows = await connection.fetch(
+            "SELECT sequence FROM run_events WHERE run_id = $1 ORDER BY sequence", UUID(run_id)
+        )
+    return [row["sequence"] for row in rows]
