@@ -258,6 +258,10 @@ async def test_many_calls_share_a_model_without_mixing_replies(rig: Rig) -> None
     assert sum((reply.usage for reply in replies), start=type(replies[0].usage)()).calls == 40
 
 
-async def test_an_unprepared_prompt_gets_an_honest_sentence(rig: Rig) -> None:
-    completion = await (await rig.model()).text([user("what is the weather")])
-    assert "no prepared reply" in completion.text
+async def test_an_unprepared_prompt_is_declined_honestly_also_in_a_stream(rig: Rig) -> None:
+    model = await rig.model()
+    with pytest.raises(ModelRefused, match="no prepared reply"):
+        await model.text([user("what is the weather")])
+    with pytest.raises(ModelRefused, match="no prepared reply"):
+        async for _ in model.stream([user("what is the weather")]):
+            pass

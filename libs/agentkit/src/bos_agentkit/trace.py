@@ -60,6 +60,10 @@ class TraceRecorder:
         """Something worth knowing happened, such as a retry."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_MESSAGE, message, data)
 
+    def result(self, message: str, /, **data: Any) -> None:
+        """Record a result, such as the end of the work."""
+        self._record(TraceEventType.TRACE_EVENT_TYPE_RESULT, message, data)
+
     def error(self, message: str, /, **data: Any) -> None:
         """Something failed. The error that ends a step is recorded for the agent (SPEC Q-07)."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_ERROR, message, data)

@@ -199,7 +199,7 @@ class ScriptedModel:
         """Find and record the answer; a response instead if the fixtures are at fault."""
         found: Fixture | None = None
         problem: str | None = None
-        answer = wire.Answer(UNPREPARED) if call.schema is None else _refusal()
+        answer = _refusal()
         try:
             found = self._book.find(schema=call.schema, model=call.model, prompt=call.prompt)
             if found is not None:

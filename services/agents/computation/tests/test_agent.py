@@ -137,7 +137,7 @@ async def test_a_program_works_on_what_earlier_steps_gave(start: Any) -> None:
     assert outcome.result.usage.api_calls == 1
     assert outcome.messages("DECISION") == ["Planned a program"]
     assert outcome.messages("TOOL") == ["run_program"]
-    assert outcome.messages("MESSAGE") == ["Computed"]
+    assert outcome.messages("RESULT") == ["Computed"]
 
 
 async def test_outputs_of_dependencies_are_variables_by_step_id(start: Any) -> None:

@@ -169,7 +169,7 @@ class ComputationAgent(Agent):
         answer, summarised = await self._summary(task, run)
         # Rows of the program are exact; a model may have rounded or left out some.
         table = answers.result_table(run.result) or summarised
-        task.trace.message("Computed", answer=answer)
+        task.trace.result("Computed", answer=answer)
         return succeeded(
             task,
             answer=answer,
