@@ -42,6 +42,10 @@ run: install ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to
 test: check ## Everything that CI runs: check, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
+.PHONY: test-security
+test-security: install ## Hostile input alone: queries, programs, addresses (part of test)
+	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
+
 .PHONY: check
 check: install ## Lint, format, types, import floors, contracts
 	$(BIN)/ruff check --quiet
@@ -76,7 +80,9 @@ lock: $(VENV)/.python ## Resolve requirements.lock anew
 
 .PHONY: clean
 clean: ## Remove everything that was built, cached or stored
-	rm -rf $(VENV) .cache .data libs/protos/src libs/protos/build .pytest_cache .hypothesis
+	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
+	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
+	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build .pytest_cache .hypothesis
 
 ##@ Pieces
 
