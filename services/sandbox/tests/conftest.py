@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from bos.sandbox.v1 import Limits, RunProgramRequest, RunProgramResponse, SandboxServiceStub, Tier
 from bos_chassis.settings import ServerSettings
@@ -14,7 +16,7 @@ from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 
 @dataclass
@@ -23,6 +25,7 @@ class Sandbox:
 
     stub: Any
     telemetry: Telemetry
+    tier: Tier = Tier.TIER_UNSPECIFIED
 
     async def run(
         self,
@@ -30,11 +33,13 @@ class Sandbox:
         inputs: Mapping[str, Any] | None = None,
         *,
         limits: Limits | None = None,
-        tier: Tier = Tier.TIER_UNSPECIFIED,
+        tier: Tier | None = None,
     ) -> RunProgramResponse:
         values = {name: to_value(value) for name, value in (inputs or {}).items()}
-        request = RunProgramRequest(code=code, inputs=values, limits=limits, tier=tier)
-        return await self.stub.RunProgram(request, timeout=30)
+        request = RunProgramRequest(
+            code=code, inputs=values, limits=limits, tier=self.tier if tier is None else tier
+        )
+        return await self.stub.RunProgram(request, timeout=60)
 
     async def result(self, code: str, inputs: Mapping[str, Any] | None = None) -> Any:
         response = await self.run(code, inputs)
@@ -53,7 +58,33 @@ def settings() -> SandboxSettings:
         memory_bytes=32 * 1024 * 1024,
         warm_workers=1,
         max_workers=2,
+        process_enabled=False,
     )
+
+
+@pytest.fixture(scope="module")
+def process_settings() -> SandboxSettings:
+    """The same for the process tier, with no interpreter waiting."""
+    return SandboxSettings.load(
+        server=ServerSettings(reflection=False, grace_s=1),
+        timeout_s=2,
+        memory_bytes=64 * 1024 * 1024,
+        warm_workers=1,
+        process_warm_workers=0,
+        process_disk_bytes=4 * 1024 * 1024,
+        process_max_files=200,
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def isolated(process_settings: SandboxSettings) -> AsyncIterator[Sandbox]:
+    """A sandbox whose process tier works, one for all tests of a module."""
+    telemetry = Telemetry.for_tests("sandbox")
+    async with (
+        serve(process_settings, telemetry) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        yield Sandbox(SandboxServiceStub(channel), telemetry, Tier.TIER_PROCESS)
 
 
 @pytest.fixture
@@ -64,3 +95,33 @@ async def sandbox(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
         grpc.aio.insecure_channel(server.address) as channel,
     ):
         yield Sandbox(SandboxServiceStub(channel), telemetry)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "security: proves that hostile input does no harm")
+
+
+@pytest.fixture(scope="session")
+def inmates() -> Callable[[], set[int]]:
+    """Ids of the isolated interpreters, bubblewraps included, that this process started."""
+
+    def find() -> set[int]:
+        parents, found = {}, set()
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            try:
+                with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/cmdline") as words:
+                    parents[pid] = int(stat.read().rpartition(")")[2].split()[1])
+                    if "inside.worker" in words.read():
+                        found.add(pid)
+            except OSError:
+                continue
+        return {pid for pid in found if os.getpid() in _ancestors(pid, parents)}
+
+    return find
+
+
+def _ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
+    above: set[int] = set()
+    while (pid := parents.get(pid, 0)) and pid not in above:
+        above.add(pid)
+    return above

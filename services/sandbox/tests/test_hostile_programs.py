@@ -12,6 +12,8 @@ from bos.sandbox.v1 import ProgramStatus
 if TYPE_CHECKING:
     from conftest import Sandbox
 
+pytestmark = pytest.mark.security
+
 VIOLATIONS = {
     "import os": ("import os\nos.system('id')", "import"),
     "import os.path": ("import os.path", "import"),

@@ -46,7 +46,7 @@ async def test_capabilities_name_the_tiers_and_the_reason_for_a_missing_one(
     assert tiers[Tier.TIER_INTERPRETER].available
     assert "decimal" in tiers[Tier.TIER_INTERPRETER].modules
     assert not tiers[Tier.TIER_PROCESS].available
-    assert "not part of this version" in tiers[Tier.TIER_PROCESS].reason
+    assert "BOS_SANDBOX_PROCESS_ENABLED" in tiers[Tier.TIER_PROCESS].reason
 
 
 async def test_every_module_it_names_can_be_imported(sandbox: Sandbox) -> None:
@@ -58,7 +58,7 @@ async def test_every_module_it_names_can_be_imported(sandbox: Sandbox) -> None:
 async def test_the_process_tier_fails_closed(sandbox: Sandbox) -> None:
     error = await error_of(sandbox.run("1", tier=Tier.TIER_PROCESS))
     assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "TIER_UNAVAILABLE")
-    assert "not part of this version" in error.message
+    assert "BOS_SANDBOX_PROCESS_ENABLED" in error.message
 
 
 @pytest.mark.parametrize("tier", [Tier.TIER_UNSPECIFIED, Tier.TIER_INTERPRETER])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import platform
 import signal
 import socket
+from io import FileIO
 from typing import TYPE_CHECKING, Any
 
 from bos_sandbox.inside import wire
@@ -15,7 +17,7 @@ from bos_sandbox.output import OutputLimitExceeded
 from bos_sandbox.seccomp import first_filter, second_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bos_sandbox.jail import Jail
     from bos_sandbox.output import Output
@@ -45,9 +47,10 @@ class Isolated:
     """An isolated interpreter that waits for its one program; made by :func:`start_isolated`."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, control: socket.socket, folder: int
+        self, process: asyncio.subprocess.Process, handle: int, control: socket.socket, folder: int
     ) -> None:
         self._process = process
+        self._handle = handle
         self._control = control
         self._folder = folder
         self._stopped_by: str | None = None
@@ -83,7 +86,7 @@ class Isolated:
                 if answer is None:
                     code = await self._process.wait()
         except TimeoutError:
-            raise Stopped("time") from None
+            raise Stopped(self._stopped_by or "time") from None
         finally:
             watchers[2].cancel()
             self._kill()
@@ -98,19 +101,21 @@ class Isolated:
         return answer
 
     async def close(self) -> None:
-        """Kill it with everything it started, and wait for its end."""
+        """Kill it with everything it started, and wait for its end; only once."""
         self._kill()
         self._control.close()
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        for descriptor in (self._handle, self._folder):
+            os.close(descriptor)
         await self._process.communicate()
 
     def _kill(self) -> None:
+        """Kill the first process of the namespace, with which the kernel ends all the others.
+
+        Bubblewrap, its parent, then sees it off and ends too. To kill bubblewrap itself would leave
+        the dead for the machine's first process to bury, which in a container may be this service.
+        """
         with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None:
-                # Bubblewrap takes its children along, and the kernel ends the process namespace.
-                self._process.send_signal(signal.SIGKILL)
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _stop(self, limit: str) -> None:
         self._stopped_by = self._stopped_by or limit
@@ -176,11 +181,17 @@ async def start_isolated(jail: Jail, *, preload: bool, timeout_s: float) -> Isol
     ours.setblocking(False)
     process = None
     try:
-        with theirs, _readable(first_filter(platform.machine())) as filter_fd:
-            process = await _spawn(jail, theirs.fileno(), filter_fd, preload)
-        async with asyncio.timeout(timeout_s):
-            folder = await _ready(ours)
-        return Isolated(process, ours, folder)
+        with theirs, _pipe() as (filter_out, filter_in), _pipe() as (info_out, info_in):
+            # The filter is far smaller than the buffer of a pipe, so this does not block.
+            filter_in.write(first_filter(platform.machine()))
+            filter_in.close()
+            process = await _spawn(jail, theirs.fileno(), filter_out, info_in, preload)
+            info_in.close()
+            theirs.close()
+            async with asyncio.timeout(timeout_s):
+                folder = await _ready(ours)
+            first = json.loads(info_out.read())["child-pid"]
+        return Isolated(process, os.pidfd_open(first), ours, folder)
     except BaseException as error:
         ours.close()
         words = await _last_words(process) if process is not None else ""
@@ -190,20 +201,21 @@ async def start_isolated(jail: Jail, *, preload: bool, timeout_s: float) -> Isol
 
 
 async def _spawn(
-    jail: Jail, control: int, filter_fd: int, preload: bool
+    jail: Jail, control: int, filter_out: FileIO, info_in: FileIO, preload: bool
 ) -> asyncio.subprocess.Process:
     program = second_filter(platform.machine()).hex()
     command = jail.command(
-        filter_fd=filter_fd, arguments=[str(control), "preload" if preload else "plain", program]
+        filter_fd=filter_out.fileno(),
+        info_fd=info_in.fileno(),
+        arguments=[str(control), "preload" if preload else "plain", program],
     )
     return await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        pass_fds=(control, filter_fd),
+        pass_fds=(control, filter_out.fileno(), info_in.fileno()),
         env={},
-        **jail.credentials(),
     )
 
 
@@ -230,6 +242,7 @@ async def _ready(control: socket.socket) -> int:
 
 
 async def _last_words(process: asyncio.subprocess.Process) -> str:
+    """Kill a process that did not get ready; what it said last."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -238,13 +251,8 @@ async def _last_words(process: asyncio.subprocess.Process) -> str:
 
 
 @contextlib.contextmanager
-def _readable(data: bytes) -> Any:
-    """A descriptor from which ``data`` can be read."""
+def _pipe() -> Iterator[tuple[FileIO, FileIO]]:
+    """A pipe; its ends are objects because closing a number twice could close another's file."""
     reading, writing = os.pipe()
-    try:
-        # A filter is far smaller than the buffer of a pipe, so this does not block.
-        os.write(writing, data)
-        os.close(writing)
-        yield reading
-    finally:
-        os.close(reading)
+    with FileIO(reading, "r") as source, FileIO(writing, "w") as sink:
+        yield source, sink

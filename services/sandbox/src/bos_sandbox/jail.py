@@ -14,12 +14,13 @@ No ``/proc``, ``/dev``, ``/sys``, ``/etc``, no shell, no code of ours but :mod:`
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +36,7 @@ _PREFIX = "/python"
 OWN_CODE = Path(__file__).parent / "inside"
 """The only code of this service that is visible inside."""
 
+_NOBODY_PROGRAM = Path(__file__).parent / "nobody.py"
 _ENVIRONMENT = {
     "HOME": WORK_FOLDER,
     "TMPDIR": WORK_FOLDER,
@@ -52,11 +54,6 @@ _BOOT = (
     f"import sys; sys.path[:0] = ['{_PREFIX}/own']; sys.path.append('{_PREFIX}/packages'); "
     "from inside.worker import main; main(sys.argv)"
 )
-# Gives up root for good, then becomes bubblewrap.
-_DROP = (
-    "import os, sys; os.setgroups([]); os.setresgid(*[int(sys.argv[1])] * 3); "
-    "os.setresuid(*[int(sys.argv[1])] * 3); os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +64,12 @@ class Jail:
     runtime: PythonRuntime
     disk_bytes: int
 
-    def command(self, *, filter_fd: int, arguments: Iterable[str]) -> list[str]:
+    def command(self, *, filter_fd: int, info_fd: int, arguments: Iterable[str]) -> list[str]:
         """The command that starts one isolated interpreter.
 
         Args:
             filter_fd: Descriptor from which bubblewrap reads the system call filter.
+            info_fd: Descriptor to which it writes the id of the first process inside.
             arguments: Arguments of :func:`bos_sandbox.inside.worker.main`.
         """
         return [
@@ -79,17 +77,11 @@ class Jail:
             str(self.bwrap),
             *_walls(),
             *self._files(),
-            *("--seccomp", str(filter_fd)),
+            *("--seccomp", str(filter_fd), "--info-fd", str(info_fd)),
             *("--", f"{_PREFIX}/bin/python3"),
             *("-s", "-S", "-P", "-B", "-X", "utf8", "-c", _BOOT),
             *arguments,
         ]
-
-    def credentials(self) -> dict[str, Any]:
-        """Keywords for the subprocess call: another user, if the service runs as root."""
-        if not _is_root() or self._hidden():
-            return {}
-        return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
     def _files(self) -> list[str]:
         runtime = self.runtime
@@ -111,23 +103,16 @@ class Jail:
         return [*arguments, "--chdir", WORK_FOLDER, "--remount-ro", "/"]
 
     def _as_nobody(self) -> list[str]:
-        """A prefix for the case that the unprivileged user cannot reach the interpreter's files.
-
-        Typical for an interpreter below ``/root``. A first, privileged bubblewrap shows the same
-        tree with only the wanted files below closed folders, without touching their permissions.
-        """
-        hidden = self._hidden()
-        if not _is_root() or not hidden:
+        """The prefix that gives up root; the interpreter may well lie below ``/root``, though."""
+        if os.geteuid() != 0:
             return []
-        arguments = [str(self.bwrap), "--die-with-parent", "--dev-bind", "/", "/"]
-        for folder in sorted({folder for folder, _ in hidden}):
-            arguments += ["--tmpfs", str(folder)]
-        for folder, path in hidden:
-            # The folders in between, which would be closed again if they came about by themselves.
-            between = (one for one in reversed(path.parents) if folder in one.parents)
-            arguments += [word for one in between for word in ("--dir", str(one))]
-            arguments += ["--ro-bind", str(path), str(path)]
-        return [*arguments, "--", sys.executable, "-I", "-S", "-c", _DROP, str(NOBODY)]
+        hidden = self._hidden()
+        plan = {
+            "uid": NOBODY,
+            "closed": sorted({str(folder) for folder, _ in hidden}),
+            "shown": sorted(str(path) for _, path in hidden),
+        }
+        return [sys.executable, "-I", "-S", str(_NOBODY_PROGRAM), json.dumps(plan)]
 
     def _hidden(self) -> list[tuple[Path, Path]]:
         """Needed paths below a folder that strangers cannot enter, each with that folder."""
@@ -183,7 +168,3 @@ def _closed_folder(path: Path) -> Path | None:
     """The first folder on the way to ``path`` that only its owner may enter."""
     parents = reversed(path.parents)
     return next((folder for folder in parents if not folder.stat().st_mode & stat.S_IXOTH), None)
-
-
-def _is_root() -> bool:
-    return os.geteuid() == 0

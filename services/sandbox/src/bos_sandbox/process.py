@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _ROOM_FOR_JSON = 8
 """A text of control characters takes six times its size as JSON, small numbers a little more."""
 _REFILL_PAUSE_S = 5.0
-_HEAVY_LIBRARIES = ("numpy", "pandas")
+_PRELOADED = ("numpy", "pandas")
 
 
 class ProcessTier:
@@ -66,7 +66,7 @@ class ProcessTier:
         return self._reason
 
     async def run(
-        self, code: str, inputs: Mapping[str, Any], limits: RunLimits, libraries: frozenset[str]
+        self, code: str, inputs: Mapping[str, Any], limits: RunLimits, modules: frozenset[str]
     ) -> RunProgramResponse:
         """Run ``code`` with ``inputs`` as its variables, from a fresh state (SPEC F-04).
 
@@ -76,7 +76,7 @@ class ProcessTier:
             code: The program.
             inputs: Its variables.
             limits: Time, memory beyond what the idle interpreter holds, output.
-            libraries: Modules it imports, as far as known.
+            modules: What it imports, as far as known; numpy and pandas come before its time starts.
 
         Raises:
             FailedPrecondition: The tier is off (``TIER_UNAVAILABLE``).
@@ -89,9 +89,9 @@ class ProcessTier:
                 f"The process tier is not available here: {reason}.", reason="TIER_UNAVAILABLE"
             )
         async with self._slot():
-            isolated = await self._take()
+            isolated = await self._take(preload=not modules.isdisjoint(_PRELOADED))
             try:
-                return await self._run(isolated, code, inputs, limits, libraries)
+                return await self._run(isolated, code, inputs, limits)
             finally:
                 await _closed(isolated)
 
@@ -101,7 +101,6 @@ class ProcessTier:
         code: str,
         inputs: Mapping[str, Any],
         limits: RunLimits,
-        libraries: frozenset[str],
     ) -> RunProgramResponse:
         settings = self._settings
         request = {
@@ -115,7 +114,6 @@ class ProcessTier:
                 "threads": settings.process_threads,
             },
             "result_bytes": settings.result_bytes,
-            "libraries": [name for name in _HEAVY_LIBRARIES if name in libraries],
         }
         output = Output(limits.output_bytes)
         started = time.monotonic()
@@ -151,7 +149,7 @@ class ProcessTier:
         finally:
             self._slots.release()
 
-    async def _take(self) -> Isolated:
+    async def _take(self, *, preload: bool) -> Isolated:
         while self._warm:
             isolated = self._warm.popleft()
             self._wanted.set()
@@ -159,23 +157,22 @@ class ProcessTier:
                 self._metrics.started(warm=True, seconds=0.0)
                 return isolated
             await _closed(isolated)
+        started = time.monotonic()
         try:
-            return await self._start(preload=False)
+            isolated = await self._start(preload=preload)
         except NotStarted as error:
             self._log.error("isolated_interpreter_not_started", detail=str(error))
             raise Unavailable(
                 "The sandbox could not start a process for the program.", retry_after_s=1
             ) from None
+        self._metrics.started(warm=False, seconds=time.monotonic() - started)
+        return isolated
 
     async def _start(self, *, preload: bool) -> Isolated:
         assert self._jail is not None
-        started = time.monotonic()
-        isolated = await start_isolated(
+        return await start_isolated(
             self._jail, preload=preload, timeout_s=self._settings.process_start_timeout_s
         )
-        if not preload:
-            self._metrics.started(warm=False, seconds=time.monotonic() - started)
-        return isolated
 
     async def keep_up(self) -> None:
         """Find out whether the tier works here, then keep interpreters waiting until cancelled."""
@@ -228,7 +225,7 @@ class ProcessTier:
 
     async def _walls_hold(self, isolated: Isolated) -> str:
         limits = RunLimits(timeout_s=10, memory_bytes=2**26, output_bytes=4096)
-        response = await self._run(isolated, SELF_TEST, {}, limits, frozenset())
+        response = await self._run(isolated, SELF_TEST, {}, limits)
         return broken_wall(response)
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ _PROGRAM = "<program>"
 _ONLY_PARSE = _ast.PyCF_ONLY_AST
 _LAST = "_bos_last"
 _MAX_MESSAGE_CHARS = 2_000
+_NO_MEMORY = wire.pack({"status": "limit", "kind": "memory"})
 _REFUSED = {errno.EPERM: "system_call", errno.EACCES: "file_access", errno.EROFS: "file_access"}
 _FULL = {
     errno.ENOSPC: "disk",
@@ -59,8 +60,12 @@ def main(argv: list[str]) -> None:
     control.sendmsg([wire.READY], [rights])
     os.close(folder)
     request = _receive(control)
-    answer = _Program(request, bytes.fromhex(argv[3])).run()
-    control.sendall(wire.pack(answer))
+    program = _Program(request, bytes.fromhex(argv[3]))
+    try:
+        answer = wire.pack(program.run())
+    except MemoryError:  # not even enough to say so
+        answer = _NO_MEMORY
+    control.sendall(answer)
     os._exit(0)
 
 
@@ -96,12 +101,9 @@ class _Program:
         self._inputs = {name: wire.decode(value) for name, value in request["inputs"].items()}
         self._limits = request["limits"]
         self._result_bytes = request["result_bytes"]
-        self._libraries = request["libraries"]
         self._filter = second_filter
 
     def run(self) -> dict[str, Any]:
-        for name in self._libraries:
-            __import__(name)
         main_module = self._module()
         self._repeatable()
         _set_limits(self._limits)

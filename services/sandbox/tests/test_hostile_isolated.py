@@ -1,0 +1,485 @@
+"""What full Python may try in the process tier: it ends in time, and leaves nothing behind.
+
+Every program here asks for that tier by name, so no static check stands in its way: what is tried
+is really tried, and it is the kernel that says no.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.sandbox.v1 import ProgramStatus
+from bos_chassis.values import from_value
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Sandbox
+
+pytestmark = [pytest.mark.security, pytest.mark.asyncio(loop_scope="module")]
+
+SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
+FAILED = ProgramStatus.PROGRAM_STATUS_FAILED
+VIOLATION = ProgramStatus.PROGRAM_STATUS_VIOLATION
+LIMIT_EXCEEDED = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED
+
+LIBC = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+NUMBERS = {  # x86_64, aarch64
+    "bpf": (321, 280),
+    "capset": (126, 91),
+    "io_uring_setup": (425, 425),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "init_module": (175, 105),
+    "open_by_handle_at": (304, 265),
+    "perf_event_open": (298, 241),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "userfaultfd": (323, 282),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "pivot_root": (155, 41),
+    "kcmp": (312, 272),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "execveat": (322, 281),
+    "seccomp": (317, 277),
+    "memfd_secret": (447, 447),
+    "setsid": (112, 157),
+    "shmget": (29, 194),
+    "mq_open": (240, 180),
+    "prlimit64": (302, 261),
+    "tomorrow": (2000, 2000),
+}
+
+
+def call(name: str, *arguments: int) -> str:
+    """A program that makes one system call; its result is the error, or 0."""
+    number = NUMBERS[name][platform.machine() == "aarch64"]
+    given = ", ".join(f"ctypes.c_long({one})" for one in arguments)
+    return f"{LIBC}0 if libc.syscall({number}, {given}) >= 0 else ctypes.get_errno()"
+
+
+KILLED = {  # only an attack has a use for these
+    "unshare a user namespace": LIBC + "libc.unshare(0x10000000)",
+    "unshare mounts": LIBC + "libc.unshare(0x00020000)",
+    "clone into a new user namespace": call("clone", 0x10000000 | 17, 0, 0, 0, 0),
+    "clone into a new network": call("clone", 0x40000000 | 17, 0, 0, 0, 0),
+    "setns": LIBC + "libc.setns(0, 0)",
+    "mount": LIBC + "libc.mount(b'none', b'/work', b'tmpfs', 0, b'')",
+    "bind mount": LIBC + "libc.mount(b'/', b'/work', None, 4096, None)",
+    "umount": LIBC + "libc.umount2(b'/work', 2)",
+    "move_mount": call("move_mount", 0, 0, 0, 0, 0),
+    "fsopen": call("fsopen", 0, 0),
+    "pivot_root": call("pivot_root", 0, 0),
+    "chroot": "import os\nos.chroot('/work')",
+    "ptrace": LIBC + "libc.ptrace(0, 0, 0, 0)",
+    "ptrace of its parent": LIBC + "libc.ptrace(16, 1, 0, 0)",
+    "read another's memory": call("process_vm_readv", 1, 0, 0, 0, 0, 0),
+    "write another's memory": call("process_vm_writev", 1, 0, 0, 0, 0, 0),
+    "kcmp": call("kcmp", 1, 2, 0, 0, 0),
+    "keyctl": call("keyctl", 0, -3, 1),
+    "add_key": call("add_key", 0, 0, 0, 0, -3),
+    "request_key": call("request_key", 0, 0, 0, 0),
+    "bpf": call("bpf", 0, 0, 0),
+    "perf_event_open": call("perf_event_open", 0, 0, -1, -1, 0),
+    "io_uring": call("io_uring_setup", 8, 0),
+    "userfaultfd": call("userfaultfd", 0),
+    "open_by_handle_at": call("open_by_handle_at", -100, 0, 0),
+    "init_module": call("init_module", 0, 0, 0),
+    "kexec_load": call("kexec_load", 0, 0, 0, 0),
+    "capset": call("capset", 0, 0),
+    "become root": "import os\nos.setuid(0)",
+    "change groups": "import os\nos.setgroups([0])",
+    "host name": "import socket\nsocket.sethostname('x')",
+    "reboot": LIBC + "libc.reboot(0x01234567)",
+    "personality": LIBC + "libc.personality(0x0040000)",
+    "swap": LIBC + "libc.swapon(b'/work/x', 0)",
+    "caught": LIBC + "try:\n    libc.unshare(0x10000000)\nexcept BaseException:\n    pass\n5",
+    "in a thread": (
+        LIBC + "import threading\nt = threading.Thread(target=libc.unshare, args=(0x10000000,))\n"
+        "t.start()\nt.join()\n5"
+    ),
+}
+if platform.machine() == "x86_64":
+    KILLED["the same call by its x32 number"] = LIBC + "libc.syscall(0x40000000 | 272, 0x10000000)"
+    KILLED["the 32-bit door"] = (
+        "import ctypes, mmap\n"
+        "page = mmap.mmap(-1, 4096, prot=7)\n"
+        "page.write(bytes.fromhex('b814000000cd80c3'))\n"  # mov eax, getpid; int 0x80; ret
+        "ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()"
+    )
+
+REFUSED = {  # an error the program could have caught
+    "fork": "import os\nos.fork()",
+    "fork bomb": "import os\nwhile True: os.fork()",
+    "daemon": "import os\nif os.fork() == 0:\n    os.setsid()\n    os.fork()",
+    "new session": "import os\nos.setsid()",
+    "subprocess": "import subprocess\nsubprocess.run(['/bin/sh', '-c', 'id'])",
+    "its own interpreter": "import subprocess\nsubprocess.run(['/python/bin/python3', '-V'])",
+    "popen": "import os\nos.popen('id').read()",
+    "posix_spawn": "import os\nos.posix_spawn('/python/bin/python3', ['x'], {})",
+    "execve": "import os\nos.execv('/python/bin/python3', ['python3', '-c', '1'])",
+    "multiprocessing": (
+        "import multiprocessing\nmultiprocessing.get_context('fork').Process(target=print).start()"
+    ),
+    "class walk": (
+        "classes = ().__class__.__base__.__subclasses__()\n"
+        "import subprocess\n"
+        "next(c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen')(['id'])"
+    ),
+    "loader of the standard library": (
+        "import importlib\nimportlib.import_module('o' + 's').fork()"
+    ),
+    "tcp": "import socket\nsocket.create_connection(('127.0.0.1', 22), timeout=1)",
+    "udp": "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "inet6": "import socket\nsocket.socket(socket.AF_INET6)",
+    "unix socket": "import socket\nsocket.socket(socket.AF_UNIX).connect('/var/run/docker.sock')",
+    "raw socket": "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "netlink": "import socket\nsocket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+    "packet": "import socket\nsocket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+    "vsock": "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
+    "socketpair of another family": "import socket\nsocket.socketpair(socket.AF_INET)",
+    "memfd": "import os\nos.memfd_create('x')",
+    "mknod": "import os, stat\nos.mknod('/work/null', stat.S_IFCHR | 0o666, os.makedev(1, 3))",
+    "fifo": "import os\nos.mkfifo('/work/fifo')",
+    "hard link": "import os\nos.link('/python/lib/python3.11/os.py', '/work/os.py')",
+    "inotify": LIBC + "if libc.inotify_init1(0) < 0: raise OSError(ctypes.get_errno(), 'inotify')",
+    "priority": "import os\nos.setpriority(os.PRIO_PROCESS, 0, -20)",
+    "real-time scheduling": (
+        "import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
+    ),
+    "extended attributes": "import os\nos.setxattr('/work', 'user.x', b'1')",
+    "own code": "open('/python/own/inside/wire.py', 'w')",
+    "standard library": "import os\nopen(os.__file__, 'a')",
+    "numpy": "import numpy\nopen(numpy.__file__, 'w')",
+    "interpreter": "open('/python/bin/python3', 'r+b')",
+    "remove the standard library": "import os\nos.remove(os.__file__)",
+    "permissions of the interpreter": "import os\nos.chmod('/python/bin/python3', 0o777)",
+    "a file beside": "open('/evil', 'w')",
+    "a folder beside": "import os\nos.mkdir('/python/own/evil')",
+    "through a link": "import os\nos.symlink('/python', '/work/p')\nopen('/work/p/x', 'w')",
+}
+
+ABSENT = {  # what is not there cannot be opened
+    "passwords": "open('/etc/passwd').read()",
+    "its memory map": "open('/proc/self/maps').read()",
+    "environment of process 1": "open('/proc/1/environ').read()",
+    "memory of its parent": "open('/proc/1/mem', 'rb').read(1)",
+    "root of another": "import os\nos.listdir('/proc/1/root')",
+    "kernel settings": "open('/proc/sys/kernel/core_pattern', 'w')",
+    "sys": "import os\nos.listdir('/sys')",
+    "devices": "open('/dev/mem', 'rb')",
+    "a disk": "open('/dev/vda', 'rb')",
+    "terminal": "open('/dev/tty', 'w')",
+    "shared memory": "open('/dev/shm/x', 'w')",
+    "home": "import os\nos.listdir('/root')",
+    "service's account": "open('/var/run/secrets/kubernetes.io/serviceaccount/token').read()",
+    "link to the host": "import os\nos.symlink('/etc/passwd', '/work/p')\nopen('/work/p').read()",
+    "dots": "open('../../../../../../etc/passwd').read()",
+    "code of the service": "import bos_sandbox",
+    "other packages": "import grpc",
+    "pip": "import pip",
+}
+
+HARMLESS: dict[str, tuple[str, Any]] = {  # what is done, and what it gives
+    "shell": ("import os\nos.system('id') != 0", True),
+    "clone3": (call("clone3", 0, 0), 38),
+    "a call of tomorrow": (call("tomorrow", 0), 38),
+    "execveat": (call("execveat", -100, 0, 0, 0, 0), 1),
+    "a filter of its own": (call("seccomp", 0, 0, 0), 1),
+    "memory nobody sees": (call("memfd_secret", 0), 1),
+    "shared memory segment": (call("shmget", 0, 4096, 0o1600), 1),
+    "message queue": (call("mq_open", 0, 0, 0, 0), 1),
+    "limits of its parent": (call("prlimit64", 1, 7, 0, 0), 1),
+    "process options": (LIBC + "libc.prctl(4, 0, 0, 0, 0)", -1),
+    "lock memory": (LIBC + "libc.mlockall(3)", -1),
+    "kill its parent": (
+        "import os\nfor _ in range(3): os.kill(os.getppid(), 9)\nos.getppid()",
+        1,
+    ),
+    "kill everybody": (
+        "import os\ntry:\n    os.kill(-1, 9)\nexcept ProcessLookupError:\n    pass\n5",
+        5,
+    ),
+    "environment": (
+        "import os\nsorted(n for n in os.environ if not n.endswith('_NUM_THREADS'))",
+        ["HOME", "LANG", "LD_LIBRARY_PATH", "PWD", "PYTHONHASHSEED", "TMPDIR", "TZ"],
+    ),
+    "who it is": (
+        "import os\n[os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]",
+        [65534] * 3,
+    ),
+    "terminal escapes": ("import fcntl\ntry:\n    fcntl.ioctl(0, 0x5412, b'x')\n"
+                         "except OSError as error:\n    n = error.errno\nn", 25),
+    "a terminal": (
+        "import os\ntry:\n    os.openpty()\nexcept OSError:\n    result = 'none'",
+        "none",
+    ),
+    "standard input": ("import sys\nsys.stdin.read()", ""),
+    "what it sees of the machine": ("import os\nsorted(os.listdir('/'))", None),
+    "higher limits": (
+        "import resource\ntry:\n    resource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))\n"
+        "except (OSError, ValueError):\n    n = 1\nn",
+        1,
+    ),
+    "frames": (
+        "import sys\nframe = sys._getframe()\nwhile frame.f_back: frame = frame.f_back\n"
+        "frame.f_globals['sys'] is sys",
+        True,
+    ),
+}  # fmt: skip
+FORGED = """
+import os
+def control():
+    for number in range(3, 4096):
+        try:
+            os.fstat(number)
+            return number
+        except OSError:
+            pass
+def answer(data, size=None):
+    os.write(control(), (len(data) if size is None else size).to_bytes(4, "big") + data)
+"""
+FORGERIES = {
+    "no JSON": ("answer(b'hello')\nos._exit(0)", "Exited"),
+    "a list": ("answer(b'[]')\nos._exit(0)", "Exited"),
+    "no status": ("answer(b'{}')", "ResultError"),
+    "endless nesting": ("answer(b'[' * 100_000)\nos._exit(0)", "Exited"),
+    "nested result": (
+        "answer(b'{\"status\":\"succeeded\",\"result\":' + b'[' * 500 + b']' * 500 + b'}')",
+        "ResultError",
+    ),
+    "a claimed size": ("answer(b'x', 2**32 - 1)", "result_size"),
+    "half an answer": ("answer(b'{', 100)\nos._exit(0)", "Exited"),
+    "long decimals": (
+        "answer(b'{\"status\":\"succeeded\",\"result\":{\"decimal\":\"1E+131000\"}}')",
+        "result_size",
+    ),
+    "absurd decimals": (
+        "answer(b'{\"status\":\"succeeded\",\"result\":{\"decimal\":\"1E+999999999\"}}')",
+        "result_size",
+    ),
+    "no decimal": (
+        "answer(b'{\"status\":\"succeeded\",\"result\":{\"decimal\":\"a\"}}')",
+        "ResultError",
+    ),
+    "unknown type": (
+        "answer(b'{\"status\":\"succeeded\",\"result\":{\"pickle\":\"a\"}}')",
+        "ResultError",
+    ),
+    "unknown limit": ("answer(b'{\"status\":\"limit\",\"kind\":\"evil\"}')", "ResultError"),
+    "unknown rule": ("answer(b'{\"status\":\"violation\",\"kind\":\"evil\"}')", "ResultError"),
+    "a closed channel": ("os.close(control())\nwhile True: pass", "time"),
+    "leaves": ("os._exit(0)", "Exited"),
+}  # fmt: skip
+
+LIMITS = {
+    "endless loop": ("while True: pass", "time"),
+    "loop that catches": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "time",
+    ),
+    "sleep": ("import time\ntime.sleep(10**6)", "time"),
+    "waits for itself": ("import threading\nthreading.Event().wait()", "time"),
+    "stops itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "time"),
+    "ignores signals": (
+        "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\nwhile True: pass",
+        "time",
+    ),
+    "slow expression": ("import re\nre.match(r'(a+)+$', 'a' * 64 + 'b')", "time"),
+    "huge power": ("len(str(9 ** 9 ** 9))", "time"),
+    "huge factorial": ("import math\nmath.factorial(10**7) % 7", "time"),
+    "endless sum": ("import itertools\nsum(itertools.count())", "time"),
+    "threads that burn": (
+        "import threading\ndef burn():\n    while True: pass\n"
+        "for _ in range(4): threading.Thread(target=burn).start()\nburn()",
+        "time",
+    ),
+    "kills itself": ("import os\nos.kill(os.getpid(), 9)", "worker"),
+    "crashes": ("import ctypes\nctypes.string_at(0)", "worker"),
+    "aborts": ("import os\nos.abort()", "worker"),
+    "deep nesting in C": (
+        "x = []\nfor _ in range(10**6): x = [x]\nimport sys\nsys.setrecursionlimit(10**9)\nrepr(x)",
+        "worker or memory",
+    ),
+    "recursion": ("def f(): return f()\nf()", "recursion"),
+    "list": ("[0] * 10**9", "memory"),
+    "text": ("'a' * 10**10", "memory"),
+    "doubling": ("s = 'a'\nwhile True: s += s", "memory"),
+    "many small things": ("[[n] for n in range(10**8)]", "memory"),
+    "bytes": ("bytearray(10**9)", "memory"),
+    "array": ("import numpy as np\nnp.ones(10**9)", "memory"),
+    "table": ("import pandas as pd\npd.DataFrame({'a': range(10**8)})['a'].tolist()", "memory"),
+    "shared pages": (
+        "import mmap\npages = []\nwhile True:\n    try: pages.append(mmap.mmap(-1, 2**22))\n"
+        "    except OSError:\n        raise MemoryError",
+        "memory",
+    ),
+    "output": ("while True: print('x' * 1000)", "output"),
+    "errors": ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output"),
+    "output past Python": ("import os\nwhile True: os.write(1, b'x' * 1000)", "output"),
+    "one big print": ("print('x' * 10**7)", "output"),
+    "big file": ("open('big', 'wb').write(b'x' * 10**7)", "disk"),
+    "full folder": ("for n in range(100): open(str(n), 'wb').write(b'x' * 10**6)", "disk"),
+    "sparse file": ("open('big', 'wb').truncate(10**12)", "disk"),
+    "many files": ("n = 0\nwhile True:\n    n += 1\n    open(str(n), 'w').close()", "files"),
+    "many folders": (
+        "import os\nn = 0\nwhile True:\n    n += 1\n    os.mkdir(f'/work/{n}')",
+        "files",
+    ),
+    "folder in folder": ("import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')", "files"),
+    "many links": (
+        "import os\nn = 0\nwhile True:\n    n += 1\n    os.symlink('x', f'/work/{n}')",
+        "files",
+    ),
+    "open files": ("files = [open('/work/x', 'w') for _ in range(10**4)]", "open_files"),
+    "pipes": ("import os\npipes = [os.pipe() for _ in range(10**4)]", "open_files"),
+    "big result": ("'x' * 3_000_000", "result_size"),
+    "endless result": (
+        "a = [0] * 1000\nb = [a] * 1000\nc = [b] * 1000\n[c] * 1000",
+        "result_size",
+    ),
+    "big array as result": ("import numpy as np\nnp.zeros(10**6, dtype='i1')", "result_size"),
+    "long number as result": ("10 ** 5000", "result_size"),
+}
+
+
+async def stands(isolated: Sandbox, inmates: Callable[[], set[int]]) -> None:
+    """Nobody is left, and the next program gets its result at once."""
+    await eventually(lambda: not inmates())
+    started = time.perf_counter()
+    assert from_value((await isolated.run("1 + 1")).result) == 2
+    assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("name", KILLED)
+async def test_an_attack_is_a_violation_even_when_the_program_would_go_on(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    response = await isolated.run(KILLED[name])
+    assert (response.status, response.error_type) == (VIOLATION, "system_call"), response
+    assert response.exit_code == 159
+    await stands(isolated, inmates)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_refusal_that_ends_the_program_is_a_violation(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    response = await isolated.run(REFUSED[name])
+    assert response.status == VIOLATION, response
+    assert response.error_type in {"system_call", "file_access"}
+    assert response.error_message.startswith("line ")
+    await stands(isolated, inmates)
+
+
+@pytest.mark.parametrize("name", ABSENT)
+async def test_what_is_not_there_fails(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    response = await isolated.run(ABSENT[name])
+    assert response.status == FAILED, response
+    assert response.error_type in {"FileNotFoundError", "ModuleNotFoundError"}
+    await stands(isolated, inmates)
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+async def test_what_comes_to_nothing_is_no_violation(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    code, expected = HARMLESS[name]
+    response = await isolated.run(code)
+    assert response.status == SUCCEEDED, response
+    result = from_value(response.result)
+    match name:
+        case "what it sees of the machine":
+            assert set(result) <= {"lib", "lib64", "python", "work"}
+        case "who it is":
+            # The kernel shows groups that have no name in this namespace as 65534.
+            assert result[:3] == expected
+            assert set(result[3]) <= {65534}
+        case _:
+            assert result == expected
+    await stands(isolated, inmates)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+async def test_a_forged_answer_harms_only_the_program_that_forged_it(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    code, kind = FORGERIES[name]
+    response = await isolated.run(FORGED + code)
+    assert response.status in {FAILED, LIMIT_EXCEEDED}, response
+    assert response.error_type == kind
+    await stands(isolated, inmates)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_limit_ends_the_program_in_time(
+    isolated: Sandbox, inmates: Callable[[], set[int]], name: str
+) -> None:
+    code, limit = LIMITS[name]
+    response = await isolated.run(code)
+    assert response.status == LIMIT_EXCEEDED, response
+    assert response.error_type in limit.split(" or ")
+    assert response.duration.ToMilliseconds() < 4_000
+    await stands(isolated, inmates)
+
+
+async def test_a_program_may_answer_for_itself_but_gains_nothing(isolated: Sandbox) -> None:
+    forged = r"""answer(b'{"status":"succeeded","result":"forged","peak_bytes":-1}')"""
+    response = await isolated.run(f"{FORGED}\nprint('x')\n{forged}\nwhile True: pass")
+    assert (response.status, from_value(response.result)) == (SUCCEEDED, "forged")
+    assert response.peak_memory_bytes == 0
+
+
+async def test_threads_are_bounded(isolated: Sandbox, inmates: Callable[[], set[int]]) -> None:
+    code = (
+        "import threading, time\n"
+        "for _ in range(100): threading.Thread(target=time.sleep, args=(60,)).start()"
+    )
+    response = await isolated.run(code)
+    assert response.error_type == "RuntimeError"
+    await stands(isolated, inmates)
+
+
+async def test_files_of_the_host_are_out_of_reach(isolated: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    secret.chmod(0o666)
+    response = await isolated.run(f"open({str(secret)!r}).read()")
+    assert response.error_type == "FileNotFoundError"
+
+
+async def test_only_its_own_descriptors_are_open(isolated: Sandbox) -> None:
+    code = (
+        "import os, stat\nopen_ones = []\nfor n in range(4096):\n    try:\n"
+        "        open_ones.append(stat.S_IFMT(os.fstat(n).st_mode))\n    except OSError: pass\n"
+        "open_ones"
+    )
+    import stat
+
+    kinds = from_value((await isolated.run(code)).result)
+    # Standard input is the null device, output and errors are pipes, and one socket to the service.
+    assert kinds == [stat.S_IFCHR, stat.S_IFIFO, stat.S_IFIFO, stat.S_IFSOCK]
+
+
+async def test_nothing_is_handed_from_program_to_program(isolated: Sandbox) -> None:
+    """SPEC F-04."""
+    await isolated.run(
+        "import os\nopen('left', 'w').write('x')\nos.environ['LEFT'] = 'x'\nleft = 1"
+    )
+    response = await isolated.run(
+        "import os\n[os.listdir('.'), 'LEFT' in os.environ, 'left' in dir()]"
+    )
+    assert from_value(response.result) == [[], False, False]

@@ -1,0 +1,373 @@
+"""The process tier of a real service: values, policy, pool, limits, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from bos.sandbox.v1 import (
+    GetCapabilitiesRequest,
+    Limits,
+    ProgramStatus,
+    RunProgramRequest,
+    SandboxServiceStub,
+    Tier,
+)
+from bos_chassis.errors import from_rpc_error
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value
+from bos_sandbox.service import serve
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Sandbox
+
+    from bos_sandbox.settings import SandboxSettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMIT_EXCEEDED = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED
+SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
+PANDAS = "import pandas as pd\n"
+NUMPY = "import numpy as np\n"
+
+
+async def test_the_tier_is_there_and_names_its_modules(isolated: Sandbox) -> None:
+    reply = await isolated.stub.GetCapabilities(GetCapabilitiesRequest())
+    process = next(one for one in reply.tiers if one.tier == Tier.TIER_PROCESS)
+    assert process.available, process.reason
+    imports = "\n".join(f"import {name}" for name in process.modules)
+    assert "pandas" in process.modules
+    assert await isolated.result(f"{imports}\n1") == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -(2**63),
+        2**63 - 1,
+        1.5,
+        float("-inf"),
+        Decimal("1.10"),
+        Decimal("0.00"),
+        Decimal("-1E-20"),
+        "text with ü, \x00 and \n",
+        "",
+        b"\x00\xff",
+        date(2024, 2, 29),
+        datetime(2025, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
+        [1, [2.0, None], {"a": Decimal("3.30"), "map": {"int": "5"}}],
+        {},
+    ],
+    ids=repr,
+)
+async def test_values_survive_both_directions(isolated: Sandbox, value: Any) -> None:
+    assert repr(await isolated.result("given", {"given": value})) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("2 ** 200 + 1", Decimal(2**200 + 1)),
+        ("{3, 1, 2}", [1, 2, 3]),
+        ("(1, (2, range(2)))", [1, [2, [0, 1]]]),
+        ("{1: 'a', (3, 'x'): 'c'}", {"1": "a", "3, x": "c"}),
+        ("import datetime\ndatetime.timedelta(days=3)", "3 days, 0:00:00"),
+        ("import datetime\ndatetime.datetime(2025, 1, 1)", datetime(2025, 1, 1, tzinfo=UTC)),
+        ("from fractions import Fraction\nFraction(1, 3)", "1/3"),
+        ("import enum\nclass C(enum.Enum):\n    A = 'a'\n[C.A]", ["a"]),
+        ("from collections import namedtuple\nnamedtuple('P', 'x y')(1, 2)", {"x": 1, "y": 2}),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nP(4)", {"x": 4}),
+        (NUMPY + "[np.int8(3), np.float32(1.5), np.bool_(True)]", [3, 1.5, True]),
+        (NUMPY + "[np.str_('x'), np.bytes_(b'y')]", ["x", b"y"]),
+        (NUMPY + "np.arange(4).reshape(2, 2)", [[0, 1], [2, 3]]),
+        (NUMPY + "np.array([1.5, np.inf])", [1.5, float("inf")]),
+        (NUMPY + "np.longdouble(1.5)", 1.5),
+        (NUMPY + "np.array(['2025-01-01', 'NaT'], dtype='M8[D]')", [date(2025, 1, 1), None]),
+        (
+            NUMPY + "np.datetime64('2025-01-01T10:00:00.123456789')",
+            datetime(2025, 1, 1, 10, 0, 0, 123456, tzinfo=UTC),
+        ),
+        (NUMPY + "np.array([Decimal_one], dtype=object)", [Decimal("1.10")]),
+        (NUMPY + "{'mean': np.mean([1, 2])}", {"mean": 1.5}),
+        (PANDAS + "pd.Timestamp('2025-01-01 10:00', tz='Europe/Berlin')",
+         datetime(2025, 1, 1, 9, tzinfo=UTC)),
+        (PANDAS + "[pd.NaT, pd.NA, pd.Timedelta(days=1), pd.Period('2025-01')]",
+         [None, None, "1 days 00:00:00", "2025-01"]),
+        (PANDAS + "pd.Series([1, 2])", [1, 2]),
+        (PANDAS + "pd.Series([1.5], index=['a'])", {"a": 1.5}),
+        (PANDAS + "pd.Index(['a', 'b'])", ["a", "b"]),
+        (PANDAS + "pd.Categorical(['a', 'b', 'a'])", ["a", "b", "a"]),
+        (PANDAS + "pd.DataFrame({'n': [1, 2], 't': ['a', None]})",
+         [{"n": 1, "t": "a"}, {"n": 2, "t": None}]),
+        (PANDAS + "pd.DataFrame({'d': [Decimal_one]})", [{"d": Decimal("1.10")}]),
+        (PANDAS + "pd.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3]}).groupby('k').sum()",
+         [{"k": "a", "v": 4}, {"k": "b", "v": 2}]),
+        (PANDAS + "pd.DataFrame({'d': pd.to_datetime(['2025-01-01', None])})",
+         [{"d": datetime(2025, 1, 1, tzinfo=UTC)}, {"d": None}]),
+        (PANDAS + "pd.DataFrame({'a': []})", []),
+    ],
+)  # fmt: skip
+async def test_python_numpy_and_pandas_become_plain_data(
+    isolated: Sandbox, code: str, expected: Any
+) -> None:
+    code = code.replace("Decimal_one", "given")
+    result = await isolated.result(code, {"given": Decimal("1.10")})
+    if code.endswith("'t': ['a', None]})"):
+        result[1]["t"] = None if result[1]["t"] != result[1]["t"] else result[1]["t"]
+    assert result == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("x = 1\n1 / 0", "ZeroDivisionError", "line 2: ZeroDivisionError: division by zero"),
+        ("raise ValueError('no data')", "ValueError", "line 1: ValueError: no data"),
+        ("def f(:\n", "SyntaxError", "line 1: "),
+        ("compile('(', 'x', 'exec')", "SyntaxError", "line 1: "),
+        ("lambda: 0", "ResultError", "the result is not data"),
+        ("{1: 1, '1': 2}", "ResultError", "two keys"),
+        ("x = []\nfor _ in range(30): x = [x]\nx", "ResultError", "the result is nested"),
+        ("'\\ud800'", "ResultError", "the result holds"),
+        ("raise SystemExit('no')", "SystemExit", "SystemExit: no"),
+        ("raise PermissionError('mine')", "PermissionError", "line 1: PermissionError: mine"),
+        ("from datetime import date\ndate.today()", "ClockUnavailable", "line 2: Clock"),
+    ],
+)
+async def test_a_program_that_fails_says_why_and_where(
+    isolated: Sandbox, code: str, kind: str, message: str
+) -> None:
+    response = await isolated.run(code)
+    assert (response.status, response.error_type) == (ProgramStatus.PROGRAM_STATUS_FAILED, kind)
+    assert response.error_message.startswith(message)
+    assert response.exit_code == 1
+    assert response.tier == Tier.TIER_PROCESS
+
+
+async def test_an_exit_code_is_kept(isolated: Sandbox) -> None:
+    assert (await isolated.run("raise SystemExit(3)")).exit_code == 3
+    assert (await isolated.run("import os\nos._exit(7)")).exit_code == 7
+    ended = await isolated.run("result = 5\nraise SystemExit")
+    assert (ended.status, from_value(ended.result)) == (SUCCEEDED, 5)
+
+
+async def test_output_locals_time_and_memory_are_reported(isolated: Sandbox) -> None:
+    code = "import sys\nprint('ü')\nprint('oops', file=sys.stderr)\nx = given / 4\n_y = 1\n"
+    response = await isolated.run(code + "block = bytearray(20_000_000)\ndel block", {"given": 10})
+    assert (response.stdout, response.stderr) == ("ü\n", "oops\n")
+    assert {name: from_value(value) for name, value in response.locals.items()} == {"x": 2.5}
+    assert response.duration.ToMilliseconds() > 0
+    assert response.peak_memory_bytes > 20_000_000
+
+
+@pytest.mark.parametrize(
+    "today", [date(2024, 5, 6), "2024-05-06", datetime(2024, 5, 6, 12, tzinfo=UTC)]
+)
+async def test_all_clocks_stand_at_the_input_today(isolated: Sandbox, today: Any) -> None:
+    code = (
+        "import time\nfrom datetime import date, datetime, timezone\nimport pandas as pd\n"
+        "moments = [date.today(), datetime.now(), datetime.now(timezone.utc), datetime.today(),\n"
+        "    datetime.utcnow(), pd.Timestamp.now(), pd.Timestamp('now'), pd.Timestamp.today(),\n"
+        "    datetime.fromtimestamp(time.time()), datetime(*time.localtime()[:3])]\n"
+        "sorted({(m.year, m.month, m.day) for m in moments}), time.strftime('%Y'), date.today()"
+    )
+    assert await isolated.result(code, {"today": today}) == [
+        [[2024, 5, 6]],
+        "2024",
+        date(2024, 5, 6),
+    ]
+
+
+async def test_chance_is_the_same_every_time(isolated: Sandbox) -> None:
+    code = (
+        "import random, numpy as np\n"
+        "[random.random(), float(np.random.rand()), hash('x'), list({'a', 'b', 'c'})]"
+    )
+    assert await isolated.result(code) == await isolated.result(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "tier"),
+    [
+        ("1 + 1", Tier.TIER_INTERPRETER),
+        ("import math\nmath.pi", Tier.TIER_INTERPRETER),
+        ("import numpy as np\nint(np.sum([1, 2]))", Tier.TIER_PROCESS),
+        ("import statistics\nstatistics.mean([1, 2])", Tier.TIER_PROCESS),
+        ("def f():\n    yield 1\nlist(f())", Tier.TIER_PROCESS),
+        ("class A(int):\n    pass\nA(3) + 1", Tier.TIER_PROCESS),
+        ("x = [1, 2]\ndel x[0]\nx", Tier.TIER_PROCESS),
+        ("(5).bit_length()", Tier.TIER_PROCESS),
+        ("from collections import OrderedDict\nOrderedDict(a=1)", Tier.TIER_PROCESS),
+        ("1 / 0", Tier.TIER_INTERPRETER),
+        ("{}['a']", Tier.TIER_INTERPRETER),
+        ("import os", Tier.TIER_INTERPRETER),
+        ("import statistics\nimport os", Tier.TIER_INTERPRETER),
+        ("import numpy as np\nnp.__loader__", Tier.TIER_INTERPRETER),
+    ],
+)
+async def test_the_policy_decides_where_nobody_asked(
+    isolated: Sandbox, code: str, tier: Any
+) -> None:
+    response = await isolated.run(code, tier=Tier.TIER_UNSPECIFIED)
+    assert response.tier == tier, response
+
+
+async def test_the_policy_keeps_the_static_net(isolated: Sandbox) -> None:
+    for code in ("import statistics\nimport os", "import numpy as np\nnp.__loader__"):
+        response = await isolated.run(code, tier=Tier.TIER_UNSPECIFIED)
+        assert response.status == ProgramStatus.PROGRAM_STATUS_VIOLATION
+
+
+async def test_the_interpreter_asked_for_by_name_is_not_replaced(isolated: Sandbox) -> None:
+    response = await isolated.run("import statistics", tier=Tier.TIER_INTERPRETER)
+    assert (response.tier, response.error_type) == (Tier.TIER_INTERPRETER, "ModuleNotFoundError")
+
+
+async def test_a_second_run_is_counted(isolated: Sandbox) -> None:
+    before = isolated.telemetry.registry.get_sample_value("bos_sandbox_second_runs_total") or 0
+    await isolated.run("(5).bit_length()", tier=Tier.TIER_UNSPECIFIED)
+    after = isolated.telemetry.registry.get_sample_value("bos_sandbox_second_runs_total")
+    assert after == before + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "within"),
+    [
+        ("import time\ntime.sleep(0.05)", Limits(timeout=Duration(seconds=1)), 1),
+        ("import time\ntime.sleep(30)", Limits(timeout=Duration(nanos=100_000_000)), 0),
+        ("x = 'a' * 2_000_000\n1", Limits(memory_bytes=4_000_000), 1),
+        ("x = 'a' * 5_000_000\n1", Limits(memory_bytes=4_000_000), 0),
+        ("print('a' * 99)", Limits(output_bytes=100), 1),
+        ("print('a' * 100)", Limits(output_bytes=100), 0),
+        ("open('x', 'wb').write(b'x' * 4_000_000)\n1", None, 1),
+        ("open('x', 'wb').write(b'x' * 4_200_000)\n1", None, 0),
+        ("'x' * 1_000_000", None, 1),
+        ("'x' * 1_100_000", None, 0),
+        ("10 ** 4299", None, 1),
+        ("10 ** 4300", None, 0),
+    ],
+)
+async def test_both_sides_of_each_limit(
+    isolated: Sandbox, code: str, limits: Limits | None, within: int
+) -> None:
+    response = await isolated.run(code, limits=limits)
+    assert response.status == (SUCCEEDED if within else LIMIT_EXCEEDED), response.error_message
+
+
+async def test_a_request_cannot_raise_a_limit(isolated: Sandbox) -> None:
+    generous = Limits(timeout=Duration(seconds=60), memory_bytes=2**40, output_bytes=2**40)
+    for code in ("while True: pass", "'a' * 10**9", "print('x' * 10**6)"):
+        assert (await isolated.run(code, limits=generous)).status == LIMIT_EXCEEDED
+
+
+async def test_programs_are_counted_by_tier(isolated: Sandbox) -> None:
+    await isolated.run("import os\nos.fork()")
+    labels = {"tier": "process", "status": "violation", "reason": "system_call"}
+    registry = isolated.telemetry.registry
+    assert (registry.get_sample_value("bos_sandbox_programs_total", labels) or 0) >= 1
+    assert registry.get_sample_value("bos_sandbox_process_tier_available") == 1
+
+
+async def test_more_programs_than_slots_wait_for_their_turn(isolated: Sandbox) -> None:
+    replies = await asyncio.gather(*(isolated.run(f"{n} * 2") for n in range(8)))
+    assert [reply.result.int64_value for reply in replies] == [n * 2 for n in range(8)]
+
+
+async def test_no_free_slot_in_time_is_resource_exhausted(
+    process_settings: SandboxSettings, inmates: Callable[[], set[int]]
+) -> None:
+    busy = process_settings.model_copy(
+        update={"process_max_workers": 1, "timeout_s": 30, "queue_timeout_s": 0.1}
+    )
+    async with (
+        serve(busy, Telemetry.for_tests()) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = SandboxServiceStub(channel)
+        await stub.GetCapabilities(GetCapabilitiesRequest())
+        await eventually(lambda: not inmates())
+        code = "while True: pass"
+        endless = stub.RunProgram(RunProgramRequest(code=code, tier=Tier.TIER_PROCESS), timeout=60)
+        await eventually(lambda: bool(inmates()))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.RunProgram(RunProgramRequest(code="1", tier=Tier.TIER_PROCESS))
+        error = from_rpc_error(caught.value)
+        assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SANDBOX_BUSY")
+        endless.cancel()
+        await eventually(lambda: not inmates())
+        reply = await stub.RunProgram(RunProgramRequest(code="1 + 1", tier=Tier.TIER_PROCESS))
+        assert reply.result.int64_value == 2
+
+
+async def test_a_passed_deadline_kills_the_program(
+    isolated: Sandbox, inmates: Callable[[], set[int]]
+) -> None:
+    request = RunProgramRequest(code="while True: pass", tier=Tier.TIER_PROCESS)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await isolated.stub.RunProgram(request, timeout=0.5)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await eventually(lambda: not inmates())
+
+
+async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
+    process_settings: SandboxSettings, inmates: Callable[[], set[int]]
+) -> None:
+    telemetry = Telemetry.for_tests()
+    warm = process_settings.model_copy(update={"process_warm_workers": 1})
+    async with (
+        serve(warm, telemetry) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        sandbox = _client(channel, telemetry)
+        await eventually(lambda: _warm(inmates()), within_s=20)
+        before = inmates()
+        started = time.perf_counter()
+        assert (await sandbox("import pandas as pd\nint(pd.Series([1]).sum())")) == 1
+        assert time.perf_counter() - started < 1  # importing pandas alone takes most of that
+        await eventually(lambda: _warm(inmates()) and not inmates() & before, within_s=20)
+        count = telemetry.registry.get_sample_value(
+            "bos_sandbox_process_start_seconds_count", {"warm": "true"}
+        )
+        assert count == 1
+    await eventually(lambda: not inmates())
+
+
+def _client(channel: grpc.aio.Channel, telemetry: Telemetry) -> Any:
+    async def run(code: str) -> Any:
+        request = RunProgramRequest(code=code, tier=Tier.TIER_PROCESS)
+        reply = await SandboxServiceStub(channel).RunProgram(request, timeout=30)
+        return from_value(reply.result)
+
+    return run
+
+
+def _warm(pids: set[int]) -> bool:
+    """Whether one interpreter is up that has numpy loaded and waits."""
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/wchan") as waits:
+                if "pandas" in maps.read() and waits.read() not in {"", "0"}:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+async def test_no_interpreter_outlives_the_service(
+    process_settings: SandboxSettings, inmates: Callable[[], set[int]]
+) -> None:
+    warm = process_settings.model_copy(update={"process_warm_workers": 2})
+    async with serve(warm, Telemetry.for_tests()):
+        await eventually(lambda: bool(inmates()), within_s=20)
+    assert not inmates()

