@@ -146,6 +146,27 @@ async def test_status_that_was_lost_comes_back_with_its_event(postgres: Crashing
     assert log.rewritten == 2
 
 
+async def test_lost_events_come_back_although_the_run_has_been_taken_anew(
+    postgres: CrashingPostgres,
+) -> None:
+    """An outage longer than the lease: the replica becomes its own successor."""
+    async with open_log(postgres.dsn) as log:
+        run = await log.accept()
+        await log.writer.append(delta(run, 2, "seen"))
+        # As the crash and the new lease leave it, before the writer has a session again.
+        async with connect(postgres.dsn, schema=SCHEMA) as connection:
+            await connection.execute("DELETE FROM run_events WHERE sequence = 2")
+            await connection.execute("UPDATE runs SET epoch = 2")
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'bos-gateway-writer'"
+            )
+        await log.writer.restored()
+        assert await texts(postgres.dsn, run) == {2: "seen"}
+        with pytest.raises(LostRun):
+            await log.writer.append(delta(run, 3, "of the earlier epoch"))
+
+
 @pytest.mark.parametrize("taken_by", ["another_owner", "a_foreign_event"])
 async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
     postgres: CrashingPostgres, taken_by: str
@@ -164,7 +185,11 @@ async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
                 # The writer's next session meets these locks, and waits for the outcome.
                 await connection.execute("DELETE FROM run_events WHERE sequence = 2")
                 if taken_by == "another_owner":
-                    await connection.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", lost)
+                    await connection.execute(
+                        "UPDATE runs SET epoch = 2, replica_id = gen_random_uuid() "
+                        "WHERE run_id = $1",
+                        lost,
+                    )
                 else:
                     await connection.execute(
                         "INSERT INTO run_events VALUES "

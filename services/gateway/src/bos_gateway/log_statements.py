@@ -31,6 +31,9 @@ SELECT run_id FROM created
 # A run is `owned` when it is ours at this epoch, the event before the first new one is there (an
 # asynchronous commit can be lost with PostgreSQL), and no other event stands where new ones go.
 #
+# Events written again ($16) may be of an earlier epoch of ours: taking a run anew raises its epoch,
+# and must not cost it the events that PostgreSQL lost before that.
+#
 # `wal` says how far the write-ahead log reaches, and how far it is on disk: every commit that this
 # session made before lies below the first.
 APPEND = """
@@ -51,7 +54,7 @@ WITH mode AS MATERIALIZED (
 ), owned AS (
     SELECT r.run_id
     FROM mode, runs AS r JOIN wanted AS w USING (run_id)
-    WHERE r.replica_id = $13 AND r.epoch = w.epoch
+    WHERE r.replica_id = $13 AND (r.epoch = w.epoch OR $16 AND r.epoch > w.epoch)
       AND EXISTS (
           SELECT FROM run_events AS e
           WHERE e.run_id = w.run_id AND e.sequence = w.first_sequence - 1

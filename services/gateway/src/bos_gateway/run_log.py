@@ -14,23 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter as Tally
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
-from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
+from bos_gateway.log_session import Target, existing_runs, insert_events, insert_runs, target_of
 from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
@@ -38,10 +35,8 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.metrics import GatewayMetrics
-    from bos_gateway.tail import RunTail
 
 SCHEMA = "gateway"
-SCHEMA_VERSION = 1
 
 _STATEMENT_TIMEOUT_S = 15.0
 _LOCK_TIMEOUT = "5s"
@@ -123,33 +118,10 @@ class Append:
         ]
 
 
-class _Target(NamedTuple):
-    """A run that a statement appends to."""
-
-    run_id: UUID
-    epoch: int
-    status: int
-    finished: bool
-    first_sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What became of one statement."""
-
-    lost: set[UUID]
-    """Runs that are no longer ours; nothing was written to them."""
-    written: int
-    """Events that were not there before."""
-    inserted: int | None
-    """End of the write-ahead log, seen by the statement; None if it found no run of ours."""
-    flushed: int | None
-    """Its end on disk."""
-
-
 @dataclass(slots=True)
 class _Pending:
-    item: NewRun | Append
+    item: NewRun | Append | None
+    """None: only asks whether everything before it is stored."""
     done: asyncio.Future[bool] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -234,13 +206,25 @@ class LogWriter:
         """
         await self._put(append)
 
-    async def _put(self, item: NewRun | Append) -> bool:
+    async def restored(self) -> None:
+        """Wait until the log holds all that this writer ever committed, also after a crash.
+
+        Whoever is about to read a log in order to go on from its end asks this first: before, its
+        last events may be missing though they were shown.
+        """
+        if len(self.tail):
+            await self._queued(None)
+
+    async def _queued(self, item: NewRun | Append | None) -> bool:
         pending = _Pending(item)
         self._pending.append(pending)
         self._wake.set()
+        return await pending.done
+
+    async def _put(self, item: NewRun | Append) -> bool:
         started = time.perf_counter()
         try:
-            return await pending.done
+            return await self._queued(item)
         finally:
             self._metrics.append_seconds.observe(time.perf_counter() - started)
 
@@ -305,6 +289,11 @@ class LogWriter:
             await self._write_accepts(connection, accepts)
         if appends:
             await self._write_appends(connection, appends)
+        asking = [p for p in batch if p.item is None and not p.settled]
+        if asking and not accepts and not appends:
+            await connection.fetchval("SELECT 1")
+        for one in asking:
+            one.settle(True)
 
     async def _ready(self) -> asyncpg.Connection[asyncpg.Record]:
         """The session; a new one first writes again what the end of the old one may have undone."""
@@ -321,8 +310,10 @@ class LogWriter:
         tails = self.tail.by_run()
         for chunk in chunks(tails, _MAX_BATCH):
             rows = [row for tail in chunk for row in tail.rows]
-            targets = [_target(tail) for tail in chunk]
-            outcome = await self._insert(connection, rows, targets, durable=True)
+            targets = [target_of(tail) for tail in chunk]
+            outcome = await insert_events(
+                connection, self._replica_id, rows, targets, durable=True, again=True
+            )
             written += outcome.written
             self._lost |= {
                 (tail.run_id, tail.epoch) for tail in chunk if tail.run_id in outcome.lost
@@ -336,44 +327,23 @@ class LogWriter:
         self, connection: asyncpg.Connection[asyncpg.Record], pending: list[_Pending]
     ) -> None:
         runs = [p.item for p in pending if isinstance(p.item, NewRun)]
-        rows = await connection.fetch(
-            ACCEPT,
-            [run.run_id for run in runs],
-            [run.user_id for run in runs],
-            [run.request_id for run in runs],
-            [run.request_digest for run in runs],
-            [run.conversation_id for run in runs],
-            [run.question for run in runs],
-            [1] * len(runs),
-            [uuid4() for _ in runs],
-            [run.event.SerializeToString() for run in runs],
-            [_time(run.event) for run in runs],
-            self._replica_id,
-            SCHEMA_VERSION,
-        )
-        created_now = {row["run_id"] for row in rows}
-        created = set(created_now)
+        created = await insert_runs(connection, self._replica_id, runs)
+        if created:
+            self.tail.flushed()
         if len(created) < len(runs):
-            created |= await self._ours(connection, [r.run_id for r in runs])
+            # Stored by an earlier try whose answer was lost, or refused for its request id.
+            created |= await existing_runs(connection, [run.run_id for run in runs])
         for one, run in zip(pending, runs, strict=True):
             one.settle(run.run_id in created)
-        if created_now:
-            self.tail.flushed()
         self._metrics.batch_events.observe(len(runs))
-
-    async def _ours(
-        self, connection: asyncpg.Connection[asyncpg.Record], run_ids: list[UUID]
-    ) -> set[UUID]:
-        """Those of ``run_ids`` that exist: stored by an earlier try whose answer was lost."""
-        rows = await connection.fetch("SELECT run_id FROM runs WHERE run_id = ANY ($1)", run_ids)
-        return {row["run_id"] for row in rows}
 
     async def _write_appends(
         self, connection: asyncpg.Connection[asyncpg.Record], pending: list[_Pending]
     ) -> None:
         items: list[Append] = []
         for one in pending:
-            assert isinstance(one.item, Append)
+            if not isinstance(one.item, Append):
+                continue
             if (key := (one.item.run_id, one.item.epoch)) in self._lost:
                 self._lost.discard(key)
                 one.settle(LostRun(str(one.item.run_id)))
@@ -383,11 +353,11 @@ class LogWriter:
             return
         rows = [row for item in items for row in item.rows()]
         targets = [
-            _Target(item.run_id, item.epoch, item.status or 0, item.finished, item.first_sequence)
+            Target(item.run_id, item.epoch, item.status or 0, item.finished, item.first_sequence)
             for item in items
         ]
         durable = self.tail.full or any(item.durable for item in items)
-        outcome = await self._insert(connection, rows, targets, durable=durable)
+        outcome = await insert_events(connection, self._replica_id, rows, targets, durable=durable)
         self._metrics.batch_events.observe(len(rows))
         kept = [item for item in items if item.run_id not in outcome.lost]
         if outcome.inserted is not None and outcome.flushed is not None:
@@ -397,60 +367,9 @@ class LogWriter:
         elif kept:
             self.tail.committed(kept)
         for one in pending:
-            lost = one.item.run_id in outcome.lost
-            one.settle(LostRun(str(one.item.run_id)) if lost else True)
-
-    async def _insert(
-        self,
-        connection: asyncpg.Connection[asyncpg.Record],
-        rows: Sequence[Row],
-        targets: Sequence[_Target],
-        *,
-        durable: bool,
-    ) -> _Outcome:
-        """One statement: the rows of those runs that are ours; in place already is success."""
-        stored = await connection.fetch(
-            APPEND,
-            "on" if durable else "off",
-            [row.run_id for row in rows],
-            [row.sequence for row in rows],
-            [row.event_id for row in rows],
-            [row.epoch for row in rows],
-            [row.event.WhichOneof("event") for row in rows],
-            [row.event.SerializeToString() for row in rows],
-            [_time(row.event) for row in rows],
-            [target.run_id for target in targets],
-            [target.epoch for target in targets],
-            [target.status for target in targets],
-            [target.finished for target in targets],
-            self._replica_id,
-            SCHEMA_VERSION,
-            [target.first_sequence for target in targets],
-        )
-        written = {row["run_id"]: row["written"] for row in stored}
-        expected = Tally(row.run_id for row in rows)
-        conflicts = [
-            r for r in rows if written.get(r.run_id, expected[r.run_id]) < expected[r.run_id]
-        ]
-        foreign = await self._foreign(connection, conflicts) if conflicts else set()
-        return _Outcome(
-            lost={t.run_id for t in targets if t.run_id not in written} | foreign,
-            written=sum(written.values()),
-            inserted=stored[0]["inserted"] if stored else None,
-            flushed=stored[0]["flushed"] if stored else None,
-        )
-
-    async def _foreign(
-        self,
-        connection: asyncpg.Connection[asyncpg.Record],
-        rows: Sequence[Row],
-    ) -> set[UUID]:
-        """Runs at whose sequences other events stand than the ones we meant to write."""
-        found = await connection.fetch(
-            STORED_IDS, [row.run_id for row in rows], [row.sequence for row in rows]
-        )
-        stored = {(row["run_id"], row["sequence"]): row["event_id"] for row in found}
-        return {r.run_id for r in rows if stored.get((r.run_id, r.sequence)) != r.event_id}
+            if isinstance(one.item, Append):
+                lost = one.item.run_id in outcome.lost
+                one.settle(LostRun(str(one.item.run_id)) if lost else True)
 
     async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:
         await self._session.aclose()
@@ -472,13 +391,5 @@ class LogWriter:
         return self._connection is None or self._connection.is_closed()
 
 
-def _target(tail: RunTail) -> _Target:
-    return _Target(tail.run_id, tail.epoch, tail.status or 0, False, tail.rows[0].sequence)
-
-
 def _shutting_down() -> Unavailable:
     return Unavailable("The service is shutting down.", retry_after_s=1.0)
-
-
-def _time(event: LogEvent) -> datetime:
-    return event.create_time.ToDatetime(tzinfo=UTC)

@@ -1,0 +1,143 @@
+"""What the log writer says to PostgreSQL: one statement each, over one session."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid4
+
+from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from bos.runlog.v1 import LogEvent
+    from bos_gateway.run_log import NewRun
+    from bos_gateway.tail import Row, RunTail
+
+    Session = asyncpg.Connection[asyncpg.Record]
+
+SCHEMA_VERSION = 1
+
+
+class Target(NamedTuple):
+    """A run that a statement appends to."""
+
+    run_id: UUID
+    epoch: int
+    status: int
+    finished: bool
+    first_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one statement."""
+
+    lost: set[UUID]
+    """Runs that are no longer ours; nothing was written to them."""
+    written: int
+    """Events that were not there before."""
+    inserted: int | None
+    """End of the write-ahead log, seen by the statement; None if it found no run of ours."""
+    flushed: int | None
+    """Its end on disk."""
+
+
+def target_of(tail: RunTail) -> Target:
+    """Where a tail is written again."""
+    return Target(tail.run_id, tail.epoch, tail.status or 0, False, tail.rows[0].sequence)
+
+
+async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]) -> set[UUID]:
+    """Store new runs, each with its first event; returns those that were created.
+
+    The commit waits for the disk.
+    """
+    rows = await session.fetch(
+        ACCEPT,
+        [run.run_id for run in runs],
+        [run.user_id for run in runs],
+        [run.request_id for run in runs],
+        [run.request_digest for run in runs],
+        [run.conversation_id for run in runs],
+        [run.question for run in runs],
+        [1] * len(runs),
+        [uuid4() for _ in runs],
+        [run.event.SerializeToString() for run in runs],
+        [_time(run.event) for run in runs],
+        replica_id,
+        SCHEMA_VERSION,
+    )
+    return {row["run_id"] for row in rows}
+
+
+async def existing_runs(session: Session, run_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of ``run_ids`` that are stored."""
+    rows = await session.fetch("SELECT run_id FROM runs WHERE run_id = ANY ($1)", run_ids)
+    return {row["run_id"] for row in rows}
+
+
+async def insert_events(
+    session: Session,
+    replica_id: UUID,
+    rows: Sequence[Row],
+    targets: Sequence[Target],
+    *,
+    durable: bool,
+    again: bool = False,
+) -> Outcome:
+    """One statement: the rows of those runs that are ours; in place already is success.
+
+    What is written ``again`` may be of an earlier epoch: it was ours then, and still is.
+    """
+    stored = await session.fetch(
+        APPEND,
+        "on" if durable else "off",
+        [row.run_id for row in rows],
+        [row.sequence for row in rows],
+        [row.event_id for row in rows],
+        [row.epoch for row in rows],
+        [row.event.WhichOneof("event") for row in rows],
+        [row.event.SerializeToString() for row in rows],
+        [_time(row.event) for row in rows],
+        [target.run_id for target in targets],
+        [target.epoch for target in targets],
+        [target.status for target in targets],
+        [target.finished for target in targets],
+        replica_id,
+        SCHEMA_VERSION,
+        [target.first_sequence for target in targets],
+        again,
+    )
+    written = {row["run_id"]: row["written"] for row in stored}
+    expected = Tally(row.run_id for row in rows)
+    conflicts = [r for r in rows if written.get(r.run_id, expected[r.run_id]) < expected[r.run_id]]
+    foreign = await _foreign(session, conflicts) if conflicts else set()
+    return Outcome(
+        lost={t.run_id for t in targets if t.run_id not in written} | foreign,
+        written=sum(written.values()),
+        inserted=stored[0]["inserted"] if stored else None,
+        flushed=stored[0]["flushed"] if stored else None,
+    )
+
+
+async def _foreign(
+    session: Session,
+    rows: Sequence[Row],
+) -> set[UUID]:
+    """Runs at whose sequences other events stand than the ones we meant to write."""
+    found = await session.fetch(
+        STORED_IDS, [row.run_id for row in rows], [row.sequence for row in rows]
+    )
+    stored = {(row["run_id"], row["sequence"]): row["event_id"] for row in found}
+    return {r.run_id for r in rows if stored.get((r.run_id, r.sequence)) != r.event_id}
+
+
+def _time(event: LogEvent) -> datetime:
+    return event.create_time.ToDatetime(tzinfo=UTC)
