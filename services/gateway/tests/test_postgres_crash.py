@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import grpc
 import pytest
 from crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_house import House, open_house
@@ -254,6 +255,36 @@ async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
     assert stored == list(range(1, seen[-1].sequence + 1))
     assert [e.sequence for e in again] == [e.sequence for e in seen]
     assert took_s < 10
+
+
+async def test_outage_longer_than_the_lease_takes_back_nothing_that_was_seen(
+    postgres: CrashingPostgres,
+) -> None:
+    slow = SlowAgent("slow")
+    seen: list[RunEvent] = []
+    async with open_house(postgres.dsn) as house:
+        await house.add_agent(slow)
+        house.planner.steps = [step("a", "slow")]
+        async with house.gateway(lease_s=1.0) as gateway:
+
+            async def ask() -> None:
+                async for message in gateway.stream():
+                    seen.append(message.event)
+
+            asked = asyncio.create_task(ask())
+            await eventually(lambda: slow.started.is_set() and len(seen) >= 3, within_s=20)
+            await postgres.crash()
+            # Without its lease the gateway stops its runs.
+            await asyncio.wait_for(slow.cancelled.wait(), 20)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await asked
+            slow.release.set()
+            await postgres.start()
+            await eventually(lambda: len(slow.inputs) == 2, within_s=20)
+            rest = await gateway.watch(seen[0].run_id, seen[-1].sequence)
+            whole = await gateway.watch(seen[0].run_id)
+    assert rest[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert [*seen, *rest] == whole
 
 
 async def stored_sequences(house: House, run_id: str) -> list[int]:
