@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import grpc
 
@@ -176,6 +179,43 @@ class Client:
         """All events of a WatchRun."""
         request = WatchRunRequest(run_id=run_id, after_sequence=after_sequence)
         return [message.event async for message in self.stub.WatchRun(request, timeout=30)]
+
+
+@asynccontextmanager
+async def gateway_process(
+    house: House, *, log: IO[bytes] | int = asyncio.subprocess.DEVNULL, **overrides: object
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
+    """A gateway in a process of its own, with a client; killed at the end if it still runs.
+
+    Its log goes to ``log``; ``overrides`` are settings of the gateway.
+    """
+    settings = {
+        "STORE_URL": house.dsn,
+        "PLANNER_TARGET": house.planner_target,
+        "COMPOSER_TARGET": house.composer_target,
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in house.agent_targets.items()),
+        "LEASE_S": "1",
+        "LEASE_RENEWAL_S": "0.25",
+        "SERVER__GRACE_S": "0.2",
+        **{name.upper(): str(value) for name, value in overrides.items()},
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bos_gateway",
+        env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=log,
+    )
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
+            yield process, Client(channel, None)
+    finally:
+        if process.returncode is None:
+            process.kill()  # also ends one that is stopped
+        await process.wait()
 
 
 def kinds(events: list[RunEvent]) -> list[str]:

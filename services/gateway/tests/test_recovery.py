@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import sys
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import asyncpg
-import grpc
 import pytest
-from gateway_house import Client, House, kinds, result_of
+from gateway_house import Client, House, gateway_process, kinds, result_of
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-
-@asynccontextmanager
-async def gateway_process(house: House) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
-    """A gateway in a process of its own, with a client; killed at the end if it still runs."""
-    settings = {
-        "STORE_URL": house.dsn,
-        "PLANNER_TARGET": house.planner_target,
-        "COMPOSER_TARGET": house.composer_target,
-        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in house.agent_targets.items()),
-        "LEASE_S": "1",
-        "LEASE_RENEWAL_S": "0.25",
-        "SERVER__GRACE_S": "0.2",
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bos_gateway",
-        env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), 30)
-        async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
-            yield process, Client(channel, None)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def _until(client: Client, kind: str, seen: list[RunEvent], question: str = "Go on?") -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bos.runlog.v1 import LogEvent
 
@@ -15,10 +15,17 @@ class RunFeed:
     """An append-only list with waiters.
 
     Followers keep a position, not a queue: a slow one costs nothing and misses nothing.
+
+    Args:
+        events: What is committed already.
+        on_publish: Called after more was shown here, for those who follow elsewhere.
     """
 
-    def __init__(self, events: Sequence[LogEvent] = ()) -> None:
+    def __init__(
+        self, events: Sequence[LogEvent] = (), on_publish: Callable[[], None] = lambda: None
+    ) -> None:
         self._events = list(events)
+        self._on_publish = on_publish
         self._closed = False
         self._changed = asyncio.Event()
 
@@ -31,6 +38,7 @@ class RunFeed:
         """Show events that are committed, in order."""
         self._events.extend(events)
         self._notify()
+        self._on_publish()
 
     def close(self) -> None:
         """Nothing more comes from here: the run ended, or this replica let it go."""

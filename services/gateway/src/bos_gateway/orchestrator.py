@@ -26,13 +26,13 @@ from bos_gateway.decide import Command, Compose, MakePlan, Record, RunStep, deci
 from bos_gateway.effects import EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result
 from bos_gateway.planning import make_plan
-from bos_gateway.response import broken_response
+from bos_gateway.response import broken_response, explained_response
 from bos_gateway.run_log import Append
 from bos_gateway.state import RunState, apply, status_after
 from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
     from uuid import UUID
 
@@ -62,10 +62,19 @@ class Orchestrator:
         run: The run; its state holds the events of its feed.
         log: The process's writer.
         collaborators: What effects need.
+        holds_lease: Whether this replica's lease is in force.
     """
 
-    def __init__(self, run: OwnedRun, log: LogWriter, collaborators: Collaborators) -> None:
+    def __init__(
+        self,
+        run: OwnedRun,
+        log: LogWriter,
+        collaborators: Collaborators,
+        holds_lease: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._run = run
+        self._holds_lease = holds_lease
+        self._storing: asyncio.Task[None] | None = None
         self._state = run.state
         self._writer = log
         self._with = collaborators
@@ -96,26 +105,54 @@ class Orchestrator:
             "run", context=parent, attributes={"bos.run_id": self._state.run_id}
         ):
             try:
+                # What others wanted while nobody owned the run comes before anything else.
+                await self._store(self._drain([]))
                 while not self._state.finished:
                     commands = decide(self._state, datetime.now(UTC))
                     if commands and isinstance(commands[0], Record):
                         await self._store(list(commands[0].events), durable=commands[0].durable)
                     else:
+                        await self._until_lease_held()
                         self._reconcile(commands)
                         await self._store(await self._next_events())
             finally:
                 await self._stop_effects()
 
-    async def fail(self) -> None:
-        """End the run after a defect of ours, so that nobody waits for it in vain.
+    async def fail(self, error: AgentError | None = None) -> None:
+        """End the run, so that nobody waits for it in vain.
+
+        Args:
+            error: What its user is told; None after a defect of ours.
 
         Raises:
             LostRun: another replica owns the run now.
             BosError: its log cannot be written.
         """
-        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
-        event.create_time.FromDatetime(datetime.now(UTC))
+        now = datetime.now(UTC)
+        if error is None:
+            response = broken_response(self._state)
+        else:
+            response = explained_response(self._state, now, error)
+        event = LogEvent(run_finished=RunFinished(response=response))
+        event.create_time.FromDatetime(now)
         await self._store([event])
+
+    async def release(self, event: LogEvent) -> None:
+        """Record that this replica lets go of the run, which it no longer drives.
+
+        Raises:
+            LostRun: another replica owns the run now.
+            BosError: its log cannot be written.
+        """
+        if self._storing is not None:
+            await asyncio.wait((self._storing,))
+        if not self._state.finished:
+            await self._append([event])
+
+    async def _until_lease_held(self) -> None:
+        """Return if the lease is in force; else wait to be stopped, as all runs here are then."""
+        if not self._holds_lease():
+            await asyncio.get_running_loop().create_future()
 
     def _reconcile(self, commands: Sequence[Command]) -> None:
         """Start what is missing, stop what is not wanted."""
@@ -202,37 +239,42 @@ class Orchestrator:
         if any(event.HasField("answer_delta") for event in events):
             self._last_delta = time.monotonic()
 
-    def _drain(self, events: list[LogEvent]) -> None:
+    def _drain(self, events: list[LogEvent]) -> list[LogEvent]:
         while not self._inbox.empty() and len(events) < _INBOX:
             events.append(self._inbox.get_nowait())
+        return events
 
     async def _store(self, events: list[LogEvent], *, durable: bool = False) -> None:
         """Append, then apply, then show. What is no longer true of the state is left out."""
         accepted = self._admissible(events)
         if not accepted:
             return
-        finished = accepted[-1].HasField("run_finished")
-        before = self._state.status
-        first_sequence = self._state.last_sequence + 1
-        after = before
-        for event in accepted:
+        await self._until_lease_held()
+        self._storing = asyncio.create_task(self._append(accepted, durable=durable))
+        self._storing.add_done_callback(_heed)
+        # An append that has begun must be seen to its end, also when this loop is stopped: whether
+        # its events are in the log decides what may be shown, and what may follow them.
+        await asyncio.shield(self._storing)
+
+    async def _append(self, events: list[LogEvent], *, durable: bool = False) -> None:
+        finished = events[-1].HasField("run_finished")
+        before = after = self._state.status
+        for event in events:
             after = status_after(after, event)
         append = Append(
             self._run.run_id,
             self._run.epoch,
-            first_sequence,
-            accepted,
+            self._state.last_sequence + 1,
+            events,
             durable=durable or finished,
             status=after if after != before else None,
             finished=finished,
         )
-        # An append that has begun must be seen to its end: whether its events are in the log
-        # decides what may be shown.
-        await asyncio.shield(self._writer.append(append))
-        for event in accepted:
+        await self._writer.append(append)
+        for event in events:
             apply(self._state, event)
             self._observe(event)
-        self._run.feed.publish(accepted)
+        self._run.feed.publish(events)
 
     def _admissible(self, events: list[LogEvent]) -> list[LogEvent]:
         """The events that are still true of the state, up to the first end.
@@ -281,6 +323,12 @@ class Orchestrator:
         # Effects that wait for room in the inbox would otherwise hold up their own cancellation
         # only until the queue is collected with us; gather sees every one of them end.
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _heed(task: asyncio.Task[None]) -> None:
+    """Take note of how an append ended that nobody may be waiting for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _key(command: Command) -> object:

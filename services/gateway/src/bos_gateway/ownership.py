@@ -1,7 +1,8 @@
 """Who owns a run: one lease per replica, an epoch per run, adoption of what nobody owns.
 
 All times are the database's, so replicas need not agree on the time. A run is taken by raising its
-epoch; from that moment the log refuses whatever an earlier owner still tries to write.
+epoch; from that moment the log refuses whatever an earlier owner still tries to write. Statements
+that others must hear of say so themselves (``bulletin.py``), so the message comes with the commit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import RUN_STATUS_WAITING_FOR_APPROVAL
+from bos_gateway.bulletin import CHANNEL
+from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -20,16 +23,23 @@ if TYPE_CHECKING:
 
     from bos.runlog.v1 import LogEvent
 
-_RENEW = """
-INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
-ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until
+# Raising the epochs of what is still ours makes this replica its own successor: whatever it was
+# about to write before it lost the lease is refused.
+_TAKE = """
+WITH lease AS (
+    INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
+    ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until
+)
+UPDATE runs SET epoch = epoch + 1 WHERE replica_id = $1 AND finished_at IS NULL
+RETURNING run_id, epoch
 """
 _ADOPT = """
 WITH free AS (
     SELECT r.run_id, r.replica_id IS NULL AS released
     FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
     WHERE r.finished_at IS NULL AND r.status <> $2 AND r.replica_id IS DISTINCT FROM $1
-          AND (p.replica_id IS NULL OR p.lease_until < now()) AND r.run_id <> ALL ($4)
+          AND (r.replica_id IS NULL OR $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
+          AND r.run_id <> ALL ($4)
     ORDER BY r.created_at
     LIMIT $3
     FOR UPDATE OF r SKIP LOCKED
@@ -38,17 +48,32 @@ UPDATE runs AS r SET replica_id = $1, epoch = epoch + 1
 FROM free WHERE r.run_id = free.run_id
 RETURNING r.run_id, r.epoch, free.released
 """
-_RELEASE = """
-WITH gone AS (DELETE FROM replicas WHERE replica_id = $1)
-UPDATE runs SET replica_id = NULL WHERE replica_id = $1 AND finished_at IS NULL
+_NEXT_EXPIRY = """
+SELECT extract(epoch FROM min(lease_until) - now())::float8 FROM replicas
+WHERE lease_until >= now() AND replica_id <> $1
 """
-_ADD_INPUT = """
-INSERT INTO run_inputs (run_id, kind, payload)
-SELECT run_id, $2, $3 FROM runs WHERE run_id = $1 AND finished_at IS NULL
-ON CONFLICT DO NOTHING
+_RELEASE = """
+WITH gone AS (DELETE FROM replicas WHERE replica_id = $1), freed AS (
+    UPDATE runs SET replica_id = NULL WHERE replica_id = $1 AND finished_at IS NULL
+    RETURNING run_id
+)
+SELECT pg_notify($2, 'released') FROM freed LIMIT 1
 """
 _RELEASE_ONE = """
-UPDATE runs SET replica_id = NULL WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
+WITH freed AS (
+    UPDATE runs SET replica_id = NULL WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
+    RETURNING run_id
+)
+SELECT pg_notify($4, 'released') FROM freed
+"""
+_ADD_INPUT = """
+WITH added AS (
+    INSERT INTO run_inputs (run_id, kind, payload)
+    SELECT run_id, $2, $3 FROM runs WHERE run_id = $1 AND finished_at IS NULL
+    ON CONFLICT DO NOTHING
+    RETURNING run_id
+)
+SELECT pg_notify($4, 'input ' || run_id) FROM added
 """
 _INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
 _FORGET_DEAD = "DELETE FROM replicas WHERE lease_until < now() - interval '1 day'"
@@ -61,7 +86,7 @@ class Adopted:
     run_id: UUID
     epoch: int
     reason: str
-    """``released`` by its last owner, or ``lease_expired``."""
+    """As in ``bos.runlog.v1.RunAdopted``."""
 
 
 class Ownership:
@@ -80,12 +105,28 @@ class Ownership:
         self._replica_id = replica_id
         self._lease_s = lease_s
 
-    async def renew(self) -> None:
-        """Take or prolong this replica's lease."""
-        await self._execute(_RENEW, self._replica_id, self._lease_s)
+    @property
+    def replica_id(self) -> UUID:
+        """This process."""
+        return self._replica_id
 
-    async def adopt(self, limit: int, except_for: Collection[UUID] = ()) -> list[Adopted]:
-        """Take up to ``limit`` runs that nobody owns, oldest first."""
+    async def take(self) -> list[Adopted]:
+        """Take a lease, and those runs again that are still this replica's."""
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                rows = await connection.fetch(_TAKE, self._replica_id, self._lease_s)
+        return [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows]
+
+    async def adopt(
+        self, limit: int, except_for: Collection[UUID] = (), *, expired: bool = True
+    ) -> list[Adopted]:
+        """Take up to ``limit`` runs that nobody owns, oldest first.
+
+        Args:
+            limit: Most runs to take.
+            except_for: Runs to leave alone.
+            expired: Take runs of owners whose lease has run out as well.
+        """
         async with acquire(self._pool) as connection:
             with statement_errors():
                 rows = await connection.fetch(
@@ -94,24 +135,32 @@ class Ownership:
                     RUN_STATUS_WAITING_FOR_APPROVAL,
                     limit,
                     list(except_for),
+                    expired,
                 )
         return [
-            Adopted(r["run_id"], r["epoch"], "released" if r["released"] else "lease_expired")
+            Adopted(r["run_id"], r["epoch"], RELEASED if r["released"] else LEASE_EXPIRED)
             for r in rows
         ]
 
+    async def next_expiry_s(self) -> float | None:
+        """Seconds until the first lease of another replica runs out, unless it is renewed."""
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                left_s: float | None = await connection.fetchval(_NEXT_EXPIRY, self._replica_id)
+        return left_s
+
     async def release(self, run_id: UUID, epoch: int) -> None:
         """Let go of one run, if it is still ours."""
-        await self._execute(_RELEASE_ONE, run_id, epoch, self._replica_id)
+        await self._execute(_RELEASE_ONE, run_id, epoch, self._replica_id, CHANNEL)
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once."""
-        await self._execute(_RELEASE, self._replica_id)
+        await self._execute(_RELEASE, self._replica_id, CHANNEL)
         await self._execute(_FORGET_DEAD)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await self._execute(_ADD_INPUT, run_id, kind, event.SerializeToString())
+        await self._execute(_ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from contextlib import asynccontextmanager
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bos.runlog.v1 import CancelRequested, LogEvent, RunAccepted, RunAdopted
+from bos.runlog.v1 import CancelRequested, LogEvent, RunAccepted, RunAdopted, RunReleased
 from bos_chassis.errors import (
     AlreadyExists,
     BosError,
@@ -19,37 +19,39 @@ from bos_chassis.errors import (
 )
 from bos_gateway import context
 from bos_gateway.feed import RunFeed
+from bos_gateway.lease import clock
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.poison import deaths_without_progress, given_up
 from bos_gateway.run_log import Append, LostRun, NewRun
 from bos_gateway.state import apply, fold
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
-    from bos_chassis.telemetry import Telemetry
+    from bos_gateway.bulletin import Bulletin
     from bos_gateway.effects import Collaborators
+    from bos_gateway.lease import Lease
     from bos_gateway.ownership import Adopted, Ownership
     from bos_gateway.run_log import LogWriter
     from bos_gateway.runs import Runs, StoredRun
-    from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
 
-_ADOPTION_INTERVAL_S = 1.0
-_INPUTS_INTERVAL_S = 1.0
 _HOLD_OFF_S = 30.0
-_FOLLOW_POLL_S = 1.0
+# For what is written on the way out; a database that is away must not hold that up for ever.
+_FAREWELL_S = 3.0
+_RESUMED_AT_ONCE = 4
 _CANCEL = "cancel"
 
 
 class _Driven:
     """A run under way: its loop, and everybody's way to it."""
 
-    def __init__(self, epoch: int, orchestrator: Orchestrator, feed: RunFeed) -> None:
-        self.epoch = epoch
+    def __init__(self, run: OwnedRun, orchestrator: Orchestrator) -> None:
+        self.run = run
         self.orchestrator = orchestrator
-        self.feed = feed
+        self.feed = run.feed
         self.task: asyncio.Task[None] | None = None
 
 
@@ -59,7 +61,9 @@ class Replica:
     Args:
         writer: The log's writer.
         runs: The log's reader.
-        ownership: Lease and adoption.
+        ownership: Taking and freeing runs.
+        lease: Whether runs here may go on.
+        bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
         new_id: Makes run ids.
     """
@@ -69,12 +73,16 @@ class Replica:
         writer: LogWriter,
         runs: Runs,
         ownership: Ownership,
+        lease: Lease,
+        bulletin: Bulletin,
         collaborators: Collaborators,
         new_id: Callable[[], UUID],
     ) -> None:
         self._writer = writer
         self._runs = runs
         self._ownership = ownership
+        self._lease = lease
+        self._bulletin = bulletin
         self._with = collaborators
         self._new_id = new_id
         self._driven: dict[UUID, _Driven] = {}
@@ -82,6 +90,9 @@ class Replica:
         # Runs that broke here lately; another replica may have better luck with them.
         self._held_off: dict[UUID, float] = {}
         self._stopping = False
+        self._suspended = False
+        # Runs stopped when the lease was lost; those not taken by others are taken up again.
+        self._set_aside: list[_Driven] = []
         self._log = collaborators.telemetry.logger("bos.gateway.replica")
 
     async def accept(
@@ -141,29 +152,33 @@ class Replica:
             Unavailable: this replica is stopping; another one goes on from the same sequence.
         """
         position = after_sequence
-        while True:
-            driven = self._driven.get(run_id)
-            if driven is not None:
-                async for sequence, event in driven.feed.follow(position):
+        with self._bulletin.reading(run_id) as news:
+            while True:
+                driven = self._driven.get(run_id)
+                if driven is not None:
+                    async for sequence, event in driven.feed.follow(position):
+                        position = sequence
+                        yield sequence, event
+                        if event.HasField("run_finished"):
+                            return
+                    # The feed closed without an end: the run is no longer driven here.
+                if self._stopping:
+                    raise _stopping()
+                news.clear()
+                # Looked at first: an end that comes after it is found by the next round.
+                finished = await self._runs.finished(run_id)
+                page = await self._runs.events(run_id, position)
+                for sequence, event in page:
                     position = sequence
                     yield sequence, event
                     if event.HasField("run_finished"):
                         return
-                # The feed closed without an end: the run went to another replica.
-            if self._stopping:
-                raise _stopping()
-            # Looked at first: an end that comes after it is found by the next round.
-            finished = await self._runs.finished(run_id)
-            page = await self._runs.events(run_id, position)
-            for sequence, event in page:
-                position = sequence
-                yield sequence, event
-                if event.HasField("run_finished"):
-                    return
-            if not page:
-                if finished:
-                    return
-                await asyncio.sleep(_FOLLOW_POLL_S)
+                    if event.HasField("run_adopted"):
+                        self._bulletin.new_owner(run_id)
+                if not page:
+                    if finished:
+                        return
+                    await self._bulletin.news_of(run_id, news)
 
     async def state(self, run_id: UUID) -> RunState:
         """The run's present state."""
@@ -193,27 +208,91 @@ class Replica:
             if driven is not None:
                 driven.orchestrator.submit(LogEvent.FromString(payload))
 
-    async def adopt(self) -> int:
-        """Take over runs that nobody owns, as far as there is room; returns how many."""
+    def drives(self, run_id: UUID) -> bool:
+        """Whether the run is under way here."""
+        return run_id in self._driven
+
+    async def adopt(self) -> float | None:
+        """Take over runs that nobody owns, as far as there is room.
+
+        Returns:
+            Seconds until there may be more, if that can be told.
+        """
         room = self._room()
-        if room <= 0 or self._stopping:
-            return 0
+        if room <= 0 or self._stopping or self._suspended:
+            return None
         now = time.monotonic()
         self._held_off = {run: until for run, until in self._held_off.items() if until > now}
-        adopted = await self._ownership.adopt(room, self._held_off)
-        for run in adopted:
-            await self._resume(run)
-        return len(adopted)
+        adopted = await self._ownership.adopt(room, self._held_off, expired=self._lease.steady)
+        await self._resume_all(adopted, {})
+        return await self._ownership.next_expiry_s()
+
+    async def take_lease(self) -> None:
+        """Take a lease; runs that are still ours after an earlier one are driven on from the log.
+
+        Raises:
+            BosError: the database is away; nothing has changed.
+        """
+        if self._stopping:
+            return
+        if self._set_aside:
+            # An append of nothing. It returns once the writer has its session again, and has
+            # written what PostgreSQL may have forgotten; after the next statement it no longer can.
+            run = self._set_aside[0].run
+            with suppress(LostRun):
+                await self._writer.append(
+                    Append(run.run_id, run.epoch, run.state.last_sequence + 1, (), durable=False)
+                )
+        sent = clock()
+        ours = await self._ownership.take()
+        self._lease.taken(sent)
+        self._suspended = False
+        secrets = {driven.run.run_id: driven.run.secrets for driven in self._set_aside}
+        self._set_aside = []
+        await self._resume_all(ours, secrets)
+
+    async def suspend(self) -> None:
+        """Stop driving: somebody else may own the runs of this process by now."""
+        if not self._suspended:
+            self._suspended = True
+            self._log.warning("lease lost, runs stopped", runs=len(self._driven))
+        self._set_aside += await self._stop_driving()
 
     async def stop(self) -> None:
         """Stop driving, let go of every run, and send followers elsewhere."""
         self._stopping = True
-        await asyncio.gather(*self._accepting, return_exceptions=True)
-        tasks = [driven.task for driven in self._driven.values() if driven.task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        stopped = await self._stop_driving()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await asyncio.gather(
+                    *(driven.orchestrator.release(self._released("drain")) for driven in stopped),
+                    return_exceptions=True,
+                )
         await self._ownership.release_all()
+
+    async def _stop_driving(self) -> list[_Driven]:
+        """End every loop, and those of runs that are being accepted; returns what was stopped."""
+        stopped = self._cancel_all()
+        await _ended(stopped)
+        if self._accepting:
+            await asyncio.wait(self._accepting, timeout=_FAREWELL_S)
+            late = self._cancel_all()
+            await _ended(late)
+            stopped += late
+        return stopped
+
+    def _cancel_all(self) -> list[_Driven]:
+        driven = list(self._driven.values())
+        for each in driven:
+            if each.task is not None:
+                each.task.cancel()
+        return driven
+
+    def _released(self, reason: str) -> LogEvent:
+        released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
+        event = LogEvent(run_released=released)
+        event.create_time.FromDatetime(datetime.now(UTC))
+        return event
 
     def _accepted(
         self,
@@ -259,27 +338,53 @@ class Replica:
         self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)
         return True
 
-    async def _resume(self, adopted: Adopted) -> None:
+    async def _resume_all(
+        self, adopted: Sequence[Adopted], secrets: Mapping[UUID, Mapping[str, str]]
+    ) -> None:
+        if adopted:
+            # Our own last events may be missing in the logs after a crash of PostgreSQL.
+            await self._writer.restored()
+        turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
+
+        async def resume(run: Adopted) -> None:
+            async with turns:
+                await self._resume(run, secrets.get(run.run_id, {}))
+
+        await asyncio.gather(*(resume(run) for run in adopted))
+
+    async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
         """Record the adoption, then drive the run from where its log ends."""
+        run_id = adopted.run_id
+        if run_id in self._driven:
+            # Lost without our knowing, and now ours again.
+            former = self._driven[run_id]
+            if former.task is not None:
+                former.task.cancel()
+            await _ended([former])
         try:
-            events = await self._runs.log(adopted.run_id)
-            state = fold(str(adopted.run_id), events)
-            event = LogEvent(run_adopted=RunAdopted(reason=adopted.reason))
-            event.create_time.FromDatetime(datetime.now(UTC))
-            append = Append(
-                adopted.run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False
+            events = await self._runs.log(run_id)
+            state = fold(str(run_id), events)
+            event = LogEvent(
+                run_adopted=RunAdopted(
+                    replica_id=str(self._ownership.replica_id), reason=adopted.reason
+                )
             )
+            event.create_time.FromDatetime(datetime.now(UTC))
+            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
             await self._writer.append(append)
             apply(state, event)
+            inputs = await self._ownership.inputs([run_id])
         except Exception as error:
             # Whatever it is, it concerns this run alone; a newer replica may understand it.
-            self._log.exception("run cannot be adopted", run=str(adopted.run_id))
+            self._log.exception("run cannot be adopted", run=str(run_id))
             if not isinstance(error, LostRun):
-                await self._let_go(adopted.run_id, adopted.epoch)
+                await self._let_go(run_id, adopted.epoch)
             return
         self._with.metrics.adopted.labels(adopted.reason).inc()
-        self._log.info("run adopted", run=str(adopted.run_id), reason=adopted.reason)
-        self._drive(adopted.run_id, adopted.epoch, state, [*events, event], {})
+        self._log.info("run adopted", run=str(run_id), reason=adopted.reason)
+        self._bulletin.adopted(run_id)
+        first = [LogEvent.FromString(payload) for _, payload in inputs]
+        self._drive(run_id, adopted.epoch, state, [*events, event], secrets, first)
 
     def _drive(
         self,
@@ -288,10 +393,14 @@ class Replica:
         state: RunState,
         events: list[LogEvent],
         secrets: Mapping[str, str],
+        inputs: Sequence[LogEvent] = (),
     ) -> None:
-        feed = RunFeed(events)
+        feed = RunFeed(events, lambda: self._bulletin.published(run_id))
         run = OwnedRun(run_id, epoch, state, feed, secrets)
-        driven = _Driven(epoch, Orchestrator(run, self._writer, self._with), feed)
+        orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
+        for event in inputs:
+            orchestrator.submit(event)
+        driven = _Driven(run, orchestrator)
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
@@ -301,6 +410,7 @@ class Replica:
             await self._attempt_to_drive(run_id, driven)
         finally:
             del self._driven[run_id]
+            self._bulletin.forget(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
             driven.feed.close()
 
@@ -308,7 +418,12 @@ class Replica:
         """Drive the run; a defect of ours ends it, and what cannot even be ended is let go."""
         try:
             try:
-                await driven.orchestrator.drive()
+                deaths = deaths_without_progress(driven.feed.events)
+                if deaths >= self._with.settings.max_owner_deaths:
+                    self._log.error("run given up", run=str(run_id), deaths=deaths)
+                    await driven.orchestrator.fail(given_up(deaths))
+                else:
+                    await driven.orchestrator.drive()
             except (LostRun, Unavailable):
                 raise
             except Exception:
@@ -318,10 +433,10 @@ class Replica:
             self._with.metrics.lost.inc()
             self._log.warning("run lost", run=str(run_id))
             # If it is still ours, its log has a hole, and only folding it anew can go on.
-            await self._let_go(run_id, driven.epoch)
+            await self._let_go(run_id, driven.run.epoch)
         except Exception:
             self._log.exception("run cannot be ended here", run=str(run_id))
-            await self._let_go(run_id, driven.epoch)
+            await self._let_go(run_id, driven.run.epoch)
 
     async def _let_go(self, run_id: UUID, epoch: int) -> None:
         """Release a run that went wrong here, and leave it alone for a while."""
@@ -336,7 +451,7 @@ class Replica:
         return self._with.settings.max_active_runs - used
 
     def _require_room(self) -> None:
-        if self._stopping:
+        if self._stopping or self._suspended:
             raise _stopping()
         if self._room() <= 0:
             self._with.metrics.refused.labels("replica_full").inc()
@@ -347,40 +462,14 @@ class Replica:
             )
 
 
-@asynccontextmanager
-async def running_replica(
-    replica: Replica, ownership: Ownership, settings: GatewaySettings, telemetry: Telemetry
-) -> AsyncIterator[Replica]:
-    """Hold the lease and adopt runs while the block runs; let go of everything afterwards."""
-    log = telemetry.logger("bos.gateway.replica")
-
-    async def repeat(what: str, action: Callable[[], Awaitable[object]], wait_s: float) -> None:
-        while True:
-            try:
-                await action()
-            except Exception:
-                # Whatever it was, the next round must come: without a lease nothing here is ours.
-                log.exception("housekeeping failed", what=what)
-            await asyncio.sleep(wait_s)
-
-    await ownership.renew()
-    rounds = (
-        ("lease", ownership.renew, settings.lease_renewal_s),
-        ("adoption", replica.adopt, _ADOPTION_INTERVAL_S),
-        ("inputs", replica.take_inputs, _INPUTS_INTERVAL_S),
-    )
-    tasks = [asyncio.create_task(repeat(*each), name=each[0]) for each in rounds]
-    try:
-        yield replica
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await replica.stop()
+async def _ended(stopped: Sequence[_Driven]) -> None:
+    """Wait for loops that were told to stop."""
+    tasks = [driven.task for driven in stopped if driven.task is not None]
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _stopping() -> Unavailable:
-    return Unavailable("This replica is stopping; ask again.", retry_after_s=0.5)
+    return Unavailable("This replica cannot take or follow runs now; ask again.", retry_after_s=0.5)
 
 
 def _same(known: StoredRun, digest: bytes) -> UUID:

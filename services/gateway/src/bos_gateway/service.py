@@ -16,16 +16,19 @@ from bos_chassis.auth import RunTokenSigner, authenticator_from
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_gateway.api import SERVICE_NAME, OrchestratorServicer
+from bos_gateway.bulletin import Bulletin
 from bos_gateway.dry_run import DryRun
 from bos_gateway.effects import Collaborators
+from bos_gateway.housekeeping import running_replica
+from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
-from bos_gateway.replica import Replica, running_replica
+from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.runs import Runs
 from bos_gateway.tokens import Tokens
-from bos_postgres import migrate, open_database
+from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +48,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     """Serve the gateway until the context is left.
 
     Raises:
-        ConfigurationError: a setting is not usable.
+        ConfigurationError: a setting is not usable, such as a store behind a connection pooler.
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
@@ -53,6 +56,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     auth = authenticator_from(settings.auth, "gateway")
     metrics = GatewayMetrics(telemetry.registry)
     replica_id = uuid4()
+    await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
@@ -79,8 +83,16 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         runs = Runs(pool)
         ownership = Ownership(pool, replica_id, settings.lease_s)
-        replica = Replica(writer, runs, ownership, collaborators, new_run_id)
-        await stack.enter_async_context(running_replica(replica, ownership, settings, telemetry))
+        lease = Lease(
+            settings.store_url,
+            replica_id,
+            lease_s=settings.lease_s,
+            renewal_s=settings.lease_renewal_s,
+            telemetry=telemetry,
+        )
+        bulletin = Bulletin(settings.store_url, pool, telemetry)
+        replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
+        await stack.enter_async_context(running_replica(replica, lease, bulletin, telemetry))
         servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators))
         server = await stack.enter_async_context(
             grpc_server(

@@ -54,6 +54,11 @@ class GatewaySettings(Settings):
     )
     lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
     lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
+    max_owner_deaths: int = Field(
+        default=3,
+        ge=1,
+        description="Replicas that may die one after the other while a run gets no further",
+    )
     describe_interval_s: float = Field(
         default=15.0, gt=0, description="Time between two looks at every agent's card"
     )

@@ -1,0 +1,83 @@
+"""What goes on beside the runs: lease, adoption, inputs, and the bulletin."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from bos_gateway.bulletin import POLL_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_gateway.bulletin import Bulletin
+    from bos_gateway.lease import Lease
+    from bos_gateway.replica import Replica
+
+_RETRY_S = 0.2
+# A lease that is about to run out is looked at just after that, not just before.
+_JUST_AFTER_S = 0.02
+
+
+@asynccontextmanager
+async def running_replica(
+    replica: Replica, lease: Lease, bulletin: Bulletin, telemetry: Telemetry
+) -> AsyncIterator[Replica]:
+    """Hold the lease and adopt runs while the block runs; let go of everything afterwards.
+
+    Raises:
+        BosError: the lease cannot be taken to begin with.
+    """
+    log = telemetry.logger("bos.gateway.housekeeping")
+
+    async def for_ever(what: str, action: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            try:
+                await action()
+            except Exception:
+                # Whatever it was, the next round must come.
+                log.exception("housekeeping failed", what=what)
+                await asyncio.sleep(_RETRY_S)
+
+    async def keep_lease() -> None:
+        await lease.until_lost()
+        await replica.suspend()
+        await replica.take_lease()
+        log.info("lease taken again")
+
+    async def adopt() -> None:
+        bulletin.released.clear()
+        expiry_s = await replica.adopt()
+        wait_s = POLL_S if expiry_s is None else min(POLL_S, expiry_s + _JUST_AFTER_S)
+        await _woken(bulletin.released, wait_s)
+
+    async def take_inputs() -> None:
+        bulletin.inputs.clear()
+        await replica.take_inputs()
+        await _woken(bulletin.inputs, POLL_S)
+
+    await replica.take_lease()
+    rounds: dict[str, Callable[[], Awaitable[object]]] = {
+        "lease": keep_lease,
+        "adoption": adopt,
+        "inputs": take_inputs,
+        "telling": bulletin.tell_for_ever,
+        "listening": lambda: bulletin.listen_for_ever(replica.drives),
+    }
+    async with lease:
+        tasks = [asyncio.create_task(for_ever(*each), name=each[0]) for each in rounds.items()]
+        try:
+            yield replica
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await replica.stop()
+
+
+async def _woken(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

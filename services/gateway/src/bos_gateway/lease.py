@@ -1,0 +1,198 @@
+"""The lease that says this process is alive, renewed by a thread of its own.
+
+A thread, an event loop and a connection of its own: a main loop that is busy for a while does not
+lose the lease, and a process that was frozen finds out before it does anything else. Whether a
+lease has run out is judged on the database's clock by everybody else. This process itself judges
+more strictly: by its own clock, counted from when the last renewal that succeeded was *sent*, and a
+tenth earlier. So it has stopped its runs before anybody can take them.
+
+A lost lease stays lost until :meth:`Lease.taken`, also if a late renewal gets through after all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from bos_chassis.errors import BosError
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+    from uuid import UUID
+
+    from bos_chassis.telemetry import Telemetry
+
+# Only a lease that has not run out: after that, our runs may have other owners already.
+_RENEW: Final = """
+UPDATE replicas SET lease_until = now() + make_interval(secs => $2)
+WHERE replica_id = $1 AND lease_until >= now()
+RETURNING true
+"""
+_MARGIN: Final = 0.1
+_DEAD_LOOP_S: Final = 30.0
+_RECONNECT_S: Final = 0.1
+_JOIN_S: Final = 5.0
+# What goes on while the machine sleeps, where there is such a clock.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def clock() -> float:
+    """Seconds that no change of the wall clock moves."""
+    return time.clock_gettime(_CLOCK)
+
+
+class Lease:
+    """This process's lease. An async context manager; leaving it ends the renewals.
+
+    It holds nothing until :meth:`taken`.
+
+    Args:
+        dsn: PostgreSQL with the gateway's schema.
+        replica_id: This process.
+        lease_s: Life of the lease in seconds.
+        renewal_s: Time between two renewals in seconds.
+        telemetry: For the log.
+    """
+
+    def __init__(
+        self, dsn: str, replica_id: UUID, *, lease_s: float, renewal_s: float, telemetry: Telemetry
+    ) -> None:
+        self._dsn = dsn
+        self._replica_id = replica_id
+        self._lease_s = lease_s
+        self._renewal_s = renewal_s
+        self._log = telemetry.logger("bos.gateway.lease")
+        self._lock = threading.Lock()  # of everything below; both threads change it
+        self._held_until = 0.0
+        self._taken_at = 0.0
+        self._lost = True
+        self._steady_since = float("-inf")
+        self._turned_at = clock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._renew_for_ever(loop)), name="lease", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        if self._thread is not None:
+            # A daemon: what hangs in it cannot hold up the end of the process.
+            await asyncio.to_thread(self._thread.join, _JOIN_S)
+
+    @property
+    def held(self) -> bool:
+        """Whether nobody else can have taken our runs for want of a lease."""
+        with self._lock:
+            self._lost = self._lost or clock() >= self._held_until
+            return not self._lost
+
+    @property
+    def steady(self) -> bool:
+        """Whether the database was there without a break for as long as a lease lives.
+
+        After an outage everybody's lease has run out, and the living must be given the time to
+        renew theirs before anybody takes them for dead.
+        """
+        with self._lock:
+            return clock() - self._steady_since >= self._lease_s
+
+    def taken(self, sent: float) -> None:
+        """The lease was written anew, by a statement sent at ``sent`` (of :func:`clock`)."""
+        with self._lock:
+            if self._held_until:
+                self._steady_since = clock()
+            self._held_until = self._end(sent)
+            self._taken_at = clock()
+            self._lost = False
+
+    async def until_lost(self) -> None:
+        """Return once the lease is lost."""
+        # No event could say so: it is time that passes, perhaps while this process is frozen.
+        while self.held:  # noqa: ASYNC110
+            await asyncio.sleep(self._renewal_s / 4)
+
+    def _end(self, sent: float) -> float:
+        return sent + self._lease_s * (1 - _MARGIN)
+
+    async def _renew_for_ever(self, main_loop: asyncio.AbstractEventLoop) -> None:
+        while not self._ending.is_set():
+            try:
+                async with connect(
+                    self._dsn,
+                    application_name="bos-gateway-lease",
+                    schema=SCHEMA,
+                    statement_timeout_s=self._lease_s,
+                    connect_timeout_s=self._lease_s,
+                ) as connection:
+                    await self._renew_over(connection, main_loop)
+            except (BosError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                self._log.warning("lease not renewed", error=type(error).__name__)
+                self._interrupted()
+                await self._pause(_RECONNECT_S)
+
+    async def _renew_over(
+        self,
+        connection: asyncpg.Connection[asyncpg.Record],
+        main_loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        while not self._ending.is_set():
+            if self._turns(main_loop):
+                sent = clock()
+                async with asyncio.timeout(self._lease_s):
+                    ours = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                self._renewed(sent, ours=bool(ours))
+            await self._pause(self._renewal_s)
+
+    def _renewed(self, sent: float, *, ours: bool) -> None:
+        with self._lock:
+            now = clock()
+            if now - sent > self._renewal_s:
+                self._steady_since = now
+            if sent < self._taken_at:
+                return  # the answer is about the lease before this one
+            self._lost = self._lost or not ours or now >= self._held_until
+            if not self._lost:
+                self._held_until = self._end(sent)
+
+    def _interrupted(self) -> None:
+        with self._lock:
+            self._steady_since = clock()
+
+    def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the main loop turned lately; one that is stuck for good must lose its runs."""
+
+        def turned() -> None:
+            self._turned_at = clock()
+
+        try:
+            main_loop.call_soon_threadsafe(turned)
+        except RuntimeError:  # closed: the process ends
+            return False
+        if clock() - self._turned_at < _DEAD_LOOP_S:
+            return True
+        self._log.error("main loop is stuck, lease not renewed")
+        return False
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not past the end, of which another thread decides."""
+        end = clock() + seconds
+        while not self._ending.is_set() and (left := end - clock()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, 0.05))

@@ -1,0 +1,296 @@
+"""Several gateways on one PostgreSQL, any of which may die, freeze or be drained at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import grpc
+import pytest
+from gateway_house import Client, House, gateway_process, kinds
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_SUCCEEDED,
+    CancelRunRequest,
+    RunEvent,
+    WatchRunRequest,
+)
+from bos.runlog.v1 import LogEvent
+from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+
+_RUNS = 20
+
+
+class GatedAgent(CountingAgent):
+    """Leaves its mark only once the gate is open; what is cancelled before leaves none."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+        self.gate = asyncio.Event()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        await self.gate.wait()
+        return await super().behave(task)
+
+
+@asynccontextmanager
+async def two_gateways(
+    house: House, **overrides: object
+) -> AsyncIterator[tuple[tuple[asyncio.subprocess.Process, Client], ...]]:
+    async with AsyncExitStack() as stack:
+        opening = [stack.enter_async_context(gateway_process(house, **overrides)) for _ in range(2)]
+        yield tuple([await each for each in opening])
+
+
+async def until(client: Client, kind: str, question: str = "Go on?") -> list[RunEvent]:
+    """Ask, and read events up to the first of a kind; the stream is then dropped."""
+    seen: list[RunEvent] = []
+    call = client.stream(question)
+    try:
+        async for message in call:
+            seen.append(message.event)
+            if message.event.WhichOneof("event") == kind:
+                break
+    finally:
+        call.cancel()
+    return seen
+
+
+async def follow_anywhere(clients: list[Client], question: str, request_id: str) -> list[RunEvent]:
+    """The events of a run as a client sees them that reconnects to the next gateway."""
+    seen: list[RunEvent] = []
+    for turn in range(200):
+        client = clients[turn % len(clients)]
+        try:
+            if not seen:
+                async for message in client.stream(question, request_id=request_id):
+                    seen.append(message.event)
+            else:
+                seen += await watch_on(client, seen)
+        except grpc.aio.AioRpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE:
+                raise
+            await asyncio.sleep(0.05)
+        if seen and seen[-1].HasField("run_finished"):
+            return seen
+    raise AssertionError(f"{question}: no end")
+
+
+async def watch_on(client: Client, seen: list[RunEvent]) -> list[RunEvent]:
+    """What follows the last event seen; what was read before an error counts."""
+    request = WatchRunRequest(run_id=seen[0].run_id, after_sequence=seen[-1].sequence)
+    more: list[RunEvent] = []
+    try:
+        async for message in client.stub.WatchRun(request, timeout=30):
+            more.append(message.event)
+    except grpc.aio.AioRpcError:
+        if not more:
+            raise
+    return more
+
+
+async def log_of(dsn: str, run_id: str | None = None) -> list[LogEvent]:
+    """The stored events of a run, or of all runs, in order."""
+    connection = await asyncpg.connect(dsn)
+    rows = await connection.fetch(
+        "SELECT run_id, sequence, payload FROM gateway.run_events "
+        "WHERE $1::uuid IS NULL OR run_id = $1 ORDER BY run_id, sequence",
+        run_id,
+    )
+    await connection.close()
+    expected: Counter[UUID] = Counter()
+    for row in rows:
+        expected[row["run_id"]] += 1
+        assert row["sequence"] == expected[row["run_id"]], "a gap"
+    return [LogEvent.FromString(row["payload"]) for row in rows]
+
+
+def adoptions(log: list[LogEvent]) -> Counter[str]:
+    return Counter(event.run_adopted.reason for event in log if event.HasField("run_adopted"))
+
+
+def check_complete(events: list[RunEvent]) -> None:
+    """The contract towards one client: every event once, in order, and one end."""
+    sequences = [event.sequence for event in events]
+    assert sequences == sorted(set(sequences))
+    assert [e.HasField("run_finished") for e in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def ask_many(clients: list[Client], house: House, agent: GatedAgent) -> list[Any]:
+    """Runs under way on both gateways, each waiting for its second step."""
+    house.planner.steps = [step("a", "quick"), step("b", agent.card.name, "", "a")]
+    asked = [
+        asyncio.create_task(
+            follow_anywhere([clients[n % 2], clients[1 - n % 2]], f"Question {n}?", f"r{n}")
+        )
+        for n in range(_RUNS)
+    ]
+    await eventually(
+        lambda: len(agent.inputs) >= _RUNS or any(task.done() for task in asked), within_s=20
+    )
+    assert not [task.result() for task in asked if task.done()]
+    return asked
+
+
+async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: House) -> None:
+    quick, gated = EchoAgent("quick"), GatedAgent("gated")
+    await house.add_agent(quick)
+    await house.add_agent(gated)
+    async with two_gateways(house) as ((first, one), (_, other)):
+        asked = await ask_many([one, other], house, gated)
+        first.kill()
+        await first.wait()
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
+        gated.gate.set()
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+    keys = Counter(given.metadata.step_key for given in quick.inputs)
+    assert len(keys) == _RUNS
+    assert set(keys.values()) == {1}
+    log = await log_of(house.dsn)
+    assert adoptions(log) == {"lease_expired": _RUNS // 2}
+    assert sum(event.HasField("run_finished") for event in log) == _RUNS
+
+
+async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out(
+    house: House,
+) -> None:
+    quick, gated = EchoAgent("quick"), GatedAgent("gated")
+    await house.add_agent(quick)
+    await house.add_agent(gated)
+    async with two_gateways(house) as ((first, one), (_, other)):
+        asked = await ask_many([one, other], house, gated)
+        first.send_signal(signal.SIGTERM)
+        await first.wait()
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=5)
+        gated.gate.set()
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+    log = await log_of(house.dsn)
+    assert adoptions(log) == {"released": _RUNS // 2}
+    released = [event.run_released for event in log if event.HasField("run_released")]
+    assert {event.reason for event in released} == {"drain"}
+    assert len(released) == _RUNS // 2
+
+
+async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
+    house: House,
+) -> None:
+    quick, gated = EchoAgent("quick"), GatedAgent("gated")
+    await house.add_agent(quick)
+    await house.add_agent(gated)
+    async with two_gateways(house) as ((first, one), (_, other)):
+        asked = await ask_many([one, other], house, gated)
+        first.send_signal(signal.SIGSTOP)
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
+        gated.gate.set()
+        taken_over = [asyncio.create_task(other.ask(request_id=f"r{n}", question=f"Question {n}?"))
+                      for n in range(0, _RUNS, 2)]  # fmt: skip
+        await asyncio.gather(*taken_over)
+        first.send_signal(signal.SIGCONT)
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+        house.planner.steps = [step("a", "quick")]
+        assert (await one.ask("Still there?")).status == RUN_STATUS_SUCCEEDED
+        assert first.returncode is None
+    log = await log_of(house.dsn)
+    assert sum(event.HasField("run_finished") for event in log) == _RUNS + 1
+    done = Counter(given.metadata.step_key for given in quick.inputs if given.metadata.attempt == 1)
+    assert set(done.values()) == {1}
+
+
+async def test_cancel_at_another_replica_reaches_the_owner_at_once(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as one, house.gateway() as other:
+        seen = await until(one, "step_started")
+        await slow.started.wait()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
+        async with asyncio.timeout(5):
+            await slow.cancelled.wait()
+        took_s = loop.time() - began
+        events = await other.watch(seen[0].run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert [kind for kind in kinds(events) if kind == "cancel_requested"] == ["cancel_requested"]
+    assert took_s < 0.8, "woken by the poll, not by the message"
+
+
+async def test_watching_at_another_replica_sees_every_event_once_and_at_once(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    house.composer.deltas = [f"{n} " for n in range(50)]
+    async with house.gateway(delta_window_s=0) as one, house.gateway() as other:
+        asked = asyncio.create_task(one.events("Both?", request_id="both"))
+        await slow.started.wait()
+        same = asyncio.create_task(other.ask("Both?", request_id="both"))
+        watched = asyncio.create_task(other.events("Both?", request_id="both"))
+        # The watcher has seen all there is, and waits for more.
+        await eventually(lambda: bool(other.server) and not watched.done())
+        slow.release.set()
+        here, there = await asyncio.gather(asked, watched)
+        response = await same
+    assert there == here
+    check_complete(here)
+    assert response.run_id == here[0].run_id
+    assert len(house.planner.requests) == 1
+
+
+async def test_run_that_keeps_killing_its_owners_is_given_up(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    run_id = ""
+    for attempt in range(2):
+        async with gateway_process(house, max_owner_deaths=2) as (process, client):
+            if attempt == 0:
+                run_id = (await until(client, "step_started"))[0].run_id
+            await eventually(lambda n=attempt: len(slow.inputs) == n + 1, within_s=20)
+            process.kill()
+            await process.wait()
+    async with gateway_process(house, max_owner_deaths=2) as (_, client):
+        events = await client.watch(run_id)
+        house.planner.steps = []
+        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_FAILED
+    assert response.error.type == "OwnersDied"
+    assert len(slow.inputs) == 2
+
+
+@pytest.mark.parametrize("times", [4])
+async def test_drains_never_count_as_deaths(house: House, times: int) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    run_id = ""
+    for attempt in range(times):
+        async with house.gateway(max_owner_deaths=1) as client:
+            if attempt == 0:
+                run_id = (await until(client, "step_started"))[0].run_id
+            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
+    async with house.gateway(max_owner_deaths=1) as client:
+        slow.release.set()
+        events = await client.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert adoptions(await log_of(house.dsn, run_id)) == {"released": times}
