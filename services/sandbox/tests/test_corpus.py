@@ -1,0 +1,63 @@
+"""Legitimate programs give what CPython gives, in the tier that the policy chooses (SPEC F-02)."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.sandbox.v1 import ProgramStatus, Tier
+from bos_chassis.values import from_value, to_value
+from bos_sandbox.inside.export import export
+
+if TYPE_CHECKING:
+    from conftest import Sandbox
+
+_TEXT = Path(__file__).with_name("legitimate_programs.txt").read_text("utf-8")
+PROGRAMS = [program.strip("\n") for program in _TEXT.split("-----\n")[1:]]
+ROWS = [
+    {"customer": "Arbor", "revenue": Decimal("175206.00"), "orders": 12, "day": date(2025, 7, 1)},
+    {"customer": "Birke", "revenue": Decimal("99120.55"), "orders": 7, "day": date(2025, 8, 14)},
+    {"customer": "Cedar", "revenue": Decimal("4010.10"), "orders": 1, "day": date(2025, 9, 30)},
+]
+INPUTS = {
+    "rows": ROWS,
+    "total": Decimal("1250000.25"),
+    "numbers": [3, 1, 4, 1, 5, 9, 2, 6],
+    "today": date(2025, 10, 1),
+    "big": 2**80,
+}
+
+
+def as_cpython(code: str) -> tuple[str, str]:
+    """Result (as text that tells 1 from 1.0) and output of ``code`` in this process."""
+    tree = ast.parse(code)
+    names: dict[str, Any] = {"__name__": "__main__", **INPUTS}
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(tree, "program", "exec"), names)
+        value = None
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), "program", "eval"), names)
+    plain = export(names.get("result") if value is None else value, 10**6)
+    return repr(from_value(to_value(plain))), printed.getvalue()
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(set(PROGRAMS)) == len(PROGRAMS) >= 130  # and 80 more in test_programs.py
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("code", PROGRAMS)
+async def test_a_program_gives_what_cpython_gives(isolated: Sandbox, code: str) -> None:
+    expected, printed = as_cpython(code)
+    response = await isolated.run(code, INPUTS, tier=Tier.TIER_UNSPECIFIED)
+    assert response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED, response
+    assert repr(from_value(response.result)) == expected, Tier.Name(response.tier)
+    assert response.stdout == printed
