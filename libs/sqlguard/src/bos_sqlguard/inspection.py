@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from bos_sqlguard.names import PLAIN_NAME, fold, is_system_table
-from bos_sqlguard.nodes import ARGUMENT_RULES, NODE_RULES, NODES, TYPES
+from bos_sqlguard.nodes import (
+    ARGUMENT_RULES,
+    DIALECT_RULES,
+    NAME_PLACES,
+    NODE_RULES,
+    NODES,
+    TYPES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
 _LARGEST_ARGUMENT = 10_000
+_WIDE = re.compile(r"%[^%a-zA-Z]*\d{4}")
+_FRAME_EXCLUSIONS = frozenset({"CURRENT ROW", "NO OTHERS"})
 _NO_NAMES: frozenset[str] = frozenset()
 
 Broken = tuple[str, str]
@@ -120,6 +129,8 @@ class Inspection:
     # nodes with rules of their own
 
     def _check(self, node: exp.Expr, visible: frozenset[str]) -> None:
+        if rule := DIALECT_RULES.get((self._dialect, type(node))):
+            self.broken.append((rule, type(node).__name__))
         match node:
             case exp.Identifier():
                 self._check_identifier(node)
@@ -129,13 +140,23 @@ class Inspection:
                 self._check_function(node)
             case exp.Table():
                 self._check_table(node, visible)
+            case exp.Collate():
+                self._check_collation(node)
+            case exp.CTE():
+                self._check_query(node.this)
+            case exp.SetOperation():
+                self._check_query(node.this)
+                self._check_query(node.expression)
+            case exp.Alias():
+                if not isinstance(node.parent, exp.Select):
+                    self.broken.append(("NODE_NOT_ALLOWED", node.sql(comments=False)))
             case exp.DataType():
                 self._check_type(node)
             case exp.Literal():
                 if not node.is_string and not _NUMBER.fullmatch(node.name):
                     self.broken.append(("NODE_NOT_ALLOWED", f"number {node.name}"))
             case exp.Var():
-                if not PLAIN_NAME.fullmatch(node.name):
+                if not PLAIN_NAME.fullmatch(node.name) and node.name not in _FRAME_EXCLUSIONS:
                     self.broken.append(("NAME_NOT_ALLOWED", node.name))
             case _:
                 pass
@@ -143,12 +164,34 @@ class Inspection:
     def _check_identifier(self, node: exp.Identifier) -> None:
         if not node.this or not (node.quoted or PLAIN_NAME.fullmatch(node.this)):
             self.broken.append(("NAME_NOT_ALLOWED", str(node.this) or "(empty)"))
+        elif node.parent is None or node.arg_key not in NAME_PLACES.get(
+            type(node.parent), _NO_NAMES
+        ):
+            # A name where none was expected may be one of a table: `CROSS APPLY salaries`.
+            self.broken.append(("TABLE_NOT_ALLOWED", node.name))
 
     def _check_column(self, node: exp.Column) -> None:
         identifier = node.this
-        bare = isinstance(identifier, exp.Identifier) and not identifier.quoted
-        if bare and not node.table and identifier.name.lower() in self._functions.session_names:
-            self.broken.append(("NAME_NOT_ALLOWED", identifier.name))
+        if not isinstance(identifier, exp.Identifier):
+            return
+        name = self._stored(identifier)
+        if name in self._functions.system_columns:
+            self.broken.append(("NAME_NOT_ALLOWED", name))
+        elif node.args.get("table") is None:
+            if not identifier.quoted and name.lower() in self._functions.session_names:
+                self.broken.append(("NAME_NOT_ALLOWED", identifier.name))
+        # `row.name` calls the function of that name on the row, if the row has no such column.
+        elif name in self._functions.of_a_row or name.startswith(self._functions.of_a_row_prefixes):
+            self.broken.append(("FUNCTION_NOT_ALLOWED", node.sql(comments=False)))
+
+    def _check_query(self, node: exp.Expr) -> None:
+        """Refuse what is no query where one must stand; `(CHECKPOINT)` reads like a column."""
+        if not isinstance(node, exp.Select | exp.SetOperation | exp.Subquery | exp.Values):
+            self.broken.append(("NODE_NOT_ALLOWED", node.sql(comments=False)))
+
+    def _check_collation(self, node: exp.Collate) -> None:
+        if not isinstance(node.expression, exp.Identifier | exp.Var):
+            self.broken.append(("NAME_NOT_ALLOWED", node.expression.sql(comments=False)))
 
     def _check_function(self, node: exp.Anonymous) -> None:
         name = node.this
@@ -159,6 +202,8 @@ class Inspection:
             return
         place = self._functions.bounded.get(name.lower())
         if place is not None and not _small_number(node.expressions, place):
+            self.broken.append(("ARGUMENT_TOO_LARGE", name))
+        if name.lower() in self._functions.formats and not _small_format(node.expressions):
             self.broken.append(("ARGUMENT_TOO_LARGE", name))
 
     def _check_type(self, node: exp.DataType) -> None:
@@ -211,3 +256,11 @@ def _small_number(arguments: list[exp.Expr], place: int) -> bool:
     value = arguments[place]
     written = isinstance(value, exp.Literal) and not value.is_string and value.name.isdecimal()
     return written and int(value.name) <= _LARGEST_ARGUMENT
+
+
+def _small_format(arguments: list[exp.Expr]) -> bool:
+    """Whether the format is text written in the query that asks for no wide field."""
+    value = arguments[0] if arguments else None
+    if not isinstance(value, exp.Literal) or not value.is_string:
+        return False
+    return "*" not in value.name and not _WIDE.search(value.name)

@@ -91,8 +91,8 @@ _ARGUMENTS: Mapping[type[exp.Expr], str] = {
     exp.Exists: "this",
     exp.Any: "this",
     exp.All: "this",
-    exp.Like: "this expression",
-    exp.ILike: "this expression",
+    exp.Like: "this expression negate",
+    exp.ILike: "this expression negate",
     exp.SimilarTo: "this expression",
     exp.Glob: "this expression",
     exp.Escape: "this expression",
@@ -169,6 +169,26 @@ ARGUMENT_RULES: Mapping[tuple[type[exp.Expr], str], str] = {
     # SQLite reads a whole table in `x IN name`.
     (exp.In, "field"): "TABLE_NOT_ALLOWED",
     (exp.Table, "catalog"): "TABLE_NOT_ALLOWED",
+}
+
+# What a dialect hands to a function that somebody may have added: SQLite's REGEXP.
+DIALECT_RULES: Mapping[tuple[str, type[exp.Expr]], str] = {
+    ("sqlite", exp.RegexpLike): "FUNCTION_NOT_ALLOWED",
+    ("sqlite", exp.RegexpILike): "FUNCTION_NOT_ALLOWED",
+}
+
+# Where a name may stand; anywhere else it could be one of a table.
+NAME_PLACES: Mapping[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"this", "table", "db"}),
+    exp.Table: frozenset({"this", "db"}),
+    exp.TableAlias: frozenset({"this", "columns"}),
+    exp.Alias: frozenset({"alias"}),
+    exp.Join: frozenset({"using"}),
+    exp.Window: frozenset({"this", "alias"}),
+    exp.Unnest: frozenset({"offset"}),
+    exp.Collate: frozenset({"expression"}),
+    exp.Kwarg: frozenset({"this"}),
+    exp.Anonymous: frozenset({"this"}),  # a quoted function name, which no list has
 }
 
 _COMMON_TYPES = (

@@ -80,12 +80,27 @@ class GuardPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions a dialect may call; all names in lower case."""
+    """The functions a dialect may call, and names that stand for others; all in lower case.
+
+    Attributes:
+        scalar: callable in expressions.
+        table: callable where a table stands.
+        session_names: read like a column and tell about the session.
+        bounded: the place of the argument that must be a small number.
+        formats: their first argument must be text without wide fields.
+        of_a_row: called when they are written like a column of a row.
+        of_a_row_prefixes: families of such functions.
+        system_columns: columns that every table has and no question needs.
+    """
 
     scalar: frozenset[str]
     table: frozenset[str]
     session_names: frozenset[str]
     bounded: dict[str, int]
+    formats: frozenset[str] = frozenset()
+    of_a_row: frozenset[str] = frozenset()
+    of_a_row_prefixes: tuple[str, ...] = ()
+    system_columns: frozenset[str] = frozenset()
 
 
 def load_functions(dialect: Dialect) -> Functions:
@@ -97,6 +112,10 @@ def load_functions(dialect: Dialect) -> Functions:
         table=frozenset(data["table"]),
         session_names=frozenset(data["session_names"]),
         bounded=data["bounded"],
+        formats=frozenset(data.get("formats", ())),
+        of_a_row=frozenset(data.get("of_a_row", ())),
+        of_a_row_prefixes=tuple(data.get("of_a_row_prefixes", ())),
+        system_columns=frozenset(data.get("system_columns", ())),
     )
 
 
