@@ -70,3 +70,11 @@ class GatewayMetrics:
             "Committed events that a crash of PostgreSQL had undone, written again",
             registry=registry,
         )
+        self.compacted_events = Counter(
+            "bos_run_log_compacted_events",
+            "Streamed pieces of answers removed after the end of their runs",
+            registry=registry,
+        )
+        self.expired_runs = Counter(
+            "bos_runs_expired", "Runs deleted because of their age", registry=registry
+        )

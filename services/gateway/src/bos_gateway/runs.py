@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.gateway.v1 import Run
-from bos.runlog.v1 import LogEvent
+from bos.runlog.v1 import AnswerDelta, LogEvent
 from bos_chassis.errors import InvalidArgument, NotFound
+from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
-from bos_gateway.state import BrokenLog
+from bos_gateway.state import BrokenLog, UnknownEvent
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -38,8 +39,12 @@ ORDER BY created_at DESC, run_id DESC
 LIMIT $6
 """
 _FIRST_EVENT = "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1"
+_COMPACTED = """
+SELECT lower(r) AS first, upper(r) AS behind
+FROM (SELECT unnest(compacted) AS r FROM runs WHERE run_id = $1) AS ranges
+"""
 _EVENTS = """
-SELECT sequence, payload FROM run_events
+SELECT sequence, schema_version, payload FROM run_events
 WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
 """
 
@@ -81,10 +86,11 @@ class Runs:
         return None if row is None else _stored(row)
 
     async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
-        """A page of the run's log after a sequence, oldest first; empty at the end."""
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                rows = await connection.fetch(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
+        """A page of the run's log after a sequence, oldest first; empty at the end.
+
+        Pieces of the answer may be missing after the run's end: see ``compaction``.
+        """
+        rows = await self._page(run_id, after_sequence)
         return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
 
     async def first_event(self, run_id: UUID) -> LogEvent:
@@ -99,18 +105,42 @@ class Runs:
         return LogEvent.FromString(row["payload"])
 
     async def log(self, run_id: UUID) -> list[LogEvent]:
-        """The whole log of a run.
+        """The whole log of a run: event ``n`` has sequence ``n + 1``.
+
+        In the place of every AnswerDelta that was compacted away stands an empty one.
 
         Raises:
             BrokenLog: an event is missing in it.
+            UnknownEvent: an event was written by a newer version.
         """
         found: list[LogEvent] = []
-        while page := await self.events(run_id, len(found)):
-            for sequence, event in page:
-                found.append(event)
-                if sequence != len(found):
-                    raise BrokenLog(f"run {run_id} lacks event {len(found)}")
+        missing: list[int] = []
+        while page := await self._page(run_id, len(found)):
+            for row in page:
+                while len(found) + 1 < row["sequence"]:
+                    missing.append(len(found) + 1)
+                    found.append(LogEvent(answer_delta=AnswerDelta()))
+                if row["schema_version"] > SCHEMA_VERSION:
+                    raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
+                found.append(LogEvent.FromString(row["payload"]))
+        if missing:
+            await self._check_compacted(run_id, missing)
         return found
+
+    async def _check_compacted(self, run_id: UUID, missing: list[int]) -> None:
+        """Read after the events: compacting removes and says so in one commit."""
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                rows = await connection.fetch(_COMPACTED, run_id)
+        ranges = [range(row["first"], row["behind"]) for row in rows]
+        for sequence in missing:
+            if not any(sequence in each for each in ranges):
+                raise BrokenLog(f"run {run_id} lacks event {sequence}")
+
+    async def _page(self, run_id: UUID, after_sequence: int) -> list[asyncpg.Record]:
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                return await connection.fetch(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
 
     async def finished(self, run_id: UUID) -> bool:
         """Whether the run has ended; so does one that is no longer stored."""

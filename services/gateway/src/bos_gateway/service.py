@@ -28,6 +28,7 @@ from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.runs import Runs
 from bos_gateway.tokens import Tokens
+from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         bulletin = Bulletin(settings.store_url, pool, telemetry)
         replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
         await stack.enter_async_context(running_replica(replica, lease, bulletin, telemetry))
+        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics)
+        await stack.enter_async_context(
+            running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
+        )
         servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators))
         server = await stack.enter_async_context(
             grpc_server(

@@ -59,6 +59,15 @@ class GatewaySettings(Settings):
         ge=1,
         description="Replicas that may die one after the other while a run gets no further",
     )
+    compact_after_s: float = Field(
+        default=60.0, ge=0, description="Streamed text is removed this long after a run's end"
+    )
+    retention_days: float | None = Field(
+        default=None, gt=0, description="Runs are deleted this long after their end; unset: never"
+    )
+    upkeep_interval_s: float = Field(
+        default=10.0, gt=0, description="Time between two looks for runs to compact or delete"
+    )
     describe_interval_s: float = Field(
         default=15.0, gt=0, description="Time between two looks at every agent's card"
     )

@@ -1,0 +1,194 @@
+"""Deleting runs: those that are too old, and on demand those of a user.
+
+::
+
+    python -m bos_gateway.retention erase --user U     # all runs of a user
+    python -m bos_gateway.retention erase --run R      # one run
+    … --cancel                                         # end what is still under way first
+
+A deleted run leaves nothing behind in the log's database; backups of it are the operator's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos.runlog.v1 import CancelRequested, LogEvent
+from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
+from bos_chassis.settings import Settings
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_postgres.connections import Session
+
+_BATCH = 100
+_LOOK_AGAIN_S = 0.2
+_CANCEL_TIMEOUT_S = 30.0
+_SHOWN = 10
+
+_EXPIRE = """
+WITH due AS (
+    SELECT run_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
+    ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM runs USING due WHERE runs.run_id = due.run_id RETURNING runs.run_id
+"""
+_OF_WHOM = "($1::text IS NULL OR user_id = $1) AND ($2::uuid IS NULL OR run_id = $2)"
+_COUNT = f"SELECT count(*) FROM runs WHERE {_OF_WHOM}"  # noqa: S608  our own text
+_UNFINISHED = f"""
+SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NULL ORDER BY created_at
+"""  # noqa: S608  our own text
+_ERASE = f"""
+WITH due AS (
+    SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL
+    LIMIT $3 FOR UPDATE
+), size AS (
+    SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
+    FROM run_events JOIN due USING (run_id)
+), gone AS (
+    DELETE FROM runs USING due WHERE runs.run_id = due.run_id
+)
+SELECT (SELECT count(*) FROM due) AS runs, events, bytes FROM size
+"""  # noqa: S608  our own text
+_CANCEL = """
+INSERT INTO run_inputs (run_id, kind, payload)
+SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
+ON CONFLICT DO NOTHING
+"""
+
+
+class _StoreSettings(Settings):
+    """Of the gateway's settings, the one that the command needs."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
+
+    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose runs are meant: all of a user, or one."""
+
+    user_id: str | None = None
+    run_id: UUID | None = None
+
+    def __str__(self) -> str:
+        return f"user {self.user_id}" if self.run_id is None else f"run {self.run_id}"
+
+
+@dataclass(slots=True)
+class Erased:
+    """What was removed."""
+
+    runs: int = 0
+    events: int = 0
+    bytes: int = 0
+
+
+async def expire(session: Session, *, after_s: float, limit: int) -> int:
+    """Delete up to ``limit`` runs that ended over ``after_s`` seconds ago; returns how many."""
+    return len(await session.fetch(_EXPIRE, after_s, limit))
+
+
+async def unfinished(session: Session, scope: Scope) -> list[UUID]:
+    """Runs in the scope that have not ended, oldest first."""
+    rows = await session.fetch(_UNFINISHED, scope.user_id, scope.run_id)
+    return [row["run_id"] for row in rows]
+
+
+async def erase(session: Session, scope: Scope) -> Erased:
+    """Delete the runs in the scope with everything that is stored about them, in small batches.
+
+    Raises:
+        NotFound: there is nothing to delete.
+        FailedPrecondition: one of them has not ended; nothing was deleted.
+    """
+    if not await session.fetchval(_COUNT, scope.user_id, scope.run_id):
+        raise NotFound(f"Nothing is stored of {scope}.")
+    if running := await unfinished(session, scope):
+        shown = ", ".join(map(str, running[:_SHOWN]))
+        raise FailedPrecondition(
+            f"{len(running)} of the runs of {scope} have not ended ({shown}); nothing was erased. "
+            "Cancel them (CancelRun of the gateway), or add --cancel.",
+            reason="RUN_UNFINISHED",
+        )
+    erased = Erased()
+    while True:
+        row = await session.fetchrow(_ERASE, scope.user_id, scope.run_id, _BATCH)
+        if row is None or not row["runs"]:
+            return erased
+        erased.runs += row["runs"]
+        erased.events += row["events"]
+        erased.bytes += row["bytes"]
+
+
+async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
+    """Ask for the runs in the scope to end, and wait until they have.
+
+    Raises:
+        Unavailable: they have not ended in time, as when no gateway is running.
+    """
+    event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
+    event.create_time.FromDatetime(datetime.now(UTC))
+    deadline = time.monotonic() + timeout_s
+    while running := await unfinished(session, scope):
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{len(running)} of the runs of {scope} have not ended within {timeout_s:g} s; "
+                "nothing was erased. A gateway must be running to end them."
+            )
+        await session.execute(_CANCEL, running, event.SerializeToString())
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+async def _erase(scope: Scope, *, cancel_first: bool) -> None:
+    settings = _StoreSettings.load()
+    async with connect(
+        settings.store_url, application_name="bos-gateway-retention", schema=SCHEMA
+    ) as session:
+        with statement_errors(session):
+            if cancel_first:
+                await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
+            erased = await erase(session, scope)
+    print(
+        f"Erased {erased.runs} run(s) of {scope}: "
+        f"{erased.events} event(s), {erased.bytes} bytes of payload."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status: 0 done, 1 refused."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bos_gateway.retention",
+        description="Deletes runs from the database that BOS_GATEWAY_STORE_URL names.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verb = verbs.add_parser("erase", help="delete runs and everything stored about them")
+    whose = verb.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--user", help="all runs of this user")
+    whose.add_argument("--run", type=UUID, help="this run")
+    verb.add_argument("--cancel", action="store_true", help="first end what is still under way")
+    given = parser.parse_args(arguments)
+    try:
+        asyncio.run(_erase(Scope(given.user, given.run), cancel_first=given.cancel))
+    except BosError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

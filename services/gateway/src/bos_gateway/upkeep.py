@@ -1,0 +1,132 @@
+"""Upkeep of the log, done by one gateway at a time: compaction, and deletion of what is too old."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import BosError
+from bos_gateway.compaction import compact
+from bos_gateway.retention import expire
+from bos_postgres import acquire, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    import asyncpg
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_gateway.metrics import GatewayMetrics
+    from bos_gateway.settings import GatewaySettings
+    from bos_postgres.connections import Session
+
+_DAY_S = 86400.0
+# Any number of our own; it names the right to do the upkeep of this database.
+LOCK = 0x626F73_75706B
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepPlan:
+    """What is due when. Times are in seconds after the end of a run."""
+
+    compact_after_s: float
+    keep_s: float | None
+    """Age at which a run is deleted; None for never."""
+    batch: int = 100
+    """Runs per statement: few enough to hold their rows for milliseconds only."""
+
+    @classmethod
+    def of(cls, settings: GatewaySettings) -> UpkeepPlan:
+        """As the settings say."""
+        days = settings.retention_days
+        return cls(settings.compact_after_s, None if days is None else days * _DAY_S)
+
+
+class Upkeep:
+    """One round after the other over the runs that have ended.
+
+    Args:
+        pool: Connections whose search path is the gateway's schema.
+        plan: When to compact and to delete.
+        metrics: Counts what was removed.
+    """
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        plan: UpkeepPlan,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._pool = pool
+        self._plan = plan
+        self._metrics = metrics
+
+    async def round(self) -> bool:
+        """Do a batch of everything that is due; whether there is more of it.
+
+        Does nothing while another gateway is at it.
+
+        Raises:
+            BosError: the database is away.
+        """
+        compacted = await self._alone(self._compact)
+        expired = 0 if self._plan.keep_s is None else await self._alone(self._expire)
+        return self._plan.batch in (compacted, expired)
+
+    async def _compact(self, session: Session) -> int:
+        plan = self._plan
+        runs, events = await compact(session, after_s=plan.compact_after_s, limit=plan.batch)
+        self._metrics.compacted_events.inc(events)
+        return runs
+
+    async def _expire(self, session: Session) -> int:
+        assert self._plan.keep_s is not None
+        runs = await expire(session, after_s=self._plan.keep_s, limit=self._plan.batch)
+        self._metrics.expired_runs.inc(runs)
+        return runs
+
+    async def _alone(self, action: Callable[[Session], Awaitable[int]]) -> int:
+        """One statement in a transaction of its own; 0 while another gateway is at it."""
+        async with acquire(self._pool) as session:
+            with statement_errors(session):
+                async with session.transaction():
+                    if not await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
+                        return 0
+                    return await action(session)
+
+
+@asynccontextmanager
+async def running_upkeep(
+    upkeep: Upkeep, interval_s: float, telemetry: Telemetry
+) -> AsyncIterator[None]:
+    """Keep the log small while the block runs.
+
+    Args:
+        upkeep: What to do.
+        interval_s: Seconds between two looks when nothing is due.
+        telemetry: For the log.
+    """
+    log = telemetry.logger("bos.gateway.upkeep")
+
+    async def for_ever() -> None:
+        more = False
+        while True:
+            try:
+                more = await upkeep.round()
+            except BosError as error:
+                more = False
+                log.warning("upkeep put off", reason=error.reason)
+            except Exception:
+                # Nobody's run depends on it; the next round may go better.
+                more = False
+                log.exception("upkeep failed")
+            await asyncio.sleep(0.0 if more else interval_s)
+
+    task = asyncio.create_task(for_ever(), name="upkeep")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

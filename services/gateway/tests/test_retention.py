@@ -1,0 +1,162 @@
+"""Runs that are too old are deleted, and a user's runs on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import grpc
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
+from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
+from bos_gateway.api import LOCAL_USER
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.retention import Scope, cancel, erase
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.upkeep import Upkeep, UpkeepPlan
+from bos_postgres import connect, open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+    from gateway_house import House
+
+
+@pytest.fixture
+async def pool(house: House) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    async with open_database(house.dsn, schema=SCHEMA) as opened:
+        yield opened
+
+
+async def run_ids(pool: asyncpg.Pool[asyncpg.Record]) -> set[str]:
+    return {str(row["run_id"]) for row in await pool.fetch("SELECT run_id FROM runs")}
+
+
+async def command(house: House, *arguments: str) -> tuple[int | None, str, str]:
+    """The command as a process: exit status, standard output, standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bos_gateway.retention", *arguments),
+        env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with house.gateway() as gateway:
+        old = [(await gateway.ask()).run_id for _ in range(3)]
+        young = (await gateway.ask()).run_id
+    await pool.execute(
+        "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = ANY ($1)",
+        [UUID(run_id) for run_id in old],
+    )
+    metrics = GatewayMetrics(CollectorRegistry())
+    off = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=None), metrics)
+    assert not await off.round()
+    assert len(await run_ids(pool)) == 4
+    day = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=86400.0, batch=2), metrics)
+    assert await day.round()
+    assert len(await run_ids(pool)) == 2
+    assert not await day.round()
+    assert await run_ids(pool) == {young}
+    assert {str(r["run_id"]) for r in await pool.fetch("SELECT run_id FROM run_events")} == {young}
+
+
+async def test_run_under_way_is_never_too_old(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        asked = asyncio.create_task(gateway.ask())
+        await slow.started.wait()
+        await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
+        plan = UpkeepPlan(compact_after_s=0.0, keep_s=1.0)
+        await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
+        slow.release.set()
+        assert await run_ids(pool) == {(await asked).run_id}
+
+
+async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with house.gateway() as gateway:
+        mine = [(await gateway.ask()).run_id for _ in range(2)]
+        other = (await gateway.ask()).run_id
+        await pool.execute("UPDATE runs SET user_id = 'other' WHERE run_id = $1", UUID(other))
+        events = await pool.fetchval(
+            "SELECT count(*) FROM run_events WHERE run_id <> $1", UUID(other)
+        )
+        status, out, err = await command(house, "erase", "--user", LOCAL_USER)
+        assert (status, err) == (0, "")
+        assert f"Erased 2 run(s) of user {LOCAL_USER}: {events} event(s), " in out
+        assert await run_ids(pool) == {other}
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.stub.GetRun(GetRunRequest(run_id=mine[0]))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        # Nothing is left: the same command finds nothing, and says so.
+        status, out, err = await command(house, "erase", "--user", LOCAL_USER)
+        assert (status, out) == (1, "")
+        assert "Nothing is stored" in err
+
+
+async def test_erasing_one_run_leaves_the_others(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with house.gateway() as gateway:
+        gone, kept = [(await gateway.ask()).run_id for _ in range(2)]
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        erased = await erase(session, Scope(run_id=UUID(gone)))
+        assert (erased.runs, erased.events > 0, erased.bytes > 0) == (1, True, True)
+        with pytest.raises(NotFound):
+            await erase(session, Scope(run_id=UUID(gone)))
+    assert await run_ids(pool) == {kept}
+
+
+async def test_run_under_way_is_erased_only_once_it_was_cancelled(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(EchoAgent("echo"))
+    await house.add_agent(slow)
+    async with house.gateway() as gateway:
+        house.planner.steps = [step("a", "echo")]
+        await gateway.ask()
+        house.planner.steps = [step("a", "slow")]
+        asked = asyncio.create_task(gateway.ask())
+        await slow.started.wait()
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            with pytest.raises(FailedPrecondition) as caught:
+                await erase(session, Scope(user_id=LOCAL_USER))
+        assert "--cancel" in caught.value.message
+        assert len(await run_ids(pool)) == 2
+        status, out, err = await command(house, "erase", "--user", LOCAL_USER, "--cancel")
+        assert (status, err) == (0, "")
+        assert "Erased 2 run(s)" in out
+        assert (await asked).status == RUN_STATUS_CANCELLED
+    assert not await run_ids(pool)
+
+
+async def test_cancelling_without_a_gateway_gives_up_and_erases_nothing(
+    house: House, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with house.gateway() as gateway:
+        await gateway.ask()
+    await pool.execute("UPDATE runs SET finished_at = NULL")
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        with pytest.raises(Unavailable):
+            await cancel(session, Scope(user_id=LOCAL_USER), timeout_s=0.0)
+    assert len(await run_ids(pool)) == 1
