@@ -38,17 +38,15 @@ async def test_a_task_is_answered_with_table_data_and_sources(start: StartHouse,
     assert done.data["execution_stats"].keys() == {"elapsed_ms", "row_count", "truncated"}
     assert done.data["execution_stats"]["truncated"] is False
     assert [each["attempt"] for each in done.data["attempt_history"]] == [1]
-    assert [each["doc_id"] for each in done.data["citations"]] == [f"main.{t}" for t in _tables()]
+    cited = [each["doc_id"] for each in done.data["citations"]]
+    # Few tables are described all at once.
+    assert cited[:3] == ["main.customers", "main.orders", "main.exact"]
+    assert {"main.customers.city", "main.orders.amount"} <= set(cited[3:])
     assert {source.type for source in done.result.sources} == {SourceType.SOURCE_TYPE_DATABASE}
     assert [source.title for source in done.result.sources] == ["customers", "orders"]
     assert done.result.tainted
     assert done.result.usage.model_calls == 4
     assert house.queries("ok") == house.queries() == 1
-
-
-def _tables() -> tuple[str, ...]:
-    # Few tables are described all at once.
-    return ("customers", "orders", "exact")
 
 
 async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHouse) -> None:
@@ -257,22 +255,43 @@ async def test_the_schema_shows_columns_keys_comments_and_values(
     assert "salaries" not in prompt
 
 
-async def test_of_many_tables_only_the_chosen_ones_are_described(start: StartHouse) -> None:
-    """SPEC D-08."""
+async def test_of_many_tables_the_relevant_ones_are_described_before_the_choice(
+    start: StartHouse,
+) -> None:
+    """SPEC D-06, D-08."""
     choice = {"tables": ["ORDERS", "nothing"], "is_clear": True}
     house = await start(fixtures(choice=choice), small_schema_tables=0)
 
     done = await house.ask()
 
-    assert done.events("call_get_schema")[0]["tables"] == ["orders"]
     (prompt,) = house.prompts("SchemaChoice")
-    assert "### Schema" not in prompt
+    assert "amount numeric(12, 2)" in prompt
+    assert "share double precision" not in prompt
+    assert "\nexact\n" in prompt
+    assert done.events("call_get_schema")[0]["tables"] == ["orders"]
+    (prompt,) = house.prompts("GeneratedSql")
+    assert "city text" not in prompt
 
 
-async def test_a_choice_of_unknown_tables_falls_back_to_all(start: StartHouse) -> None:
+async def test_a_choice_of_unknown_tables_falls_back_to_the_suggested_ones(
+    start: StartHouse,
+) -> None:
     choice = {"tables": ["nothing"], "is_clear": True}
     house = await start(fixtures(choice=choice), small_schema_tables=0)
 
     done = await house.ask()
 
+    assert done.events("call_get_schema")[0]["tables"] == ["orders", "customers"]
+
+
+async def test_a_choice_of_unknown_tables_for_a_task_that_names_nothing_falls_back_to_all(
+    start: StartHouse,
+) -> None:
+    choice = {"tables": ["nothing"], "is_clear": True}
+    house = await start(fixtures(choice=choice), small_schema_tables=0)
+
+    done = await house.ask("How are we doing?")
+
     assert done.events("call_get_schema")[0]["tables"] == ["customers", "orders", "exact"]
+    (prompt,) = house.prompts("SchemaChoice")
+    assert "### Schema" not in prompt

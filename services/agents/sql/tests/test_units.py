@@ -14,9 +14,10 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, make_table, table_rows
 from bos_mcp_db import values as mcp_db_values
 from bos_sql.agent import SqlAgent
+from bos_sql.grounding.cache import MetadataIndexes
+from bos_sql.grounding.pack import GroundingPack
 from bos_sql.interpret import plain_answer, preview_text
 from bos_sql.mcp import McpClient
-from bos_sql.metadata import GroundingPack
 from bos_sql.settings import SqlSettings
 from bos_sql.wire import read_cell, read_table
 
@@ -157,7 +158,9 @@ async def test_the_card_says_what_the_planner_needs() -> None:
     """SPEC B-03, A-08, T-13, R-06."""
     settings = SqlSettings.load(mcp_url="http://127.0.0.1:1/mcp")
     async with McpClient(settings.mcp_url, max_reply_bytes=2**20) as database:
-        card = SqlAgent(settings, database, None, Telemetry.for_tests("sql")).card
+        card = SqlAgent(
+            settings, database, None, Telemetry.for_tests("sql"), MetadataIndexes(None, ttl_s=60)
+        ).card
 
     assert card.name == "sql"
     assert list(card.aliases) == ["sql_agent"]

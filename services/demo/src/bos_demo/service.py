@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +19,6 @@ from bos_testkit.model_server import ScriptedModel
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from datetime import date
-    from pathlib import Path
 
     from bos_chassis.telemetry import Telemetry
     from bos_demo.settings import DemoSettings
@@ -40,6 +41,11 @@ class Demo:
     model: ScriptedModel
     """The scripted model; its knobs inject faults."""
     service: str = "demo"
+
+    @property
+    def metadata_path(self) -> Path:
+        """What is known about the company's tables beyond their comments, for the sql agent."""
+        return Path(str(files("bos_demo") / "metadata.yaml"))
 
     @property
     def model_base_url(self) -> str:

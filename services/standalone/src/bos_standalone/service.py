@@ -123,7 +123,11 @@ class _House:
             models=partial(Models, self._model_settings(company, scripted), self._telemetry),
             mcp_db=await self._mcp_db_service(company),
         )
-        offered = {"mcp_url": mcp_server.url, "sandbox_target": sandbox_server.address}
+        offered = {
+            "mcp_url": mcp_server.url,
+            "sandbox_target": sandbox_server.address,
+            **({"metadata_path": company.metadata_path} if company else {}),
+        }
         planner_server, composer_server, *agent_servers = await self._group.start(
             planner=partial(
                 planner.serve,

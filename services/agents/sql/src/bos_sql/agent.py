@@ -22,7 +22,7 @@ from bos_sql.clarity import ground
 from bos_sql.guard import Guards
 from bos_sql.interpret import interpret
 from bos_sql.listing import asks_for_tables, tables_result
-from bos_sql.metadata import database_sources, list_tables
+from bos_sql.metadata import database_sources, list_tables, load_index
 from bos_sql.work import ClarificationNeeded, Work
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model
     from bos_sql.execute import QueryResult
+    from bos_sql.grounding.cache import MetadataIndexes
     from bos_sql.interpret import Interpretation
     from bos_sql.mcp import McpClient
     from bos_sql.settings import SqlSettings
@@ -41,13 +42,14 @@ _REPLY_TIME_S = 2.0
 
 
 class SqlAgent(Agent):
-    """Writes, checks and runs one query per step. Holds no state between steps but guards.
+    """Writes, checks and runs one query per step. Between steps it keeps guards and indexes.
 
     Args:
         settings: Limits, and which database.
         database: The way to mcp_db.
         model: The agent's model; None answers from metadata only.
         telemetry: For the log of unexpected failures.
+        indexes: Of what databases hold; kept between steps.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class SqlAgent(Agent):
         database: McpClient,
         model: Model | None,
         telemetry: Telemetry,
+        indexes: MetadataIndexes,
     ) -> None:
         self._settings = settings
         self._database = database
         self._model = model
         self._guards = Guards()
+        self._indexes = indexes
         self._log = telemetry.logger("bos.sql")
         self.card = sql_card(self.all_tools())
 
@@ -122,7 +126,8 @@ class SqlAgent(Agent):
         if asks_for_tables(task.effective_task, overview):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
-        work = Work(task, settings, Asker(self._model, task), overview, guard)
+        index = await load_index(task, settings, overview, self._indexes)
+        work = Work(task, settings, Asker(self._model, task), overview, index, guard)
         await ground(work)
         result = await run_attempts(work)
         task.partial(**_data(work, result))

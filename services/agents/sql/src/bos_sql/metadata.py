@@ -1,8 +1,4 @@
-"""What the database contains, as mcp_db tells it, and the part that matters for one question.
-
-Until there is a metadata index (SPEC D-06), the grounding pack of D-07 is made of the database's
-own catalogue: tables, columns, keys, comments, and frequent values of text columns.
-"""
+"""What the database contains, as mcp_db tells it: the overview, and the catalogue of the index."""
 
 from __future__ import annotations
 
@@ -12,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 from bos.common.v1 import Source, SourceType
 from bos_agentkit import CONFIGURATION_ERROR, QUERY_ERROR, AgentFailure
 from bos_chassis.errors import Internal
+from bos_sql.grounding.catalog import read_catalog
 from bos_sqlguard import DIALECTS, Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from bos_agentkit import AgentTask
+    from bos_sql.grounding.cache import MetadataIndexes
+    from bos_sql.grounding.catalog import Catalog
+    from bos_sql.grounding.index import MetadataIndex
     from bos_sql.settings import SqlSettings
 
-_MAX_SNIPPET_CHARS = 200
+# As many as mcp_db describes at once.
+_TABLES_PER_CALL = 100
 # Failures of mcp_db that another attempt may not meet.
 _TRANSIENT_REASONS = frozenset({"DATABASE_UNAVAILABLE"})
 
@@ -46,41 +47,14 @@ class Overview:
     max_rows: int
     max_columns: int
     tables: tuple[TableSummary, ...]
+    fingerprint: str = ""
+    """Of the schema; empty: mcp_db did not tell."""
 
     def known(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of ``names`` that are tables here, spelled as here, each once."""
         spelled = {table.name.casefold(): table.name for table in self.tables}
         found = (spelled.get(name.strip().casefold()) for name in names)
         return tuple(dict.fromkeys(name for name in found if name))
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """Where a statement about the data comes from (SPEC D-07)."""
-
-    doc_id: str
-    snippet: str
-
-
-@dataclass(frozen=True, slots=True)
-class GroundingPack:
-    """What is known about the tables of one question (SPEC D-07)."""
-
-    table_docs: tuple[str, ...] = ()
-    """One text per table, its columns included."""
-    field_docs: tuple[str, ...] = ()
-    """One line per column, as ``table.column type …``."""
-    relationship_docs: tuple[str, ...] = ()
-    """One line per foreign key, as the condition of a join."""
-    citations: tuple[Citation, ...] = ()
-    suggested_tables: tuple[str, ...] = ()
-    suggested_join_paths: tuple[str, ...] = ()
-
-    def text(self, max_chars: int) -> str:
-        """The pack as prompts show it."""
-        joins = "\n".join(f"  {line}" for line in self.relationship_docs)
-        parts = [*self.table_docs, *([f"Joins:\n{joins}"] if joins else [])]
-        return "\n\n".join(parts)[:max_chars]
 
 
 async def list_tables(task: AgentTask, settings: SqlSettings) -> Overview:
@@ -102,28 +76,33 @@ async def list_tables(task: AgentTask, settings: SqlSettings) -> Overview:
     return overview
 
 
-async def call_get_schema(
-    task: AgentTask, settings: SqlSettings, overview: Overview, tables: Sequence[str]
-) -> GroundingPack:
-    """Details of ``tables`` (optional step ``call_get_schema`` of SPEC D-12).
+async def load_index(
+    task: AgentTask, settings: SqlSettings, overview: Overview, indexes: MetadataIndexes
+) -> MetadataIndex:
+    """The metadata index of the database of ``overview`` (SPEC D-06, D-07).
 
     Raises:
         AgentFailure: QueryError or ConfigurationError, as mcp_db says.
+        ConfigurationError: the curated file names what is not there.
     """
-    envelope = await task.tools.call(
-        "mcp_db_schema", database=settings.database, tables=list(tables)
-    )
-    require_success(envelope)
+
+    async def load() -> Catalog:
+        described: list[Mapping[str, Any]] = []
+        names = [table.name for table in overview.tables]
+        for start in range(0, len(names), _TABLES_PER_CALL):
+            envelope = await task.tools.call(
+                "mcp_db_schema",
+                database=settings.database,
+                tables=names[start : start + _TABLES_PER_CALL],
+            )
+            require_success(envelope)
+            described += envelope["tables"]
+        return read_catalog(overview.database, described)
+
     try:
-        pack = _read_pack(overview.database, envelope["tables"])
-    except (KeyError, TypeError) as error:
+        return await indexes.get(overview.database, overview.fingerprint, load)
+    except (KeyError, TypeError, ValueError) as error:
         raise _not_understood() from error
-    task.trace.message(
-        "call_get_schema",
-        tables=list(pack.suggested_tables),
-        citations=[citation.doc_id for citation in pack.citations],
-    )
-    return pack
 
 
 def require_success(envelope: Mapping[str, Any]) -> None:
@@ -179,65 +158,10 @@ def _read_overview(envelope: Mapping[str, Any], settings: SqlSettings) -> Overvi
                 TableSummary(each["name"], each["kind"], each["comment"], each["row_estimate"])
                 for each in envelope["tables"]
             ),
+            fingerprint=envelope.get("fingerprint", ""),
         )
     except (KeyError, TypeError) as error:
         raise _not_understood() from error
-
-
-def _read_pack(database: str, tables: Sequence[Mapping[str, Any]]) -> GroundingPack:
-    joins = tuple(dict.fromkeys(line for table in tables for line in _joins(table)))
-    return GroundingPack(
-        table_docs=tuple(_table_doc(table) for table in tables),
-        field_docs=tuple(
-            f"{table['name']}.{_field_doc(table, column)}"
-            for table in tables
-            for column in table["columns"]
-        ),
-        relationship_docs=joins,
-        citations=tuple(
-            Citation(f"{database}.{table['name']}", _headline(table)[:_MAX_SNIPPET_CHARS])
-            for table in tables
-        ),
-        suggested_tables=tuple(table["name"] for table in tables),
-        suggested_join_paths=joins,
-    )
-
-
-def _table_doc(table: Mapping[str, Any]) -> str:
-    fields = "\n".join(f"  {_field_doc(table, column)}" for column in table["columns"])
-    return f"{_headline(table)}\n{fields}"
-
-
-def _headline(table: Mapping[str, Any]) -> str:
-    rows = table["row_estimate"]
-    about = [table["kind"], *([f"about {rows} rows"] if rows is not None else [])]
-    comment = " ".join(table["comment"].split())
-    return f"{table['name']} ({', '.join(about)})" + (f": {comment}" if comment else "")
-
-
-def _field_doc(table: Mapping[str, Any], column: Mapping[str, Any]) -> str:
-    name = column["name"]
-    parts = [f"{name} {column['type']}".rstrip()]
-    if name in table["primary_key"]:
-        parts.append("primary key")
-    elif [name] in table["unique_keys"]:
-        parts.append("unique")
-    if column["nullable"]:
-        parts.append("may be NULL")
-    text = ", ".join(parts)
-    if comment := " ".join(column["comment"].split()):
-        text += f": {comment}"
-    if values := column["sample_values"]:
-        text += " (e.g. " + ", ".join(repr(value) for value in values) + ")"
-    return text
-
-
-def _joins(table: Mapping[str, Any]) -> Iterator[str]:
-    for key in table["foreign_keys"]:
-        yield " AND ".join(
-            f"{table['name']}.{own} = {key['table']}.{other}"
-            for own, other in zip(key["columns"], key["references"], strict=True)
-        )
 
 
 def _not_understood() -> Internal:

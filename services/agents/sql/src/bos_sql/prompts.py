@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bos_agentkit import AgentTask
-    from bos_sql.metadata import GroundingPack, Overview
+    from bos_sql.grounding.pack import GroundingPack
+    from bos_sql.metadata import Overview, TableSummary
     from bos_sqlguard import Dialect
 
 Section = tuple[str, str]
@@ -59,7 +60,8 @@ are shown; invent none. If the columns leave only one sensible reading, the task
 _GENERATE = """\
 You write one SQL query that answers a task, once for each dialect asked for. Rules:
 - One SELECT statement (WITH is fine); nothing that writes, calls procedures or changes settings.
-- Only the tables and columns listed under "### Schema", joined as the keys say.
+- Only the tables and columns listed under "### Schema", joined as listed there.
+- What "### Metrics" defines, if there is such a section, is computed by that formula.
 - Prefer aggregates to rows; return only the columns that the task needs, with telling names.
 - At most {max_rows} rows and {max_columns} columns; order the rows when order matters.
 - Take today from "### Date", as literals, not from the clock of the database.
@@ -132,24 +134,42 @@ def date_text(task: AgentTask) -> str:
 
 
 def choose_messages(
-    task: AgentTask, overview: Overview, pack: GroundingPack | None, max_chars: int
+    task: AgentTask,
+    overview: Overview,
+    listed: Sequence[TableSummary],
+    pack: GroundingPack,
+    max_chars: int,
 ) -> list[Message]:
-    """For ``SchemaChoice``: the overview, and the columns where they are known already."""
+    """For ``SchemaChoice``: the overview, and the columns of the tables that seem to matter.
+
+    Args:
+        task: The step.
+        overview: Of the database.
+        listed: Its tables that are shown with their meaning; the others are named.
+        pack: What is known about all tables, or of many about those that the index suggests.
+        max_chars: Longest overview, and longest schema.
+    """
     tables = "\n".join(
         f"{table.name}: {' '.join(table.comment.split())}" if table.comment else table.name
-        for table in overview.tables
+        for table in listed
     )
+    shown = {table.name for table in listed}
+    others = [table.name for table in overview.tables if table.name not in shown]
+    if others:
+        tables += f"\nOther tables: {', '.join(others)}"
     about = f"Database {overview.database}. {overview.description}".rstrip()
+    described = len(pack.suggested_tables) in (0, len(overview.tables))
+    partly = "" if described else "Under ### Schema are the tables that seem to matter. "
     return _messages(
         _CHOOSE,
         [
             *task_sections(task),
             ("### Tables", mark_untrusted(f"{about}\n{tables}"[:max_chars])),
-            *([("### Schema", mark_untrusted(pack.text(max_chars)))] if pack else []),
+            *(_schema_sections(pack, max_chars) if pack.table_docs else []),
             (
                 "### Instructions",
-                "Choose the tables, and say whether the task is clear. If it is not: what to ask, "
-                "with options, and what you would assume without an answer.",
+                f"{partly}Choose the tables, and say whether the task is clear. If it is not: what "
+                "to ask, with options, and what you would assume without an answer.",
             ),
         ],
     )
@@ -161,7 +181,7 @@ def clarity_messages(task: AgentTask, pack: GroundingPack, max_chars: int) -> li
         _CHECK_CLARITY,
         [
             *task_sections(task),
-            ("### Schema", mark_untrusted(pack.text(max_chars))),
+            *_schema_sections(pack, max_chars),
             (
                 "### Instructions",
                 "Say whether the task is clear. If it is not: what to ask, with options, and what "
@@ -184,7 +204,7 @@ def generate_messages(
         rules,
         [
             *task_sections(task),
-            ("### Schema", mark_untrusted(pack.text(max_chars))),
+            *_schema_sections(pack, max_chars),
             ("### Assumptions", _listed(assumptions)),
             (
                 "### Instructions",
@@ -203,7 +223,7 @@ def review_messages(
         _REVIEW.format(dialect=DIALECT_NAMES[dialect]),
         [
             *task_sections(task),
-            ("### Schema", mark_untrusted(pack.text(max_chars))),
+            *_schema_sections(pack, max_chars),
             ("### Query", sql),
             ("### Instructions", "Say whether the query is correct."),
         ],
@@ -256,6 +276,14 @@ def json_text(value: Any) -> str:
 def _messages(rules: str, sections: Iterable[Section]) -> list[Message]:
     prompt = "\n\n".join(f"{heading}\n{body}" for heading, body in sections)
     return [system(f"{rules}\n{UNTRUSTED_NOTICE}"), user(prompt)]
+
+
+def _schema_sections(pack: GroundingPack, max_chars: int) -> list[Section]:
+    """The tables; and, where somebody has defined measures, how they are computed."""
+    sections = [("### Schema", mark_untrusted(pack.text(max_chars)))]
+    if pack.metric_docs:
+        sections.append(("### Metrics", _listed(pack.metric_docs)[:max_chars]))
+    return sections
 
 
 def _conversation(task: AgentTask) -> str:

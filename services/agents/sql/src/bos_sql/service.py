@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service
 from bos_sql.agent import SqlAgent
+from bos_sql.grounding.cache import MetadataIndexes
+from bos_sql.grounding.curated import read_curated
 from bos_sql.mcp import McpClient
 
 if TYPE_CHECKING:
@@ -32,10 +35,14 @@ async def serve(
         models: Shared by the process; None answers from metadata only.
 
     Raises:
-        ConfigurationError: the model's settings are wrong, or the address cannot be used.
+        ConfigurationError: the model's settings are wrong, the curated metadata cannot be read, or
+            the address cannot be used.
     """
     model = None if models is None else models.for_agent(NAME)
+    path = settings.metadata_path
+    curated = None if path is None else await asyncio.to_thread(read_curated, path)
+    indexes = MetadataIndexes(curated, ttl_s=settings.metadata_ttl_s)
     async with McpClient(settings.mcp_url, max_reply_bytes=settings.max_reply_bytes) as database:
-        agent = SqlAgent(settings, database, model, telemetry)
+        agent = SqlAgent(settings, database, model, telemetry, indexes)
         async with agent_service(settings, telemetry, agent) as server:
             yield server

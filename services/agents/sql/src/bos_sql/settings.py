@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003  pydantic reads the annotation
 from typing import Literal
 
 from pydantic import Field
@@ -46,6 +47,32 @@ class SqlSettings(AgentServiceSettings):
         ge=0,
         le=100,
         description="Up to this many tables, all are described at once instead of chosen first",
+    )
+    suggested_tables: int = Field(
+        default=6,
+        ge=1,
+        le=50,
+        description="Of more tables, as many are described before the choice: those that the"
+        " metadata index finds relevant (D-07)",
+    )
+    max_listed_tables: int = Field(
+        default=60,
+        ge=1,
+        le=1_000,
+        description="Tables listed with their meaning for the choice, the most relevant first if"
+        " there are more; the others are named only",
+    )
+    metadata_path: Path | None = Field(
+        default=None,
+        description="YAML file with descriptions, synonyms, metrics and joins of the database;"
+        " unset: its own catalogue alone",
+    )
+    metadata_ttl_s: float = Field(
+        default=300.0,
+        ge=0,
+        le=86_400,
+        description="How old sample values and row estimates may be, in seconds; a changed schema"
+        " is noticed at once",
     )
     max_described_tables: int = Field(
         default=16, ge=1, le=100, description="Tables that are described for one question"

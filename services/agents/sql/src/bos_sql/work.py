@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bos.common.v1 import ClarifyingQuestion
 from bos_agentkit import QUERY_ERROR, AgentFailure
-from bos_sql.metadata import GroundingPack
+from bos_sql.grounding.pack import GroundingPack
 from bos_sql.prompts import date_text
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_llm import Message
     from bos_sql.asking import Asker
+    from bos_sql.grounding.index import MetadataIndex
     from bos_sql.guard import QueryGuard, SafetyDecision
     from bos_sql.metadata import Overview
     from bos_sql.replies import Question
@@ -33,6 +34,7 @@ class Work:
     settings: SqlSettings
     ask: Asker
     overview: Overview
+    index: MetadataIndex
     guard: QueryGuard
     pack: GroundingPack = field(default_factory=GroundingPack)
     assumptions: list[str] = field(default_factory=list)

@@ -1,0 +1,259 @@
+"""What people know about a database and its catalogue does not say: a YAML file, read strictly.
+
+::
+
+    tables:
+      invoices:
+        description: Sales invoices
+        synonyms: [bills]
+        questions: ["Who owes us money?"]
+        fields:
+          net_amount: {description: Without tax, synonyms: [revenue]}
+    metrics:
+      revenue: {formula: SUM(invoices.net_amount), description: …, synonyms: [turnover]}
+    joins:
+      - {on: customers.account_manager_id = employees.employee_id, description: …}
+
+A description replaces the comment of the database; everything else is added to what is there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bos_chassis.errors import ConfigurationError
+from bos_sql.grounding.catalog import Join, Metric, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+    from pathlib import Path
+
+    from bos_sql.grounding.catalog import Catalog, Table
+
+SETTING = "BOS_SQL_METADATA_PATH"
+_MAX_BYTES = 1_000_000
+_TEXT_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_REFERENCE = re.compile(r"(?<![\w.])([^\W\d][\w.]*)\.([^\W\d]\w*)")
+_EQUALITY = re.compile(r"\s*([\w.]+)\.(\w+)\s*=\s*([\w.]+)\.(\w+)\s*")
+
+T = TypeVar("T")
+
+Place = tuple[str | int, ...]
+"""Keys and positions from the top of the file down to one entry."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    description: str = Field(default="", max_length=1_000)
+
+
+class _Named(_Entry):
+    synonyms: list[str] = Field(default=[], max_length=50)
+
+
+class CuratedTable(_Named):
+    """What is added to a table."""
+
+    questions: list[str] = Field(default=[], max_length=50)
+    fields: dict[str, _Named] = Field(default={})
+
+
+class CuratedMetric(_Named):
+    """A measure; its formula names every field as ``table.field``."""
+
+    formula: str = Field(min_length=1, max_length=1_000)
+    questions: list[str] = Field(default=[], max_length=50)
+
+
+class CuratedJoin(_Entry):
+    """How two tables belong together: ``a.x = b.y``, several joined by AND."""
+
+    on: str
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    tables: dict[str, CuratedTable] = Field(default={})
+    metrics: dict[str, CuratedMetric] = Field(default={})
+    joins: list[CuratedJoin] = Field(default=[])
+
+
+@dataclass(frozen=True, slots=True)
+class Curated:
+    """A file that has been read; whether it fits a database, :meth:`applied_to` finds out."""
+
+    content: _File
+    lines: Mapping[Place, int]
+
+    def applied_to(self, catalog: Catalog) -> Catalog:
+        """``catalog`` with everything that the file adds.
+
+        Raises:
+            ConfigurationError: the file names a table or field that is not there; says the line.
+        """
+        known = {table.name: table for table in catalog.tables}
+        for name in self.content.tables:
+            self._known(known, name, "table", ("tables", name))
+        return replace(
+            catalog,
+            tables=tuple(self._table(table) for table in catalog.tables),
+            # Curated joins come first: of two ways to join, paths take the first.
+            joins=(*self._joins(known), *catalog.joins),
+            metrics=tuple(self._metrics(known)),
+        )
+
+    def _table(self, table: Table) -> Table:
+        curated = self.content.tables.get(table.name)
+        if curated is None:
+            return table
+        fields = {field.name: field for field in table.fields}
+        for name, added in curated.fields.items():
+            place: Place = ("tables", table.name, "fields", name)
+            field = self._known(fields, name, f"field of {table.name}", place)
+            fields[name] = replace(
+                field,
+                comment=one_line(added.description) or field.comment,
+                synonyms=tuple(added.synonyms),
+            )
+        return replace(
+            table,
+            fields=tuple(fields.values()),
+            comment=one_line(curated.description) or table.comment,
+            synonyms=tuple(curated.synonyms),
+            questions=tuple(curated.questions),
+        )
+
+    def _joins(self, known: Mapping[str, Table]) -> Iterable[Join]:
+        for number, curated in enumerate(self.content.joins):
+            place: Place = ("joins", number, "on")
+            parts = [_EQUALITY.fullmatch(each) for each in re.split(r"\sAND\s", curated.on)]
+            sides = [part.groups() for part in parts if part]
+            pairs = {(side[0], side[2]) for side in sides}
+            if not all(parts) or len(pairs) != 1:
+                raise self._error(place, "write a.x = b.y, several of the same tables with AND")
+            ((table, other),) = pairs
+            for own, column, others, other_column in sides:
+                self._field(known, own, column, place)
+                self._field(known, others, other_column, place)
+            yield Join(
+                table,
+                tuple(side[1] for side in sides),
+                other,
+                tuple(side[3] for side in sides),
+                one_line(curated.description),
+            )
+
+    def _metrics(self, known: Mapping[str, Table]) -> Iterable[Metric]:
+        for name, curated in self.content.metrics.items():
+            place: Place = ("metrics", name, "formula")
+            named = _REFERENCE.findall(_TEXT_LITERAL.sub("''", curated.formula))
+            if not named:
+                raise self._error(place, "the formula names no field; write fields as table.field")
+            for table, field in named:
+                self._field(known, table, field, place)
+            yield Metric(
+                name=name,
+                formula=one_line(curated.formula),
+                tables=tuple(dict.fromkeys(table for table, _ in named)),
+                description=one_line(curated.description),
+                synonyms=tuple(curated.synonyms),
+                questions=tuple(curated.questions),
+            )
+
+    def _field(self, known: Mapping[str, Table], table: str, field: str, place: Place) -> None:
+        fields = {each.name: each for each in self._known(known, table, "table", place).fields}
+        self._known(fields, field, f"field of {table}", place)
+
+    def _known(self, known: Mapping[str, T], name: str, kind: str, place: Place) -> T:
+        if name in known:
+            return known[name]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise self._error(place, f"there is no {kind} {name!r}{hint}")
+
+    def _error(self, place: Place, problem: str) -> ConfigurationError:
+        return _error(_line(self.lines, place), problem)
+
+
+def read_curated(path: Path) -> Curated:
+    """Read the file at ``path``.
+
+    Raises:
+        ConfigurationError: it cannot be read, or its shape is wrong; says the line.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ConfigurationError(f"{SETTING}: the file is larger than {_MAX_BYTES} bytes.")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"{SETTING}: {path} cannot be read ({type(error).__name__}). "
+            "Correct the path, or unset it."
+        ) from error
+    return parse_curated(text)
+
+
+def parse_curated(text: str) -> Curated:
+    """What :func:`read_curated` does, from the text of the file."""
+    lines: dict[Place, int] = {}
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = {} if node is None else _built(node, (), lines)
+        return Curated(_File.model_validate(content), lines)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise _error(0 if mark is None else mark.line + 1, error.problem or "no YAML") from error
+    except yaml.YAMLError as error:
+        raise _error(0, "the file is no YAML") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place: Place = first["loc"]
+        name = ".".join(str(part) for part in place)
+        raise _error(_line(lines, place), f"{name}: {first['msg']}") from error
+
+
+def _built(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
+    """The value of ``node``; notes the line of every entry, and refuses a key given twice."""
+    lines[place] = node.start_mark.line + 1
+    if len(place) > 8:  # deeper than any entry; an alias that contains itself never ends
+        raise _error(lines[place], "too deeply nested")
+    if isinstance(node, yaml.MappingNode):
+        values: dict[Hashable, Any] = {}
+        for key_node, value_node in node.value:
+            key = _scalar(key_node)
+            if key in values:
+                raise _error(key_node.start_mark.line + 1, f"{key!r} is given twice")
+            values[key] = _built(value_node, (*place, str(key)), lines)
+            lines[(*place, str(key))] = key_node.start_mark.line + 1
+        return values
+    if isinstance(node, yaml.SequenceNode):
+        return [_built(each, (*place, number), lines) for number, each in enumerate(node.value)]
+    return _scalar(node)
+
+
+def _scalar(node: yaml.Node) -> str:
+    """A text as it is written: YAML would read the key ``on`` as true, and a table ``1`` as one."""
+    if not isinstance(node, yaml.ScalarNode):
+        raise _error(node.start_mark.line + 1, "a name was expected")
+    return str(node.value)
+
+
+def _line(lines: Mapping[Place, int], place: Place) -> int:
+    """The line of ``place``, or of the nearest entry around it."""
+    while place not in lines:
+        place = place[:-1]
+    return lines[place]
+
+
+def _error(line: int, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The metadata file of {SETTING}, line {line}: {one_line(problem)}. Correct the file."
+    )

@@ -1,0 +1,273 @@
+"""The metadata index of one database: documents, their ranking, and packs for questions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bos_sql.grounding.joins import JoinGraph
+from bos_sql.grounding.pack import Citation, GroundingPack
+from bos_sql.grounding.ranking import Ranking
+from bos_sql.grounding.words import terms, whole, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from bos_sql.grounding.catalog import Catalog, Field, Join, Metric, Table
+    from bos_sql.grounding.ranking import Weighted
+
+DocKind = Literal["table", "field", "relationship", "metric"]
+
+_MAX_SNIPPET_CHARS = 200
+_MAX_DETAIL_CITATIONS = 8
+_MAX_METRICS = 20
+# Two chosen tables are tied together over at most three others; a suggestion adds at most one.
+_MAX_JOINS = 4
+_MAX_SUGGESTED_JOINS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDoc:
+    """One document of the index."""
+
+    doc_id: str
+    kind: DocKind
+    tables: tuple[str, ...]
+    """The tables that it is about."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataHit:
+    """A document that speaks of what was asked; higher scores are better."""
+
+    doc: MetadataDoc
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFilters:
+    """Which documents count; empty means all."""
+
+    kinds: frozenset[DocKind] = frozenset()
+    tables: frozenset[str] = frozenset()
+    """Documents about other tables do not count, not even in part."""
+
+    def accept(self, doc: MetadataDoc) -> bool:
+        """Whether ``doc`` counts."""
+        if self.kinds and doc.kind not in self.kinds:
+            return False
+        return not self.tables or self.tables.issuperset(doc.tables)
+
+
+class MetadataIndex:
+    """Searches what is known about one database. Immutable, so steps may share it.
+
+    Args:
+        catalog: What the database holds, with what is curated.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._tables = {table.name: table for table in catalog.tables}
+        self._graph = JoinGraph(catalog.joins)
+        self._names = frozenset(name.casefold() for name in _names(catalog))
+        documents = list(_documents(catalog))
+        self._docs = [doc for doc, _ in documents]
+        self._ranking = Ranking([texts for _, texts in documents])
+
+    def search_metadata(
+        self, query: str, top_k: int = 10, filters: MetadataFilters | None = None
+    ) -> list[MetadataHit]:
+        """The documents that fit ``query`` best, best first (SPEC D-06).
+
+        Args:
+            query: A question or task in people's words.
+            top_k: How many at most.
+            filters: Which documents count; None: all.
+        """
+        scores = self._ranking.scores(terms(query))
+        hits = [
+            MetadataHit(self._docs[place], score)
+            for place, score in scores.items()
+            if filters is None or filters.accept(self._docs[place])
+        ]
+        hits.sort(key=lambda hit: (-hit.score, hit.doc.doc_id))
+        return hits[:top_k]
+
+    def ranked_tables(self, query: str) -> tuple[str, ...]:
+        """Every table that ``query`` has a word in common with, the most relevant first."""
+        only = MetadataFilters(kinds=frozenset({"table"}))
+        hits = self.search_metadata(query, len(self._tables), only)
+        return tuple(hit.doc.tables[0] for hit in hits)
+
+    def suggested_tables(self, query: str, limit: int) -> tuple[str, ...]:
+        """The most relevant tables, and those that lie between two of them; at most ``limit``."""
+        ranked = self.ranked_tables(query)
+        chosen: dict[str, None] = {}
+        for table in ranked:
+            path = self._graph.path(chosen, table, max_joins=_MAX_SUGGESTED_JOINS, preferred=ranked)
+            added = dict.fromkeys([table, *(path.tables if path else ())])
+            if len(chosen | added) > limit:
+                added = {table: None}
+            chosen |= added
+            if len(chosen) >= limit:
+                break
+        return tuple(chosen)
+
+    def tied(self, tables: Sequence[str]) -> tuple[str, ...]:
+        """``tables``, and those through which they have to be joined."""
+        paths = self._graph.connect(tables, max_joins=_MAX_JOINS)
+        return tuple(dict.fromkeys([*tables, *(table for p in paths for table in p.tables)]))
+
+    def pack(self, tables: Sequence[str], query: str) -> GroundingPack:
+        """What there is to know about ``tables``, with the citations that ``query`` finds there.
+
+        Args:
+            tables: Names of tables of this database; the order stays.
+            query: The question or task.
+        """
+        shown = [self._tables[name] for name in tables]
+        inside = frozenset(tables)
+        joins = [each for each in self.catalog.joins if {each.table, each.other} <= inside]
+        metrics = [each for each in self.catalog.metrics if inside.issuperset(each.tables)]
+        found = self.search_metadata(
+            query,
+            _MAX_DETAIL_CITATIONS,
+            MetadataFilters(frozenset({"field", "relationship", "metric"}), inside),
+        )
+        return GroundingPack(
+            table_docs=tuple(table.text for table in shown),
+            field_docs=tuple(
+                f"{table.name}.{field.text}" for table in shown for field in table.fields
+            ),
+            relationship_docs=tuple(dict.fromkeys(join.text for join in joins)),
+            metric_docs=tuple(metric.text for metric in metrics[:_MAX_METRICS]),
+            citations=(
+                *(self._citation(table.name, table.headline) for table in shown),
+                *(Citation(hit.doc.doc_id, _snippet(hit.doc.text)) for hit in found),
+            ),
+            suggested_tables=tuple(tables),
+            suggested_join_paths=tuple(
+                path.text for path in self._graph.connect(tables, max_joins=_MAX_JOINS)
+            ),
+        )
+
+    def __contains__(self, table: str) -> bool:
+        """Whether the index has the table, spelled like this."""
+        return table in self._tables
+
+    def names(self, name: str) -> bool:
+        """Whether anything here has this name or value, whatever its case."""
+        return name.casefold() in self._names
+
+    def _citation(self, name: str, text: str) -> Citation:
+        return Citation(f"{self.catalog.database}.{name}", _snippet(text))
+
+
+def _names(catalog: Catalog) -> Iterator[str]:
+    yield from (metric.name for metric in catalog.metrics)
+    for table in catalog.tables:
+        yield table.name
+        for field in table.fields:
+            yield field.name
+            yield f"{table.name}.{field.name}"
+            yield from field.values
+
+
+def _documents(catalog: Catalog) -> Iterator[tuple[MetadataDoc, list[Weighted]]]:
+    """Every document, with its texts by weight: names and synonyms say most, values least."""
+    metrics = defaultdict(list)
+    for metric in catalog.metrics:
+        for name in metric.tables:
+            metrics[name].append(metric)
+        yield (
+            MetadataDoc(
+                f"{catalog.database}.metric:{metric.name}", "metric", metric.tables, metric.text
+            ),
+            _metric_texts(metric),
+        )
+    for table in catalog.tables:
+        yield (
+            MetadataDoc(f"{catalog.database}.{table.name}", "table", (table.name,), table.headline),
+            _table_texts(table, metrics[table.name]),
+        )
+        for field in table.fields:
+            name = f"{table.name}.{field.name}"
+            yield (
+                MetadataDoc(
+                    f"{catalog.database}.{name}",
+                    "field",
+                    (table.name,),
+                    f"{table.name}.{field.text}",
+                ),
+                _field_texts(table, field),
+            )
+    for join in catalog.joins:
+        tables = tuple(dict.fromkeys([join.table, join.other]))
+        yield (
+            MetadataDoc(f"{catalog.database}.{join.doc_id}", "relationship", tables, join.text),
+            _join_texts(join),
+        )
+
+
+def _table_texts(table: Table, metrics: Iterable[Metric]) -> list[Weighted]:
+    texts: list[Weighted] = [
+        (4.0, _name(table.name, table.synonyms)),
+        (2.0, words(table.comment)),
+        (1.0, _all_words(table.questions)),
+    ]
+    for field in table.fields:
+        texts += [
+            (1.0, words(field.name)),
+            (1.5, _all_words(field.synonyms)),
+            (0.5, words(field.comment)),
+            (0.5, _all_words(field.values)),
+        ]
+    for metric in metrics:
+        texts += [
+            (2.0, _name(metric.name, metric.synonyms)),
+            (0.5, _all_words(metric.questions)),
+        ]
+    return texts
+
+
+def _field_texts(table: Table, field: Field) -> list[Weighted]:
+    return [
+        (3.0, _name(field.name, field.synonyms)),
+        (2.0, words(field.comment)),
+        (1.0, _all_words(field.values)),
+        (1.0, words(table.name)),
+    ]
+
+
+def _join_texts(join: Join) -> list[Weighted]:
+    return [
+        (2.0, words(f"{join.table} {join.other}")),
+        (1.0, _all_words([*join.columns, *join.other_columns])),
+        (2.0, words(join.note)),
+    ]
+
+
+def _metric_texts(metric: Metric) -> list[Weighted]:
+    return [
+        (4.0, _name(metric.name, metric.synonyms)),
+        (2.0, words(metric.description)),
+        (1.0, _all_words(metric.questions)),
+        (1.0, _all_words(metric.tables)),
+    ]
+
+
+def _name(name: str, synonyms: Iterable[str]) -> list[str]:
+    """A name and what else people say: every word of it, and each as a whole."""
+    called = [name, *synonyms]
+    return [*_all_words(called), *map(whole, called)]
+
+
+def _all_words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in words(text)]
+
+
+def _snippet(text: str) -> str:
+    return text if len(text) <= _MAX_SNIPPET_CHARS else f"{text[: _MAX_SNIPPET_CHARS - 1]}…"

@@ -1,0 +1,98 @@
+"""How tables are connected: shortest paths over foreign keys and curated rules (SPEC D-07)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bos_sql.grounding.catalog import Join
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPath:
+    """The way from one table to another."""
+
+    tables: tuple[str, ...]
+    """From the first to the last, those in between included."""
+    joins: tuple[Join, ...]
+    """One per pair of neighbours."""
+
+    @property
+    def text(self) -> str:
+        """Tables and conditions in one line."""
+        conditions = " AND ".join(join.condition for join in self.joins)
+        return f"{' → '.join(self.tables)}: {conditions}"
+
+
+class JoinGraph:
+    """Tables as nodes, joins as edges that can be walked both ways.
+
+    Args:
+        joins: The first join of two tables is the one that paths take.
+    """
+
+    def __init__(self, joins: Iterable[Join]) -> None:
+        self._edges: dict[str, dict[str, Join]] = {}
+        for join in joins:
+            if join.table != join.other:
+                self._edges.setdefault(join.table, {}).setdefault(join.other, join)
+                self._edges.setdefault(join.other, {}).setdefault(join.table, join)
+
+    def path(
+        self,
+        start: Collection[str],
+        goal: str,
+        *,
+        max_joins: int,
+        preferred: Sequence[str] = (),
+    ) -> JoinPath | None:
+        """The shortest path from any table of ``start`` to ``goal``; None if there is none.
+
+        Of equally short ones, that over the ``preferred`` tables, the first of them most.
+        """
+        rank = {table: place for place, table in enumerate(preferred)}
+        came_from: dict[str, str | None] = dict.fromkeys(start)
+        waiting = deque((table, 0) for table in start)
+        while waiting:
+            table, steps = waiting.popleft()
+            if table == goal:
+                return self._walked(came_from, goal)
+            if steps == max_joins:
+                continue
+            others = self._edges.get(table, ())
+            for other in sorted(others, key=lambda each: rank.get(each, len(rank))):
+                if other not in came_from:
+                    came_from[other] = table
+                    waiting.append((other, steps + 1))
+        return None
+
+    def connect(
+        self, tables: Sequence[str], *, max_joins: int, preferred: Sequence[str] = ()
+    ) -> list[JoinPath]:
+        """Paths that tie ``tables`` together, each from those before it, as far as they go."""
+        tied: dict[str, None] = dict.fromkeys(tables[:1])
+        paths = []
+        for table in tables[1:]:
+            if table in tied:
+                continue
+            path = self.path(tied, table, max_joins=max_joins, preferred=preferred)
+            if path is not None:
+                paths.append(path)
+                tied.update(dict.fromkeys(path.tables))
+            else:
+                # An island of its own; what comes later may belong to it.
+                tied[table] = None
+        return paths
+
+    def _walked(self, came_from: dict[str, str | None], goal: str) -> JoinPath:
+        tables = [goal]
+        while (before := came_from[tables[-1]]) is not None:
+            tables.append(before)
+        tables.reverse()
+        joins = tuple(self._edges[one][other] for one, other in pairwise(tables))
+        return JoinPath(tuple(tables), joins)

@@ -1,0 +1,69 @@
+"""A made-up enterprise of 200 tables, and questions with the tables that answer them.
+
+One line of ``wide_schema.txt`` per table: ``name: comment | columns``; ``column>table`` is a foreign
+key to the primary key of that table, which is its first column.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+_HERE = Path(__file__).parent
+
+
+def wide_questions() -> dict[str, set[str]]:
+    """Questions, and the tables that a good answer needs."""
+    read = yaml.safe_load((_HERE / "wide_questions.yaml").read_text(encoding="utf-8"))
+    return {question: set(tables) for question, tables in read.items()}
+
+
+def wide_tables() -> list[dict[str, Any]]:
+    """The tables as ``mcp_db_schema`` describes them."""
+    text = (_HERE / "wide_schema.txt").read_text(encoding="utf-8")
+    parsed = [_parse(line) for line in text.splitlines()]
+    keys = {name: columns[0].partition(">")[0] for name, _, columns in parsed}
+    return [_described(*table, keys) for table in parsed]
+
+
+def wide_ddl() -> str:
+    """The same tables for a database."""
+    statements = []
+    for table in wide_tables():
+        columns = [f"{column['name']} text" for column in table["columns"]]
+        columns[0] += " PRIMARY KEY"
+        keys = [
+            f"FOREIGN KEY ({key['columns'][0]}) REFERENCES {key['table']} ({key['references'][0]})"
+            for key in table["foreign_keys"]
+        ]
+        statements.append(f"CREATE TABLE {table['name']} ({', '.join([*columns, *keys])});")
+    return "\n".join(statements)
+
+
+def _parse(line: str) -> tuple[str, str, list[str]]:
+    head, _, columns = line.partition(" | ")
+    name, _, comment = head.partition(": ")
+    return name, comment, columns.split()
+
+
+def _described(name: str, comment: str, columns: list[str], keys: dict[str, str]) -> dict[str, Any]:
+    split = [column.partition(">") for column in columns]
+    return {
+        "name": name,
+        "kind": "table",
+        "comment": comment,
+        "row_estimate": None,
+        "columns": [
+            {"name": own, "type": "text", "nullable": False, "comment": "", "sample_values": []}
+            for own, _, _ in split
+        ],
+        "primary_key": [split[0][0]],
+        "unique_keys": [],
+        "foreign_keys": [
+            {"columns": [own], "table": other, "references": [keys[other]]}
+            for own, _, other in split
+            if other
+        ],
+    }
