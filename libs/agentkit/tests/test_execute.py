@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,20 +29,16 @@ from bos_agentkit import (
     QUERY_ERROR,
     Agent,
     AgentFailure,
-    AgentServiceSettings,
     AgentTask,
     agent_card,
-    agent_service,
     awaiting_approval,
     failed,
     is_retryable,
     needs_clarification,
     succeeded,
 )
-from bos_chassis.auth import RunTokenSigner, generate_keypair
 from bos_chassis.deadlines import remaining_s
 from bos_chassis.errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
-from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, make_table, to_value, to_value_map
 from bos_llm import Models, ModelSettings, Usage
@@ -483,31 +478,6 @@ async def test_one_model_call_with_the_users_profile() -> None:
     assert from_value_map(result.data) == {"oracle": "Forty-two."}
     assert model.calls == result.usage.model_calls == 1
     assert "- Name: Alice\n- Preferred tone: casual" in model.requests[0].prompt
-
-
-async def test_a_run_token_for_another_agent_is_refused() -> None:
-    private, public = generate_keypair()
-    settings = AgentServiceSettings(
-        server=ServerSettings(port=0), auth=AuthSettings(run_token_public_keys=public)
-    )
-    signer = RunTokenSigner(private)
-    async with (
-        agent_service(settings, Telemetry.for_tests(), EchoAgent()) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        codes = {}
-        for audience in ("echo", "sql"):
-            token = signer.mint("u", "r", "s", [audience], 60)
-            call = AgentServiceStub(channel).Execute(
-                ExecuteRequest(input=AgentInput(task="t")),
-                timeout=5,
-                metadata=[("bos-run-token", token)],
-            )
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                async for _ in call:
-                    pass
-            codes[audience] = await call.code()
-    assert codes == {"echo": grpc.StatusCode.OK, "sql": grpc.StatusCode.UNAUTHENTICATED}
 
 
 async def test_spans_name_the_agent_and_its_tools() -> None:

@@ -13,7 +13,8 @@ from bos.agent.v1 import (
     ExecuteResponse,
 )
 from bos_agentkit.execution import AgentRunner
-from bos_chassis.errors import InvalidArgument, ResourceExhausted
+from bos_chassis.auth import current_principal
+from bos_chassis.errors import InvalidArgument, PermissionDenied, ResourceExhausted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,6 +71,7 @@ class AgentServicer(AgentServiceServicer):
 
         Raises:
             InvalidArgument: the step is meant for another agent.
+            PermissionDenied: the caller's run token was minted for another step, run or user.
             ResourceExhausted: too many steps at once.
         """
         self._admit(request.input)
@@ -89,6 +91,7 @@ class AgentServicer(AgentServiceServicer):
                 self._running -= 1
 
     def _admit(self, input: AgentInput) -> None:
+        _require_own_step(input)
         if input.agent_name and input.agent_name not in self._names:
             raise InvalidArgument.field(
                 "input.agent_name",
@@ -100,3 +103,15 @@ class AgentServicer(AgentServiceServicer):
                 reason="AGENT_BUSY",
                 retry_after_s=_RETRY_AFTER_S,
             )
+
+
+def _require_own_step(input: AgentInput) -> None:
+    """A run token opens exactly one step: a leaked one must not start others in its user's name."""
+    principal = current_principal()
+    if principal is None or principal.kind != "run_token":
+        return
+    named = (input.metadata.user_id, input.metadata.run_id, input.metadata.step_key)
+    if named != (principal.user_id, principal.run_id, principal.step_key):
+        raise PermissionDenied(
+            "The run token was not made for this step.", reason="RUN_TOKEN_OTHER_STEP"
+        )

@@ -1,0 +1,101 @@
+"""Whose calls an agent takes: those with a token for this agent and exactly this step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentInput,
+    AgentServiceStub,
+    DescribeRequest,
+    ExecuteRequest,
+    TaskMetadata,
+)
+from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.errors import PermissionDenied, Unauthenticated, from_rpc_error
+from bos_chassis.settings import AuthSettings
+from bos_testkit.agents import EchoAgent, agent_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+RUN, STEP, USER = "run-1", "run-1/0/a", "asha"
+
+
+class Door:
+    """An agent that asks for tokens, and somebody who can mint them."""
+
+    def __init__(self, stub: Any, signer: RunTokenSigner, agent: EchoAgent) -> None:
+        self.stub = stub
+        self.signer = signer
+        self.agent = agent
+
+    def token(self, **claims: Any) -> str:
+        wanted = {"user": USER, "run": RUN, "step": STEP, "audiences": ["echo"], "ttl_s": 30.0}
+        return self.signer.mint(**{**wanted, **claims})
+
+    async def execute(self, token: str | None) -> Any:
+        """The last message of one execution of the step."""
+        metadata = TaskMetadata(user_id=USER, run_id=RUN, step_key=STEP)
+        request = ExecuteRequest(input=AgentInput(task="go", metadata=metadata))
+        headers = () if token is None else ((RUN_TOKEN_KEY, token),)
+        call = self.stub.Execute(request, metadata=headers, timeout=10)
+        return [message async for message in call][-1].result
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    private, public = generate_keypair()
+    agent = EchoAgent("echo")
+    async with (
+        agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        yield Door(AgentServiceStub(channel), RunTokenSigner(private), agent)
+
+
+async def test_token_for_this_step_opens_it(door: Door) -> None:
+    result = await door.execute(door.token())
+    assert result.status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"step": "run-1/0/b"}, {"run": "run-2"}, {"user": "ravi"}, {"step": ""}],
+    ids=["another step", "another run", "another user", "no step"],
+)
+async def test_token_for_something_else_is_refused(door: Door, claims: dict[str, Any]) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await door.execute(door.token(**claims))
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, PermissionDenied)
+    assert error.reason == "RUN_TOKEN_OTHER_STEP"
+    assert not door.agent.inputs
+
+
+async def test_missing_expired_foreign_and_forged_tokens_are_refused(door: Door) -> None:
+    stranger = RunTokenSigner(generate_keypair()[0])
+    refused = (
+        None,
+        door.token(ttl_s=-60.0),
+        door.token(audiences=["sql"]),
+        stranger.mint(USER, RUN, STEP, ["echo"], 30.0),
+        "nonsense",
+    )
+    for token in refused:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await door.execute(token)
+        assert isinstance(from_rpc_error(caught.value), Unauthenticated)
+    assert not door.agent.inputs
+
+
+async def test_card_is_shown_to_any_service_that_the_gateway_vouches_for(door: Door) -> None:
+    token = door.signer.mint("gateway", "", "", ["echo"], 30.0)
+    answer = await door.stub.Describe(
+        DescribeRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=10
+    )
+    assert answer.card.name == "echo"
