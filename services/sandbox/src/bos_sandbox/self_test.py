@@ -10,8 +10,7 @@ from bos_chassis.values import from_value
 if TYPE_CHECKING:
     from bos.sandbox.v1 import RunProgramResponse
 
-# Each line is a way out that must fail; the ones that succeed are the result. What ends the process
-# (unshare, ptrace, mount) comes from the same filter as fork and socket, which are tried here.
+# Each line is a way out that must fail; the ones that succeed are the result.
 SELF_TEST = """
 import os, socket
 
@@ -37,9 +36,19 @@ if dict(os.environ).keys() & {"PATH", "USER"}:
 result = broken
 """
 
+# Has to be killed.
+NAMESPACE_TEST = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
 
-def broken_wall(response: RunProgramResponse) -> str:
-    """The walls that do not stand according to the response to ``SELF_TEST``, or an empty text."""
+
+def broken_wall(response: RunProgramResponse, namespaces: RunProgramResponse) -> str:
+    """The walls that do not stand, or an empty text.
+
+    Args:
+        response: What ``SELF_TEST`` gave.
+        namespaces: What ``NAMESPACE_TEST`` gave.
+    """
+    if namespaces.status != ProgramStatus.PROGRAM_STATUS_VIOLATION:
+        return "its walls do not hold: namespaces can be made"
     if response.status != ProgramStatus.PROGRAM_STATUS_SUCCEEDED:
         return f"its self-test did not end well ({response.error_type})"
     broken = from_value(response.result)
