@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import asyncpg
 import grpc
 import pytest
 from gateway_house import Client, House, gateway_process, kinds
+from unix_proxy import postgres_proxy
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
 from bos.gateway.v1 import (
@@ -242,18 +244,107 @@ async def test_watching_at_another_replica_sees_every_event_once_and_at_once(hou
     house.composer.deltas = [f"{n} " for n in range(50)]
     async with house.gateway(delta_window_s=0) as one, house.gateway() as other:
         asked = asyncio.create_task(one.events("Both?", request_id="both"))
+        here_ended: list[float] = []
+        asked.add_done_callback(lambda _: here_ended.append(time.monotonic()))
         await slow.started.wait()
         same = asyncio.create_task(other.ask("Both?", request_id="both"))
-        watched = asyncio.create_task(other.events("Both?", request_id="both"))
-        # The watcher has seen all there is, and waits for more.
-        await eventually(lambda: bool(other.server) and not watched.done())
-        slow.release.set()
-        here, there = await asyncio.gather(asked, watched)
+        there: list[RunEvent] = []
+        async for message in other.stream("Both?", request_id="both"):
+            there.append(message.event)
+            if message.event.HasField("step_started"):
+                slow.release.set()
+        here = await asked
+        behind_s = time.monotonic() - here_ended.pop()
         response = await same
     assert there == here
+    assert behind_s < 0.8, "woken by the poll, not by the message"
     check_complete(here)
     assert response.run_id == here[0].run_id
     assert len(house.planner.requests) == 1
+
+
+async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with (
+        postgres_proxy(house.dsn) as proxy,
+        gateway_process(house, store_url=proxy.dsn) as (_, cut_off),
+        gateway_process(house) as (_, other),
+    ):
+        seen = await until(cut_off, "step_started")
+        await slow.started.wait()
+        proxy.cut()
+        async with asyncio.timeout(10):
+            await slow.cancelled.wait()
+        # Its own clock stopped it: nobody else has the run yet, or has sent the step again.
+        assert len(slow.inputs) == 1
+        await eventually(lambda: len(slow.inputs) == 2, within_s=10)
+        proxy.mend()
+        slow.release.set()
+        rest = await other.watch(seen[0].run_id, seen[-1].sequence)
+        check_complete([*seen, *rest])
+        house.planner.steps = []
+        again = await until_served(cut_off)
+    assert again.status == RUN_STATUS_SUCCEEDED
+    assert len(slow.inputs) == 2
+    assert adoptions(await log_of(house.dsn, seen[0].run_id)) == {"lease_expired": 1}
+
+
+async def until_served(client: Client) -> Any:
+    """The response of a gateway that may need a moment to come back."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await client.ask("Back again?")
+            except grpc.aio.AioRpcError as error:
+                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise
+                await asyncio.sleep(0.05)
+
+
+async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with (
+        postgres_proxy(house.dsn) as proxy,
+        house.gateway(store_url=proxy.dsn) as one,
+        house.gateway(store_url=proxy.dsn) as other,
+    ):
+        runs = [(await until(client, "step_started"))[0].run_id for client in (one, other)]
+        proxy.cut()
+        await slow.cancelled.wait()
+        connection = await asyncpg.connect(house.dsn)
+        left_s = await connection.fetchval(
+            "SELECT extract(epoch FROM max(lease_until) - now())::float8 FROM gateway.replicas"
+        )
+        await connection.execute("SELECT pg_sleep($1)", max(0.0, left_s) + 0.1)
+        await connection.close()
+        proxy.mend()
+        await eventually(lambda: len(slow.inputs) == 4, within_s=20)
+        slow.release.set()
+        for client, run_id in zip((other, one), runs, strict=True):
+            check_complete(await client.watch(run_id))
+    assert adoptions(await log_of(house.dsn)) == {"resumed": 2}
+
+
+async def test_cancel_arrives_although_the_listening_connection_was_lost(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as one, house.gateway() as other:
+        seen = await until(one, "step_started")
+        await slow.started.wait()
+        connection = await asyncpg.connect(house.dsn)
+        assert await connection.fetchval(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE application_name = 'bos-gateway-listener' AND datname = current_database()"
+        )
+        await connection.close()
+        await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
+        async with asyncio.timeout(5):
+            await slow.cancelled.wait()
 
 
 async def test_run_that_keeps_killing_its_owners_is_given_up(house: House) -> None:

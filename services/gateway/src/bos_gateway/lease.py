@@ -12,6 +12,7 @@ A lost lease stays lost until :meth:`Lease.taken`, also if a late renewal gets t
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -36,7 +37,6 @@ WHERE replica_id = $1 AND lease_until >= now()
 RETURNING true
 """
 _MARGIN: Final = 0.1
-_DEAD_LOOP_S: Final = 30.0
 _RECONNECT_S: Final = 0.1
 _JOIN_S: Final = 5.0
 # What goes on while the machine sleeps, where there is such a clock.
@@ -59,21 +59,31 @@ class Lease:
         lease_s: Life of the lease in seconds.
         renewal_s: Time between two renewals in seconds.
         telemetry: For the log.
+        stuck_after_s: Time after which a main loop that does not turn is taken for dead, and the
+            lease is no longer renewed.
     """
 
     def __init__(
-        self, dsn: str, replica_id: UUID, *, lease_s: float, renewal_s: float, telemetry: Telemetry
+        self,
+        dsn: str,
+        replica_id: UUID,
+        *,
+        lease_s: float,
+        renewal_s: float,
+        telemetry: Telemetry,
+        stuck_after_s: float = 30.0,
     ) -> None:
         self._dsn = dsn
         self._replica_id = replica_id
         self._lease_s = lease_s
         self._renewal_s = renewal_s
+        self._stuck_after_s = stuck_after_s
         self._log = telemetry.logger("bos.gateway.lease")
         self._lock = threading.Lock()  # of everything below; both threads change it
         self._held_until = 0.0
         self._taken_at = 0.0
         self._lost = True
-        self._steady_since = float("-inf")
+        self._steady_since = -math.inf
         self._turned_at = clock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -164,7 +174,7 @@ class Lease:
     def _renewed(self, sent: float, *, ours: bool) -> None:
         with self._lock:
             now = clock()
-            if now - sent > self._renewal_s:
+            if now - sent > self._renewal_s or self._steady_since > now:
                 self._steady_since = now
             if sent < self._taken_at:
                 return  # the answer is about the lease before this one
@@ -174,7 +184,7 @@ class Lease:
 
     def _interrupted(self) -> None:
         with self._lock:
-            self._steady_since = clock()
+            self._steady_since = math.inf  # until a renewal is answered again
 
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the main loop turned lately; one that is stuck for good must lose its runs."""
@@ -186,7 +196,7 @@ class Lease:
             main_loop.call_soon_threadsafe(turned)
         except RuntimeError:  # closed: the process ends
             return False
-        if clock() - self._turned_at < _DEAD_LOOP_S:
+        if clock() - self._turned_at < self._stuck_after_s:
             return True
         self._log.error("main loop is stuck, lease not renewed")
         return False

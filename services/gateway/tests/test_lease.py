@@ -1,0 +1,211 @@
+"""The lease: who is alive, judged by the database; who may go on, judged more strictly here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+
+from bos.runlog.v1 import LogEvent, Planned, RunAccepted, RunAdopted, RunReleased, StepDispatched
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.lease import Lease, clock
+from bos_gateway.ownership import Ownership
+from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED, deaths_without_progress
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import connect, migrate, open_database
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+LEASE_S = 1.0
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def held_lease(
+    dsn: str, pool: asyncpg.Pool[asyncpg.Record], **more: float
+) -> AsyncIterator[tuple[Lease, Ownership]]:
+    """A lease that was just taken and is being renewed."""
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    lease = Lease(
+        dsn,
+        ownership.replica_id,
+        lease_s=LEASE_S,
+        renewal_s=0.1,
+        telemetry=Telemetry.for_tests("lease"),
+        **more,
+    )
+    async with lease:
+        sent = clock()
+        await ownership.take()
+        lease.taken(sent)
+        yield lease, ownership
+
+
+async def insert_run(pool: asyncpg.Pool[asyncpg.Record], owner: UUID | None) -> UUID:
+    run_id = uuid4()
+    await pool.execute(
+        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
+        "replica_id) VALUES ($1, 'u', $2, '', '?', 1, $3)",
+        run_id,
+        str(run_id),
+        owner,
+    )
+    return run_id
+
+
+async def expire(pool: asyncpg.Pool[asyncpg.Record], replica_id: UUID) -> None:
+    await pool.execute(
+        "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
+        replica_id,
+    )
+
+
+async def test_lease_is_renewed_while_the_main_loop_is_blocked(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        time.sleep(LEASE_S * 1.5)  # noqa: ASYNC251 - the very thing under test
+        assert lease.held
+
+
+async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool, stuck_after_s=0.3) as (lease, _):
+        time.sleep(LEASE_S * 2)  # noqa: ASYNC251 - the very thing under test
+        assert not lease.held
+        assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
+
+
+async def test_lease_that_ran_out_on_the_databases_clock_is_lost_and_not_renewed(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool) as (lease, ownership):
+        await expire(pool, ownership.replica_id)
+        async with asyncio.timeout(LEASE_S):
+            await lease.until_lost()
+        assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until > now()") == 0
+
+
+async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with (
+        held_lease(postgres_dsn, pool) as (lease, ownership),
+        connect(postgres_dsn, schema=SCHEMA) as other,
+    ):
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT FROM replicas FOR UPDATE")
+        await lease.until_lost()
+        # Whoever judges by the database has not seen it run out yet.
+        assert await other.fetchval("SELECT clock_timestamp() < max(lease_until) FROM replicas")
+        await transaction.rollback()
+        await eventually(lambda: not lease.steady)
+        assert not lease.held
+        sent = clock()
+        await ownership.take()
+        lease.taken(sent)
+        assert lease.held
+        await eventually(lambda: lease.steady)
+        assert lease.held
+
+
+async def test_lease_survives_the_loss_of_its_connection(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        killed = 0
+        async with asyncio.timeout(5):
+            while not killed:
+                killed = await pool.fetchval(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                    "WHERE application_name = 'bos-gateway-lease'"
+                )
+        await eventually(lambda: not lease.steady)
+        await eventually(lambda: lease.steady)
+        assert lease.held
+
+
+async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    assert await ownership.take() == []
+    ours, other = await insert_run(pool, ownership.replica_id), await insert_run(pool, uuid4())
+    (taken,) = await ownership.take()
+    assert (taken.run_id, taken.epoch, taken.reason) == (ours, 2, RESUMED)
+    assert await pool.fetchval("SELECT epoch FROM runs WHERE run_id = $1", other) == 1
+
+
+@pytest.mark.parametrize("expired", [True, False])
+async def test_after_an_outage_only_released_runs_are_adopted(
+    pool: asyncpg.Pool[asyncpg.Record], expired: bool
+) -> None:
+    dead, alive, adopter = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
+    for replica in (dead, alive, adopter):
+        await replica.take()
+    of_dead = await insert_run(pool, dead.replica_id)
+    await insert_run(pool, alive.replica_id)
+    released = await insert_run(pool, None)
+    await expire(pool, dead.replica_id)
+    adopted = {run.run_id: run.reason for run in await adopter.adopt(9, expired=expired)}
+    assert adopted == ({released: RELEASED} | ({of_dead: LEASE_EXPIRED} if expired else {}))
+
+
+async def test_next_expiry_is_that_of_the_living_others(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
+    await ownership.take()
+    assert await ownership.next_expiry_s() is None
+    await dead.take()
+    await expire(pool, dead.replica_id)
+    assert await ownership.next_expiry_s() is None
+    await other.take()
+    left_s = await ownership.next_expiry_s()
+    assert left_s is not None
+    assert 0 <= left_s <= LEASE_S
+
+
+def adopted(reason: str) -> LogEvent:
+    return LogEvent(run_adopted=RunAdopted(reason=reason))
+
+
+ACCEPTED = LogEvent(run_accepted=RunAccepted())
+PLANNED = LogEvent(planned=Planned())
+DIED = adopted(LEASE_EXPIRED)
+SENT_AGAIN = LogEvent(step_dispatched=StepDispatched(attempt=2))
+DRAINED = [LogEvent(run_released=RunReleased(reason="drain")), adopted(RELEASED)]
+
+
+@pytest.mark.parametrize(
+    ("events", "deaths"),
+    [
+        ([ACCEPTED], 0),
+        ([ACCEPTED, DIED, DIED], 2),
+        ([ACCEPTED, DIED, SENT_AGAIN, DIED, SENT_AGAIN, DIED], 3),
+        ([ACCEPTED, DIED, DIED, PLANNED, DIED], 1),
+        ([ACCEPTED, DIED, *DRAINED, DIED, adopted(RESUMED)], 2),
+        ([ACCEPTED, *DRAINED, *DRAINED, adopted(RESUMED)], 0),
+    ],
+)
+def test_deaths_count_until_the_run_gets_further_and_drains_do_not(
+    events: list[LogEvent], deaths: int
+) -> None:
+    assert deaths_without_progress(events) == deaths
