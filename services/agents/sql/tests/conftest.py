@@ -163,6 +163,7 @@ class StartHouse(Protocol):
         replies: Sequence[Fixture] = ...,
         *,
         url: str = ...,
+        tables: Sequence[str] = ...,
         models: bool = ...,
         mcp_db: dict[str, Any] | None = ...,
         settings: dict[str, Any] | None = ...,
@@ -198,13 +199,16 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             replies: Sequence[Fixture] = (),
             *,
             url: str = sqlite_url,
+            tables: Sequence[str] = TABLES,
             models: bool = True,
             mcp_db: dict[str, Any] | None = None,
             settings: dict[str, Any] | None = None,
             **more_settings: Any,
         ) -> House:
             chosen = McpDbSettings.load(
-                databases={"main": DatabaseSettings(url=SecretStr(url), allowed_tables=TABLES)},
+                databases={
+                    "main": DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))
+                },
                 database_url=None,
                 **(mcp_db or {}),
             )

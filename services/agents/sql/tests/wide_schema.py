@@ -1,7 +1,7 @@
 """A made-up enterprise of 200 tables, and questions with the tables that answer them.
 
-One line of ``wide_schema.txt`` per table: ``name: comment | columns``; ``column>table`` is a foreign
-key to the primary key of that table, which is its first column.
+One line of ``wide_schema.txt`` per table: ``name: comment | columns``; ``column>table`` is a
+foreign key to the primary key of that table, which is its first column.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def wide_tables() -> list[dict[str, Any]]:
 
 
 def wide_ddl() -> str:
-    """The same tables for a database."""
-    statements = []
-    for table in wide_tables():
+    """The same tables for a database, each after those that it points at."""
+    waiting, statements = {table["name"]: table for table in wide_tables()}, []
+    for table in _in_order(waiting):
         columns = [f"{column['name']} text" for column in table["columns"]]
         columns[0] += " PRIMARY KEY"
         keys = [
@@ -40,6 +40,21 @@ def wide_ddl() -> str:
         ]
         statements.append(f"CREATE TABLE {table['name']} ({', '.join([*columns, *keys])});")
     return "\n".join(statements)
+
+
+def _in_order(tables: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    done: dict[str, dict[str, Any]] = {}
+
+    def visit(name: str) -> None:
+        if name not in done:
+            for key in tables[name]["foreign_keys"]:
+                if key["table"] != name:
+                    visit(key["table"])
+            done[name] = tables[name]
+
+    for name in tables:
+        visit(name)
+    return list(done.values())
 
 
 def _parse(line: str) -> tuple[str, str, list[str]]:

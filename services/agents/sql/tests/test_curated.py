@@ -1,0 +1,139 @@
+"""The curated file: what it adds, and how precisely it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_sql.grounding.catalog import Catalog, read_catalog
+from bos_sql.grounding.curated import parse_curated, read_curated
+
+from .test_grounding import shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = """
+tables:
+  orders:
+    description: Orders placed in the shop
+    synonyms: [purchases]
+    questions: ["What sells best?"]
+    fields:
+      netAmount:
+        description: Without tax
+        synonyms: [revenue]
+metrics:
+  turnover:
+    formula: SUM(orders.netAmount)
+    description: Without 'orders.tax'
+joins:
+  - on: orders.placed_on = weather.day
+    description: The weather of that day
+"""
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return read_catalog("shop", shop())
+
+
+def test_a_file_adds_to_what_the_database_says(catalog: Catalog) -> None:
+    enriched = parse_curated(GOOD).applied_to(catalog)
+
+    orders = next(table for table in enriched.tables if table.name == "orders")
+    assert orders.headline == (
+        "orders (table, about 7 rows) (also: purchases): Orders placed in the shop"
+    )
+    assert orders.fields[3].text == "netAmount text (also: revenue): Without tax"
+    assert orders.fields[0].text == "order_id text, primary key"
+    assert [metric.tables for metric in enriched.metrics] == [("orders",)]
+    assert enriched.joins[0].text == "orders.placed_on = weather.day: The weather of that day"
+    assert enriched.joins[1:] == catalog.joins
+
+
+def test_an_empty_file_adds_nothing(catalog: Catalog) -> None:
+    assert parse_curated("# nothing yet\n").applied_to(catalog) == catalog
+
+
+def test_a_join_over_several_columns_is_one_join(catalog: Catalog) -> None:
+    text = "joins:\n- on: orders.placed_on = weather.day AND orders.netAmount = weather.temperature"
+
+    (first, *_) = parse_curated(text).applied_to(catalog).joins
+
+    assert (first.columns, first.other_columns) == (
+        ("placed_on", "netAmount"),
+        ("day", "temperature"),
+    )
+
+
+def test_dots_in_texts_of_a_formula_are_no_fields(catalog: Catalog) -> None:
+    text = "metrics: {sold: {formula: \"SUM(CASE WHEN orders.placed_on = 'a.b' THEN 1.5 END)\"}}"
+
+    assert parse_curated(text).applied_to(catalog).metrics[0].tables == ("orders",)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("tables:\n  order: {}\n", 2, "no table 'order'; did you mean orders?"),
+        ("tables:\n  orders:\n    fields:\n      profit: {}\n", 4, "no field of orders 'profit'"),
+        ("tables:\n  salaries: {}\n", 2, "no table 'salaries'"),
+        (
+            "metrics:\n  m:\n    description: x\n    formula: SUM(orders.netAmont)\n",
+            4,
+            "no field of orders 'netAmont'; did you mean netAmount?",
+        ),
+        ("metrics:\n  m: {formula: SUM(sales.x)}\n", 2, "no table 'sales'"),
+        ("metrics:\n  m: {formula: COUNT(*)}\n", 2, "names no field"),
+        ("joins:\n- on: orders.placed_on = weather.hour\n", 2, "no field of weather 'hour'"),
+        ("joins:\n- on: orders.placed_on\n", 2, "write a.x = b.y"),
+        (
+            "joins:\n- on: orders.placed_on = weather.day AND customers.name = weather.day\n",
+            2,
+            "write a.x = b.y",
+        ),
+    ],
+)
+def test_names_that_do_not_exist_are_refused_with_their_line(
+    catalog: Catalog, text: str, line: int, told: str
+) -> None:
+    with pytest.raises(ConfigurationError) as failure:
+        parse_curated(text).applied_to(catalog)
+
+    assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
+    assert told in failure.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("tables:\n  orders:\n    sinonyms: [x]\n", 3, "tables.orders.sinonyms: Extra inputs"),
+        ("tables:\n  orders:\n    synonyms: bill\n", 3, "valid list"),
+        ("tables:\n  orders:\n", 2, "valid dictionary"),
+        ("tables:\n  a: {}\n  b: {}\n  a: {}\n", 4, "'a' is given twice"),
+        ("metrics:\n  m:\n    description: x\n", 2, "metrics.m.formula: Field required"),
+        ("tables: [orders\nmetrics: {}", 2, "expected ',' or ']'"),
+        ("- a\n- b\n", 1, "valid dictionary"),
+        ("tables:\n  ? [a, b]\n  : {}\n", 2, "a name was expected"),
+        ("tables: &a\n  x: *a\n", 1, "too deeply nested"),
+    ],
+)
+def test_a_wrong_shape_is_refused_with_its_line(text: str, line: int, told: str) -> None:
+    with pytest.raises(ConfigurationError) as failure:
+        parse_curated(text)
+
+    assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
+    assert told in failure.value.message
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    large, binary = tmp_path / "large.yaml", tmp_path / "binary.yaml"
+    large.write_text("#" * 1_000_001)
+    binary.write_bytes(b"\xff\xfe")
+
+    for path in (tmp_path / "absent.yaml", large, binary):
+        with pytest.raises(ConfigurationError, match="BOS_SQL_METADATA_PATH"):
+            read_curated(path)

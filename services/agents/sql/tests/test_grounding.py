@@ -1,0 +1,349 @@
+"""The metadata index: words, ranking, join paths, packs, and how long it is kept (D-06, D-07)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos_sql.grounding.cache import MetadataIndexes
+from bos_sql.grounding.catalog import Catalog, Join, Metric, read_catalog
+from bos_sql.grounding.curated import parse_curated
+from bos_sql.grounding.index import MetadataFilters, MetadataIndex
+from bos_sql.grounding.joins import JoinGraph
+from bos_sql.grounding.pack import GroundingPack
+from bos_sql.grounding.ranking import Ranking
+from bos_sql.grounding.words import terms, words
+
+from .wide_schema import wide_questions, wide_tables
+
+
+def table(name: str, columns: str, comment: str = "", **keys: Any) -> dict[str, Any]:
+    """A table as ``mcp_db_schema`` describes it; ``a=("b", "x")``: its column a points at b.x."""
+    names = columns.split()
+    return {
+        "name": name,
+        "kind": "table",
+        "comment": comment,
+        "row_estimate": 7,
+        "columns": [
+            {"name": each, "type": "text", "nullable": False, "comment": "", "sample_values": []}
+            for each in names
+        ],
+        "primary_key": names[:1],
+        "unique_keys": [],
+        "foreign_keys": [
+            {"columns": [own], "table": other, "references": [column]}
+            for own, (other, column) in keys.items()
+        ],
+    }
+
+
+def shop() -> list[dict[str, Any]]:
+    described = [
+        table("regions", "region_id region_name"),
+        table("customers", "customer_id name region_id", region_id=("regions", "region_id")),
+        table(
+            "orders",
+            "order_id customer_id placed_on netAmount",
+            "What was bought",
+            customer_id=("customers", "customer_id"),
+        ),
+        table("weather", "day temperature"),
+    ]
+    described[0]["columns"][1]["sample_values"] = ["Bavaria", "Saxony"]
+    return described
+
+
+@pytest.fixture
+def index() -> MetadataIndex:
+    return MetadataIndex(read_catalog("shop", shop()))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("customerName", "customer names"),
+        ("order_dates", "ordered date"),
+        ("HTTPStatus2", "http status2"),
+        ("categories", "Category"),
+        ("boxes matches", "box match"),
+        ("addresses", "address"),
+        ("placed", "placing"),
+        ("shipped", "shipping"),
+        ("Größen", "größen"),
+    ],
+)
+def test_forms_of_a_word_meet(one: str, other: str) -> None:
+    assert words(one) == words(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("status", "statue"), ("order", "border"), ("bus", "bu")]
+)
+def test_other_words_do_not_meet(one: str, other: str) -> None:
+    assert words(one) != words(other)
+
+
+def test_words_that_say_nothing_are_left_out() -> None:
+    assert words("Show me all of the tables, please") == ["tabl"]
+    assert words("") == []
+
+
+def test_a_name_is_found_as_a_whole_only_where_all_its_words_stand_in_order() -> None:
+    assert "=purchas order" in terms("late purchase orders")
+    assert "=purchas order" not in terms("orders of a purchase")
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    ranking = Ranking([[(1.0, ["sale", "pump"])], [(1.0, ["sale"])], [(1.0, ["sale"])]])
+
+    scores = ranking.scores(["sale", "pump"])
+
+    assert scores[0] > 2 * scores[1]
+    assert ranking.scores(["nothing"]) == {}
+
+
+def test_a_word_in_a_name_counts_more_than_in_a_comment() -> None:
+    ranking = Ranking([[(4.0, ["order"])], [(1.0, ["order"]), (3.0, ["else"])]])
+
+    scores = ranking.scores(["order"])
+
+    assert scores[0] > scores[1]
+
+
+def test_an_empty_database_has_nothing_to_find() -> None:
+    empty = MetadataIndex(Catalog("shop", ()))
+
+    assert empty.search_metadata("orders") == []
+    assert empty.suggested_tables("orders", 5) == ()
+    assert empty.pack((), "orders") == GroundingPack()
+
+
+def test_d06_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
+    hits = index.search_metadata("net amount of orders by customer", top_k=50)
+
+    ids = [hit.doc.doc_id for hit in hits]
+    assert ids[0] in {"shop.orders", "shop.orders.netAmount"}
+    assert {"shop.orders.netAmount", "shop.orders(customer_id)=customers(customer_id)"} <= set(ids)
+    assert {hit.doc.kind for hit in hits} == {"table", "field", "relationship"}
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert not any("weather" in each for each in ids)
+
+
+def test_d06_top_k_and_filters_narrow_the_search(index: MetadataIndex) -> None:
+    only_fields = MetadataFilters(frozenset({"field"}), frozenset({"customers"}))
+
+    assert len(index.search_metadata("customer orders region", top_k=2)) == 2
+    found = index.search_metadata("customer orders region", 50, only_fields)
+    assert {hit.doc.tables for hit in found} == {("customers",)}
+    assert {hit.doc.kind for hit in found} == {"field"}
+
+
+def test_a_table_is_found_by_the_values_in_it(index: MetadataIndex) -> None:
+    assert index.ranked_tables("What about Bavaria?") == ("regions",)
+
+
+def test_tables_between_two_suggested_ones_come_along(index: MetadataIndex) -> None:
+    suggested = index.suggested_tables("orders placed per region name", 5)
+
+    assert {"orders", "customers", "regions"} <= set(suggested)
+    assert "weather" not in suggested
+    assert len(index.suggested_tables("orders placed per region name", 2)) == 2
+
+
+def test_a_question_without_a_word_in_common_suggests_nothing(index: MetadataIndex) -> None:
+    assert index.suggested_tables("How are we doing?", 5) == ()
+
+
+def test_d07_the_pack_tells_tables_fields_joins_and_where_they_come_from(
+    index: MetadataIndex,
+) -> None:
+    tables = index.tied(("orders", "regions"))
+
+    pack = index.pack(tables, "net amount per region")
+
+    assert tables == ("orders", "regions", "customers")
+    assert pack.suggested_tables == tables
+    assert pack.table_docs[0].startswith(
+        "orders (table, about 7 rows): What was bought\n  order_id"
+    )
+    assert "orders.netAmount text" in pack.field_docs
+    assert "regions.region_name text (e.g. 'Bavaria', 'Saxony')" in pack.field_docs
+    assert pack.relationship_docs == (
+        "customers.region_id = regions.region_id",
+        "orders.customer_id = customers.customer_id",
+    )
+    assert pack.suggested_join_paths == (
+        "orders → customers → regions: orders.customer_id = customers.customer_id"
+        " AND customers.region_id = regions.region_id",
+    )
+    cited = {each.doc_id: each.snippet for each in pack.citations}
+    assert list(cited)[:3] == ["shop.orders", "shop.regions", "shop.customers"]
+    assert cited["shop.orders.netAmount"] == "orders.netAmount text"
+    assert all(len(snippet) <= 200 for snippet in cited.values())
+
+
+def test_joins_to_tables_outside_the_pack_stay_out(index: MetadataIndex) -> None:
+    pack = index.pack(("orders", "weather"), "orders")
+
+    assert pack.relationship_docs == ()
+    assert pack.suggested_join_paths == ()
+
+
+def test_what_a_trace_event_holds_is_bounded() -> None:
+    pack = GroundingPack(table_docs=tuple("x" * 1_000 for _ in range(9)))
+
+    assert pack.traced()["table_docs"][-1] == "… and 4 more"
+    assert sum(map(len, pack.traced()["table_docs"])) < 6_000
+
+
+def join(table: str, other: str, note: str = "") -> Join:
+    return Join(table, ("id",), other, ("id",), note)
+
+
+def test_the_shortest_path_is_taken_in_either_direction() -> None:
+    graph = JoinGraph([join("a", "b"), join("b", "c"), join("c", "d"), join("a", "d")])
+
+    path = graph.path(["a"], "c", max_joins=4, preferred=["d"])
+
+    assert path is not None
+    assert path.tables == ("a", "d", "c")
+    assert [each.condition for each in path.joins] == ["a.id = d.id", "c.id = d.id"]
+
+
+def test_paths_end_at_their_limit_and_at_islands() -> None:
+    graph = JoinGraph([join("a", "b"), join("b", "c"), join("a", "a")])
+
+    assert graph.path(["a"], "c", max_joins=1) is None
+    assert graph.path(["a"], "island", max_joins=9) is None
+    assert graph.path(["unknown"], "a", max_joins=9) is None
+
+
+def test_several_tables_are_tied_into_one_tree() -> None:
+    graph = JoinGraph([join("a", "b"), join("b", "c"), join("b", "d")])
+
+    paths = graph.connect(["a", "c", "d", "island"], max_joins=4)
+
+    assert [path.tables for path in paths] == [("a", "b", "c"), ("b", "d")]
+
+
+def test_of_two_joins_of_the_same_tables_the_first_is_taken() -> None:
+    graph = JoinGraph([join("a", "b", "curated"), Join("a", ("x",), "b", ("y",))])
+
+    (path,) = graph.connect(["a", "b"], max_joins=1)
+
+    assert path.joins[0].note == "curated"
+
+
+def test_metrics_are_shown_with_the_tables_that_they_need() -> None:
+    catalog = read_catalog("shop", shop())
+    metric = Metric("turnover", "SUM(orders.netAmount)", ("orders",), "Without tax", ("revenue",))
+    index = MetadataIndex(Catalog("shop", catalog.tables, catalog.joins, (metric,)))
+
+    pack = index.pack(("orders",), "revenue")
+
+    assert pack.metric_docs == ("turnover = SUM(orders.netAmount) (also: revenue): Without tax",)
+    assert "shop.metric:turnover" in {each.doc_id for each in pack.citations}
+    assert index.pack(("customers",), "revenue").metric_docs == ()
+    assert index.ranked_tables("revenue") == ("orders",)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("orders.NETAMOUNT", True),
+        ("region_name", True),
+        ("bavaria", True),
+        ("orders.profit", False),
+        ("profit_usd", False),
+    ],
+)
+def test_names_that_exist_are_told_from_invented_ones(
+    index: MetadataIndex, name: str, known: bool
+) -> None:
+    assert index.names(name) is known
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Loads:
+    """Describes the shop, and counts how often."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> Catalog:
+        self.count += 1
+        return read_catalog("shop", shop())
+
+
+async def test_an_index_is_built_once_per_shape_of_the_database() -> None:
+    indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
+
+    first = await indexes.get("shop", "f1", load)
+
+    assert await indexes.get("shop", "f1", load) is first
+    assert await indexes.get("shop", "f2", load) is not first
+    assert await indexes.get("other", "f1", load) is not first
+    assert load.count == 3
+
+
+async def test_an_index_is_built_anew_when_its_time_is_over_or_the_shape_is_unknown() -> None:
+    clock, load = Clock(), Loads()
+    indexes = MetadataIndexes(None, ttl_s=60, clock=clock)
+
+    first = await indexes.get("shop", "f1", load)
+    clock.now = 60
+    assert await indexes.get("shop", "f1", load) is not first
+    await indexes.get("shop", "", load)
+    await indexes.get("shop", "", load)
+    assert load.count == 4
+
+
+async def test_no_more_than_eight_indexes_are_kept() -> None:
+    indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
+
+    for number in range(9):
+        await indexes.get("shop", f"f{number}", load)
+    await indexes.get("shop", "f8", load)
+    assert load.count == 9
+    await indexes.get("shop", "f0", load)
+    assert load.count == 10
+
+
+async def test_a_curated_file_is_part_of_every_index() -> None:
+    curated = parse_curated("tables: {weather: {synonyms: [rain]}}")
+
+    index = await MetadataIndexes(curated, ttl_s=60).get("shop", "f1", Loads())
+
+    assert index.ranked_tables("rain") == ("weather",)
+
+
+@pytest.fixture(scope="module")
+def wide() -> MetadataIndex:
+    return MetadataIndex(read_catalog("wide", wide_tables()))
+
+
+@pytest.mark.parametrize(("question", "needed"), wide_questions().items())
+def test_of_200_tables_the_needed_ones_are_among_the_six_suggested(
+    wide: MetadataIndex, question: str, needed: set[str]
+) -> None:
+    suggested = wide.suggested_tables(question, 6)
+
+    assert needed <= set(suggested)
+    assert len(suggested) <= 6
+
+
+def test_the_wide_schema_is_as_wide_as_it_claims(wide: MetadataIndex) -> None:
+    names = {each.name for each in wide.catalog.tables}
+
+    assert len(names) == 200
+    assert len(wide_questions()) == 20
+    assert all(needed <= names for needed in wide_questions().values())

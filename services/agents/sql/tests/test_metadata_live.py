@@ -1,0 +1,236 @@
+"""The metadata index before real databases: what the model is shown, and what debugging sees."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_testkit.model_fixtures import fixture
+
+from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
+from .wide_schema import wide_ddl, wide_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WIDE = tuple(table["name"] for table in wide_tables())
+BUILDINGS = "Meeting rooms booked most often, by building"
+_PER_BUILDING = """\
+SELECT b.building_id, COUNT(*) AS bookings FROM room_bookings k
+JOIN rooms r ON r.room_id = k.room_id JOIN buildings b ON b.building_id = r.building_id
+GROUP BY b.building_id"""
+ROOMS = dict.fromkeys(("sql_postgres", "sql_server", "sql_sqlite"), _PER_BUILDING)
+
+_BANK = """
+CREATE TABLE balances (account_id integer, product_group text, balance_date date, balance_usd real);
+CREATE TABLE transactions (account_id integer, booked_at timestamp, amount_usd real);
+CREATE TABLE branches (branch_id integer PRIMARY KEY, manager_email text);
+INSERT INTO balances VALUES (1, 'deposits', '2026-06-14', 10), (2, 'savings', '2026-06-14', 20);
+INSERT INTO branches VALUES (1, 'asha@example.com');
+"""
+_BANK_METADATA = """
+tables:
+  balances:
+    synonyms: [dollar value]
+metrics:
+  total balance: {formula: SUM(balances.balance_usd), synonyms: [dollar value]}
+"""
+_BANK_TABLES = ("balances", "transactions", "branches")
+SHIFT = "How is my dollar value shifting from yesterday to today?"
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> str:
+    path = tmp_path / "bank.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_BANK)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def bank_metadata(tmp_path: Path) -> Path:
+    path = tmp_path / "bank.yaml"
+    path.write_text(_BANK_METADATA)
+    return path
+
+
+@pytest.fixture
+def wide_sqlite(tmp_path: Path) -> str:
+    path = tmp_path / "wide.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(wide_ddl())
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+async def wide_postgres(postgres_dsn: str) -> str:
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute(wide_ddl())
+    finally:
+        await connection.close()
+    return postgres_dsn
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def wide_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"wide_{request.param}"))
+
+
+async def test_of_200_tables_the_prompts_show_the_relevant_ones(
+    start: StartHouse, wide_url: str
+) -> None:
+    """SPEC D-07, D-08, D-10: columns of few, names of all; what is between the chosen ones too."""
+    choice = {"tables": ["room_bookings", "buildings"], "is_clear": True}
+    house = await start(fixtures(choice=choice, generated=ROOMS), url=wide_url, tables=WIDE)
+
+    done = await house.ask(BUILDINGS)
+
+    assert done.result.status == SUCCEEDED
+    (choose,), (generate,) = house.prompts("SchemaChoice"), house.prompts("GeneratedSql")
+    # SQLite spells its types in capitals.
+    choose, generate = choose.replace(" TEXT", " text"), generate.replace(" TEXT", " text")
+    assert "booked_for text" in choose
+    assert choose.count(" text, primary key") <= 6
+    assert all(name in choose for name in WIDE)
+    assert "salary_id" not in choose
+    # Rooms tie the two chosen tables together.
+    assert generate.count(" text, primary key") == 3
+    assert "rooms.building_id = buildings.building_id" in generate
+    assert "room_bookings.room_id = rooms.room_id" in generate
+    assert len(choose) < 14_000
+    assert len(generate) < 5_000
+
+
+async def test_t03_debugging_sees_what_the_query_is_grounded_on(
+    start: StartHouse, sqlite_url: str
+) -> None:
+    house = await start(url=sqlite_url)
+
+    done = await house.ask()
+
+    (search,) = done.events("search_metadata")
+    assert search["query"] == "Total order amount per city, largest first"
+    assert {"doc_id", "kind", "score"} == set(search["hits"][0])
+    (pack,) = done.events("grounding_pack")
+    assert pack["suggested_tables"] == ["customers", "orders", "exact"]
+    assert pack["suggested_join_paths"] == [
+        "customers → orders: orders.customer_id = customers.customer_id"
+    ]
+    assert pack["relationship_docs"] == ["orders.customer_id = customers.customer_id"]
+    assert "customers.city TEXT (e.g. 'Pune', 'Delhi', 'Agra')" in pack["field_docs"]
+    assert pack["citations"] == done.data["citations"]
+    assert "main.customers.city" in {each["doc_id"] for each in pack["citations"]}
+
+
+async def test_d05_options_of_an_ambiguous_question_come_from_the_metadata(
+    start: StartHouse, bank: str, bank_metadata: Path
+) -> None:
+    """SPEC D-03, D-05: the model repeats what it was shown; what it invents is dropped."""
+    unclear = {
+        "tables": ["balances"],
+        "is_clear": False,
+        "clarifying_questions": [
+            {
+                "question": "Which metric?",
+                "options": ["${metric}", "${field}", "ledger.profit_usd"],
+            },
+            {"question": "Which product group?", "options": ["${one}", "${two}", "all of them"]},
+            {"question": "Where does a day begin?", "options": ["UTC", "day_start"]},
+        ],
+        "assumptions": ["The metric is the total balance."],
+    }
+    capture = {
+        "metric": r"(?s)### Metrics\s+- ([a-z ]+) = ",
+        "field": r"(?s)\ntransactions \(table.*?\n  (amount_\w+) ",
+        "one": r"product_group TEXT[^\n]*e\.g\. '(\w+)'",
+        "two": r"product_group TEXT[^\n]*e\.g\. '\w+', '(\w+)'",
+    }
+    asks = fixture("asks", ["dollar value"], schema="SchemaChoice", json=unclear, capture=capture)
+    house = await start(fixtures(asks), url=bank, tables=_BANK_TABLES, metadata_path=bank_metadata)
+
+    done = await house.ask(SHIFT)
+
+    assert done.result.status == NEEDS_CLARIFICATION
+    asked = {each.question: list(each.options) for each in done.result.clarification.questions}
+    assert asked == {
+        "Which metric?": ["total balance", "amount_usd"],
+        "Which product group?": ["deposits", "savings", "all of them"],
+        "Where does a day begin?": ["UTC"],
+    }
+    (dropped,) = done.events("Options that name nothing here were dropped")
+    assert dropped["options"] == ["ledger.profit_usd", "day_start"]
+    assert house.prompts("GeneratedSql") == []
+    assert house.queries() == 0
+
+
+async def test_formulas_of_the_curated_file_stand_in_the_prompts_as_rules(
+    start: StartHouse, bank: str, bank_metadata: Path
+) -> None:
+    sql = "SELECT SUM(balance_usd) AS total FROM balances"
+    choice = {"tables": ["balances"], "is_clear": True}
+    replies = fixtures(
+        choice=choice, generated={"sql_postgres": sql, "sql_server": sql, "sql_sqlite": sql}
+    )
+    house = await start(replies, url=bank, tables=_BANK_TABLES, metadata_path=bank_metadata)
+
+    await house.ask(SHIFT)
+
+    (prompt,) = house.prompts("GeneratedSql")
+    trusted = prompt.rpartition("</untrusted>")[2]
+    assert (
+        "### Metrics\n- total balance = SUM(balances.balance_usd) (also: dollar value)" in trusted
+    )
+    assert "balances (table, about 2 rows) (also: dollar value)" in prompt
+    assert "asha@example.com" not in prompt
+
+
+async def test_a_curated_file_that_does_not_fit_fails_the_step_and_names_the_line(
+    start: StartHouse, tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("tables:\n  orders: {}\n  payroll: {}\n")
+    house = await start(metadata_path=path)
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "ConfigurationError"
+    assert "BOS_SQL_METADATA_PATH, line 3: there is no table 'payroll'" in (
+        done.result.error.message
+    )
+    assert house.prompts("SchemaChoice") == []
+
+
+async def test_a_curated_file_of_the_wrong_shape_prevents_the_start(
+    start: StartHouse, tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("tables:\n  orders: {colour: red}\n")
+
+    with pytest.raises(ConfigurationError, match=r"line 2: tables\.orders\.colour"):
+        await start(metadata_path=path)
+
+
+async def test_tables_are_described_once_and_again_when_the_schema_changes(
+    start: StartHouse, sqlite_url: str
+) -> None:
+    house = await start(url=sqlite_url)
+
+    def described(done: object) -> int:
+        return sum(
+            bool(event["arguments"].get("tables"))
+            for event in done.events("mcp_db_schema")  # type: ignore[attr-defined]
+        )
+
+    assert [described(await house.ask()) for _ in range(2)] == [1, 0]
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("ALTER TABLE orders ADD COLUMN channel text")
+    assert described(await house.ask()) == 1
+    assert "channel TEXT" in house.prompts("GeneratedSql")[-1]
+    assert "channel TEXT" not in house.prompts("GeneratedSql")[-2]
