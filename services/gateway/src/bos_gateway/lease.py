@@ -17,9 +17,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-import asyncpg
-
-from bos_chassis.errors import BosError
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
     from uuid import UUID
+
+    import asyncpg
 
     from bos_chassis.telemetry import Telemetry
 
@@ -153,7 +152,8 @@ class Lease:
                     connect_timeout_s=self._lease_s,
                 ) as connection:
                     await self._renew_over(connection, main_loop)
-            except (BosError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except Exception as error:
+                # Whatever it was, the next renewal must be tried: nobody else does it.
                 self._log.warning("lease not renewed", error=type(error).__name__)
                 self._interrupted()
                 await self._pause(_RECONNECT_S)
