@@ -292,7 +292,7 @@ async def test_the_byte_limit_cuts_a_result_and_refuses_a_single_huge_row(
     sqlite_file: Path,
 ) -> None:
     wide = "SELECT printf('%500d', order_id) FROM orders"
-    huge = "SELECT printf('%5000d', 1)"
+    huge = "SELECT printf('%999d', 1) || printf('%999d', 1) || printf('%999d', 1)"
     async with running({"main": sqlite_database(sqlite_file)}, max_bytes=2_000) as (client, _):
         cut = await call(client, "mcp_db_query", query=wide)
         refused = await call(client, "mcp_db_query", query=huge)

@@ -92,9 +92,14 @@ async def test_sqlite_refuses_what_the_guard_would(statement: str, sqlite_file: 
 
 async def test_sqlite_builds_no_huge_values(sqlite_file: Path) -> None:
     async with sqlite_backend(sqlite_file) as backend:
-        result = await backend.query("SELECT printf('%1000000000d', 1)", LIMITS)
+        for call in ("printf('%1000000000d', 1)", "format('%.*c', 1000000000, 'x')"):
+            with pytest.raises(QueryFailed):
+                await backend.query(f"SELECT {call}", LIMITS)
+        small = await backend.query(
+            "SELECT printf('%05d|%-4s|%%1000', 42, 'x'), format(NULL)", LIMITS
+        )
 
-    assert result.rows == [[None]]
+    assert small.rows == [["00042|x   |%1000", None]]
 
 
 async def test_sqlite_still_reads_what_it_may(sqlite_file: Path) -> None:

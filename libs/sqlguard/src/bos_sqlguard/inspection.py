@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
 _LARGEST_ARGUMENT = 10_000
-_WIDE = re.compile(r"%[^%a-zA-Z]*\d{4}")
+_WIDE = re.compile(r"(?:^|[^%])(?:%%)*%[^%a-zA-Z]*(?:\d{4}|\*)")
 _FRAME_EXCLUSIONS = frozenset({"CURRENT ROW", "NO OTHERS"})
 _NO_NAMES: frozenset[str] = frozenset()
 
@@ -263,4 +263,4 @@ def _small_format(arguments: list[exp.Expr]) -> bool:
     value = arguments[0] if arguments else None
     if not isinstance(value, exp.Literal) or not value.is_string:
         return False
-    return "*" not in value.name and not _WIDE.search(value.name)
+    return not _WIDE.search(value.name)

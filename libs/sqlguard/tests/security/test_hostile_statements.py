@@ -63,6 +63,7 @@ def test_a_column_may_have_the_name_of_a_function(guards: dict[str, Guard]) -> N
     [
         ("printf('%999d', 1)", True),
         ("printf('1000 of %d', 1)", True),
+        ("printf('%d * %%1000', 1)", True),
         ("printf('%d of 1000', 1)", True),
         ("printf('%1000d', 1)", False),
         ("printf('%-+ #01000d', 1)", False),

@@ -27,12 +27,17 @@ ColumnType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one query may take."""
+    """How much one query may take.
+
+    ``max_estimated_cost`` is in the units of the database's planner; None: not asked. A database
+    whose planner estimates no cost ignores it.
+    """
 
     max_rows: int
     max_columns: int
     max_bytes: int
     timeout_s: float
+    max_estimated_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class Backend(Protocol):
         """Run one query; cancelling the call stops the query in the database.
 
         Raises:
-            QueryRefused: more columns than allowed.
+            QueryRefused: more columns, or a higher estimated cost, than allowed.
             QueryFailed: the database refused or failed it.
             QueryTimedOut: longer than ``limits.timeout_s``.
             ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.

@@ -114,6 +114,7 @@ async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
         max_columns=settings.max_columns,
         max_bytes=settings.max_bytes,
         timeout_s=settings.timeout_s,
+        max_estimated_cost=settings.max_estimated_cost,
     )
     async with AsyncExitStack() as stack:
         databases = {}

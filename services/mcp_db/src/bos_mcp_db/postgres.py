@@ -13,7 +13,7 @@ import asyncpg
 from bos_mcp_db.backend import ColumnType, ForeignKey, Result, TableColumn, TableInfo
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 from bos_mcp_db.names import quote, split_table
-from bos_mcp_db.rows import RowCollector, check_columns
+from bos_mcp_db.rows import RowCollector, check_columns, check_cost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -172,6 +172,8 @@ class PostgresBackend:
             raise DatabaseUnavailable from None
         except asyncpg.PostgresError as error:
             raise QueryFailed(_explain(error), getattr(error, "sqlstate", "") or "") from None
+        except asyncpg.InternalClientError:
+            raise QueryFailed("The query has a value of a type that cannot be read.") from None
         except (asyncpg.InterfaceError, OSError):
             raise DatabaseUnavailable from None
         finally:
@@ -195,6 +197,8 @@ async def _fetch(connection: PoolConnectionProxy[Any], sql: str, limits: Limits)
     if not attributes:
         raise QueryFailed("The statement returns no rows; only SELECT queries are run.")
     check_columns(len(attributes), limits)
+    if limits.max_estimated_cost is not None:
+        check_cost(await _estimated_cost(connection, sql), limits)
     cursor = await statement.cursor()
     collector = RowCollector(limits)
     while collector.wanted > 0:
@@ -209,6 +213,12 @@ async def _fetch(connection: PoolConnectionProxy[Any], sql: str, limits: Limits)
         rows=collector.rows,
         truncated=collector.truncated,
     )
+
+
+async def _estimated_cost(connection: PoolConnectionProxy[Any], sql: str) -> float:
+    """What the planner expects, in its own units; nothing is run."""
+    (explained,) = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {sql}")
+    return float(explained["Plan"]["Total Cost"])
 
 
 async def _prepare_connection(connection: asyncpg.Connection[Any]) -> None:

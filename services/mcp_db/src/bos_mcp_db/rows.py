@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bos_mcp_db.failures import QueryRefused, ResultTooLarge
 from bos_mcp_db.values import size
@@ -51,6 +51,20 @@ def check_columns(count: int, limits: Limits) -> None:
         QueryRefused: more than ``limits.max_columns``.
     """
     if count > limits.max_columns:
-        rule = load_rules()["TOO_MANY_COLUMNS"]
-        violation = rule.violation(f"{count}, at most {limits.max_columns}")
-        raise QueryRefused(f"The query was refused: {violation.message}.", [violation])
+        _refuse("TOO_MANY_COLUMNS", f"{count}, at most {limits.max_columns}")
+
+
+def check_cost(estimated: float, limits: Limits) -> None:
+    """Refuse a query that the database expects to be expensive.
+
+    Raises:
+        QueryRefused: more than ``limits.max_estimated_cost``.
+    """
+    at_most = limits.max_estimated_cost
+    if at_most is not None and estimated > at_most:
+        _refuse("TOO_EXPENSIVE", f"an estimated cost of {estimated:,.0f}, at most {at_most:,.0f}")
+
+
+def _refuse(rule: str, detail: str) -> NoReturn:
+    violation = load_rules()[rule].violation(detail)
+    raise QueryRefused(f"The query was refused: {violation.message}.", [violation])

@@ -68,6 +68,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         databases = await stack.enter_async_context(open_databases(settings))
         await _check_tables(databases, telemetry)
+        _tell_ignored_limits(databases, telemetry)
         hidden = HiddenColumns(settings.sample_hidden_columns)
         tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry), hidden)
         app = build_app(build_server(tools), host=server.host, auth=auth)
@@ -97,4 +98,15 @@ async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:
                 f"Database {database.name!r} has no table {', '.join(missing)} (or the role cannot"
                 " see it). Spell tables as the database does, with schema if it is not the default"
                 " one, in BOS_DATABASE_ALLOWED_TABLES or BOS_MCP_DB_DATABASES."
+            )
+
+
+def _tell_ignored_limits(databases: Databases, telemetry: Telemetry) -> None:
+    """SQLite's planner explains how it would search, but not what that costs."""
+    log = telemetry.logger("service")
+    for database in databases.all():
+        if database.limits.max_estimated_cost is not None and database.backend.dialect == "sqlite":
+            log.warning(
+                "estimated cost cannot be limited here, the time limit holds alone",
+                database=database.name,
             )

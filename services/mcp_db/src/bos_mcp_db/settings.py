@@ -75,6 +75,11 @@ class McpDbSettings(Settings):
         default=1_000_000, ge=1_000, le=50_000_000, description="Bytes of a result's cells"
     )
     timeout_s: float = Field(default=30.0, gt=0, le=600, description="Time for a query (DEC-01)")
+    max_estimated_cost: float | None = Field(
+        default=None,
+        gt=0,
+        description="Most that PostgreSQL's planner may expect a query to cost; unset: not checked",
+    )
     pool_size: int = Field(
         default=8, ge=1, le=100, description="Queries at once against one database"
     )

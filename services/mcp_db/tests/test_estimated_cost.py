@@ -1,0 +1,70 @@
+"""What a query may cost by the planner's own estimate, asked before it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from mcp_db_rig import call, postgres_database, running, sqlite_database
+
+from bos_chassis.errors import ConfigurationError
+from bos_mcp_db.settings import McpDbSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import asyncpg
+
+CHEAP = "SELECT count(*) FROM customers"
+DEAR = "SELECT count(*) FROM orders AS a, orders AS b, orders AS c, orders AS d"
+EARLY = "SELECT a.order_id FROM orders AS a, orders AS b"
+
+
+async def test_a_query_that_postgres_expects_to_be_dear_is_refused_before_it_runs(
+    reader_dsn: str, postgres_admin: asyncpg.Connection
+) -> None:
+    await postgres_admin.execute("ANALYZE")
+    async with running({"main": postgres_database(reader_dsn)}, max_estimated_cost=1_000) as (
+        client,
+        telemetry,
+    ):
+        cheap = await call(client, "mcp_db_query", query=CHEAP)
+        dear = await call(client, "mcp_db_query", query=DEAR)
+        early = await call(
+            client, "mcp_db_query", query="SELECT a.order_id FROM orders AS a, orders"
+        )
+
+    assert cheap["data"] == [[3]]
+    assert early["success"]  # the row limit is part of the estimate
+    assert dear["error"]["reason"] == "QUERY_REFUSED"
+    assert [violation["rule"] for violation in dear["violations"]] == ["TOO_EXPENSIVE"]
+    assert "at most 1,000" in dear["error"]["message"]
+    assert "filter earlier" in dear["error"]["message"]
+    refused = telemetry.registry.get_sample_value(
+        "bos_db_guard_refusals_total", {"rule": "TOO_EXPENSIVE"}
+    )
+    assert refused == 1
+
+
+async def test_without_the_setting_nothing_is_estimated(reader_dsn: str) -> None:
+    async with running({"main": postgres_database(reader_dsn)}, timeout_s=0.3) as (client, _):
+        dear = await call(client, "mcp_db_query", query=DEAR)
+
+    assert dear["error"]["reason"] == "QUERY_TIMED_OUT"
+
+
+async def test_a_planner_without_costs_is_told_about_at_start(sqlite_file: Path) -> None:
+    async with running({"main": sqlite_database(sqlite_file)}, max_estimated_cost=1) as (
+        client,
+        telemetry,
+    ):
+        answer = await call(client, "mcp_db_query", query=CHEAP)
+
+    assert answer["data"] == [[3]]
+    assert [e["database"] for e in telemetry.logs if "estimated cost" in e["event"]] == ["main"]
+
+
+@pytest.mark.parametrize("cost", [0, -1])
+def test_an_impossible_cost_is_refused(cost: float) -> None:
+    with pytest.raises(ConfigurationError, match="MAX_ESTIMATED_COST"):
+        McpDbSettings.load(max_estimated_cost=cost)

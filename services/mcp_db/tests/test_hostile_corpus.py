@@ -1,0 +1,228 @@
+"""The hostile corpus of the guard against real databases.
+
+With only mcp_db's guard on, every statement is refused. With no guard at all nothing is written, no
+table that was not granted is read, and nothing runs longer than the time limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from mcp_db_rig import READER, call, running
+
+from bos_chassis.errors import BosError
+from bos_mcp_db.backend import Limits
+from bos_mcp_db.failures import QueryFailure
+from bos_mcp_db.postgres import PostgresBackend
+from bos_mcp_db.provisioning import provision_sql
+from bos_mcp_db.settings import DatabaseSettings
+from bos_mcp_db.sqlite import SqliteBackend
+from bos_sqlguard import load_functions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_mcp_db.backend import Backend
+
+pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
+
+CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests"
+TABLES = ("orders", "invoices", "customers", "products", "employees")
+POSTGRES_TABLES = (*TABLES, "sales.targets")
+CANARY = "canary-7d1c"
+BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.2)
+PASSWORD = "corpus-password"
+
+_COMMON = f"""
+CREATE TABLE customers (customer_id integer PRIMARY KEY, name text, email text);
+CREATE TABLE orders (order_id integer PRIMARY KEY, customer_id integer, status text,
+    amount numeric, note text, placed_on date);
+CREATE TABLE invoices (invoice_id integer PRIMARY KEY, customer_id integer, amount numeric);
+CREATE TABLE products (product_id integer PRIMARY KEY, name text, tags text, attributes text);
+CREATE TABLE employees (employee_id integer PRIMARY KEY, manager_id integer, name text);
+CREATE TABLE salaries (employee text, amount numeric);
+INSERT INTO customers VALUES (1, 'Asha', 'a@example.com'), (2, 'Ravi', 'r@example.com');
+INSERT INTO orders VALUES (1, 1, 'open', 10, 'x', '2025-01-01'), (2, 2, 'done', 20, NULL, NULL);
+INSERT INTO invoices VALUES (1, 1, 10);
+INSERT INTO employees VALUES (1, NULL, 'Asha');
+INSERT INTO salaries VALUES ('{CANARY}', 4711);
+CREATE VIEW big_orders AS SELECT o.order_id, s.employee FROM orders AS o, salaries AS s;
+"""
+_POSTGRES = f"""
+CREATE SCHEMA sales;
+CREATE SCHEMA private;
+CREATE TABLE sales.targets (region text, amount numeric);
+CREATE TABLE private.orders (note text);
+INSERT INTO private.orders VALUES ('{CANARY}');
+CREATE SEQUENCE orders_seq;
+CREATE FUNCTION evil() RETURNS integer LANGUAGE sql AS
+    $$ INSERT INTO public.orders (order_id) VALUES (666) RETURNING order_id $$;
+CREATE FUNCTION evil(orders) RETURNS integer LANGUAGE sql AS
+    $$ DELETE FROM public.orders RETURNING order_id $$;
+"""
+_CONTENTS = """
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1
+"""
+_CATALOGUES = (
+    "SELECT array_agg((oid, relname, relkind)::text ORDER BY oid) FROM pg_class WHERE oid > 16383",
+    "SELECT array_agg((oid, proname)::text ORDER BY oid) FROM pg_proc WHERE oid > 16383",
+    "SELECT array_agg((rolname, rolsuper)::text ORDER BY rolname) FROM pg_roles",
+    "SELECT array_agg((setdatabase, setconfig)::text ORDER BY setdatabase) FROM pg_db_role_setting",
+    "SELECT count(*)::text FROM pg_largeobject_metadata",
+    "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory'",
+    "SELECT (last_value, is_called)::text FROM orders_seq",
+)
+
+
+def hostile(dialect: str) -> list[str]:
+    """Every statement of both files of the guard's corpus."""
+    path = CORPUS / "corpus" / f"hostile_{dialect}.txt"
+    with path.open(encoding="utf-8", newline="") as file:
+        parts = file.read().split("=== ")[1:]
+    statements = [part.split("\n", 1)[1].removesuffix("\n") for part in parts]
+    lines = (CORPUS / "security" / path.name).read_text(encoding="utf-8").split("\n")
+    return statements + [line for line in lines if line and not line.startswith("## ")]
+
+
+@pytest.fixture
+def shop_file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_COMMON)
+    return path
+
+
+@pytest.fixture
+async def shop_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute(_COMMON + _POSTGRES)
+        await connection.execute(provision_sql(READER, POSTGRES_TABLES))
+        await connection.execute(f"ALTER ROLE {READER} PASSWORD '{PASSWORD}'")
+        yield connection
+        await connection.execute(f"DROP OWNED BY {READER}")
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def shop_dsn(shop_admin: asyncpg.Connection, postgres_dsn: str) -> str:
+    parts = urlsplit(postgres_dsn)
+    address = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{READER}:{PASSWORD}@{address}"))
+
+
+async def test_mcp_db_alone_refuses_the_corpus_on_sqlite(shop_file: Path) -> None:
+    await _all_refused(
+        "sqlite", DatabaseSettings(url=f"sqlite:///{shop_file}", allowed_tables=TABLES)
+    )
+
+
+async def test_mcp_db_alone_refuses_the_corpus_on_postgres(shop_dsn: str) -> None:
+    await _all_refused("postgres", DatabaseSettings(url=shop_dsn, allowed_tables=POSTGRES_TABLES))
+
+
+async def test_sqlite_without_any_guard_keeps_its_data(shop_file: Path) -> None:
+    before = _sqlite_digest(shop_file)
+    backend = SqliteBackend(
+        shop_file, tables=TABLES, functions=load_functions("sqlite").scalar, threads=2
+    )
+
+    async with _closing(backend):
+        answered = await _run_unguarded(backend, hostile("sqlite"))
+
+    assert _sqlite_digest(shop_file) == before
+    assert _left_behind() == []
+    assert [statement for statement, rows in answered if CANARY in repr(rows)] == []
+
+
+async def test_postgres_without_any_guard_keeps_its_data(
+    shop_dsn: str, shop_admin: asyncpg.Connection
+) -> None:
+    before = await _postgres_digest(shop_admin)
+    backend = PostgresBackend(shop_dsn, default_schema="public", pool_size=2)
+
+    async with _closing(backend):
+        answered = await _run_unguarded(backend, hostile("postgres"))
+        still_answers = await backend.query("SELECT count(*) FROM orders", BRIEF)
+
+    assert await _postgres_digest(shop_admin) == before
+    assert still_answers.rows == [[2]]
+    assert _left_behind() == []
+    assert [statement for statement, rows in answered if CANARY in repr(rows)] == []
+
+
+async def test_the_canary_would_be_seen(shop_admin: asyncpg.Connection) -> None:
+    """The digest and the canary notice what the tests above look for."""
+    before = await _postgres_digest(shop_admin)
+    assert CANARY in repr(await shop_admin.fetch("SELECT * FROM big_orders"))
+    await shop_admin.execute("UPDATE orders SET note = 'y' WHERE order_id = 1")
+
+    assert await _postgres_digest(shop_admin) != before
+
+
+async def _all_refused(dialect: str, database: DatabaseSettings) -> None:
+    """Every statement, over HTTP: refused by the guard, and quickly."""
+    statements = hostile(dialect)
+    otherwise = []
+    started = time.perf_counter()
+    async with running({"main": database}) as (client, _):
+        for statement in statements:
+            reply = await call(client, "mcp_db_query", query=statement)
+            if reply["success"] or reply["error"]["reason"] != "QUERY_REFUSED":
+                otherwise.append((statement, reply["error"]))
+
+    assert len(statements) >= 300
+    assert otherwise == []
+    assert time.perf_counter() - started < 120
+
+
+async def _run_unguarded(backend: Backend, statements: list[str]) -> list[tuple[str, Any]]:
+    """Run everything; return what was answered. Each ends by the time limit."""
+    answered = []
+    for statement in statements:
+        started = time.perf_counter()
+        try:
+            answered.append((statement, (await backend.query(statement, BRIEF)).rows))
+        except BosError as error:
+            if not isinstance(error, QueryFailure):
+                raise
+        assert time.perf_counter() - started < 5, statement
+    return answered
+
+
+def _sqlite_digest(file: Path) -> tuple[str, list[Path]]:
+    """Every byte of the file, and the files beside it."""
+    return hashlib.sha256(file.read_bytes()).hexdigest(), sorted(file.parent.iterdir())
+
+
+def _left_behind() -> list[Path]:
+    """Files that statements of the corpus try to write."""
+    return list(Path("/tmp").glob("bos-corpus-*"))
+
+
+async def _postgres_digest(admin: asyncpg.Connection) -> dict[str, Any]:
+    """Contents of every table, and what there is in the catalogues."""
+    digest = {query: await admin.fetchval(query) for query in _CATALOGUES}
+    for row in await admin.fetch(_CONTENTS):
+        digest[row[0]] = await admin.fetchval(
+            f"SELECT md5(string_agg(t::text, ';' ORDER BY t::text)) FROM {row[0]} AS t"
+        )
+    return digest
+
+
+@asynccontextmanager
+async def _closing(backend: Backend) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await backend.aclose()
