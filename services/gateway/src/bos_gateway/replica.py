@@ -23,7 +23,7 @@ from bos_gateway.lease import clock
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import deaths_without_progress, given_up
 from bos_gateway.run_log import Append, LostRun, NewRun
-from bos_gateway.state import apply, fold
+from bos_gateway.state import UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -42,6 +42,7 @@ _HOLD_OFF_S = 30.0
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
+_MOST_LOOKS = 10
 _CANCEL = "cancel"
 
 
@@ -151,7 +152,7 @@ class Replica:
         Raises:
             Unavailable: this replica is stopping; another one goes on from the same sequence.
         """
-        position = after_sequence
+        position, looked = after_sequence, 0
         with self._bulletin.reading(run_id) as news:
             while True:
                 driven = self._driven.get(run_id)
@@ -175,16 +176,29 @@ class Replica:
                         return
                     if event.HasField("run_adopted"):
                         self._bulletin.new_owner(run_id)
+                        looked = 0
                 if not page:
                     if finished:
                         return
-                    await self._bulletin.news_of(run_id, news)
+                    await self._bulletin.news_of(run_id, news, looked)
+                    looked = min(looked + 1, _MOST_LOOKS)
 
     async def state(self, run_id: UUID) -> RunState:
-        """The run's present state."""
+        """The run's present state.
+
+        Raises:
+            Unavailable: a newer version wrote to the run; only that version can say.
+        """
         driven = self._driven.get(run_id)
-        events = driven.feed.events if driven else await self._runs.log(run_id)
-        return fold(str(run_id), list(events))
+        try:
+            events = driven.feed.events if driven else await self._runs.log(run_id)
+            return fold(str(run_id), list(events))
+        except UnknownEvent:
+            raise Unavailable(
+                "A newer version of the service works on this run; ask again.",
+                reason="NEWER_VERSION",
+                retry_after_s=1.0,
+            ) from None
 
     async def request(self, run_id: UUID) -> AgentRequest:
         """The request that the run was accepted with."""
@@ -235,14 +249,6 @@ class Replica:
         """
         if self._stopping:
             return
-        if self._set_aside:
-            # An append of nothing. It returns once the writer has its session again, and has
-            # written what PostgreSQL may have forgotten; after the next statement it no longer can.
-            run = self._set_aside[0].run
-            with suppress(LostRun):
-                await self._writer.append(
-                    Append(run.run_id, run.epoch, run.state.last_sequence + 1, (), durable=False)
-                )
         sent = clock()
         ours = await self._ownership.take()
         self._lease.taken(sent)
@@ -341,9 +347,10 @@ class Replica:
     async def _resume_all(
         self, adopted: Sequence[Adopted], secrets: Mapping[UUID, Mapping[str, str]]
     ) -> None:
-        if adopted:
-            # Our own last events may be missing in the logs after a crash of PostgreSQL.
-            await self._writer.restored()
+        if not adopted:
+            return
+        # Some of these may have been ours before, with events that PostgreSQL has to get again.
+        await self._writer.restored()
         turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
 
         async def resume(run: Adopted) -> None:
@@ -374,8 +381,12 @@ class Replica:
             await self._writer.append(append)
             apply(state, event)
             inputs = await self._ownership.inputs([run_id])
+        except UnknownEvent as error:
+            self._log.info("run left to a newer version", run=str(run_id), at=str(error))
+            await self._let_go(run_id, adopted.epoch)
+            return
         except Exception as error:
-            # Whatever it is, it concerns this run alone; a newer replica may understand it.
+            # Whatever it is, it concerns this run alone; another replica may have better luck.
             self._log.exception("run cannot be adopted", run=str(run_id))
             if not isinstance(error, LostRun):
                 await self._let_go(run_id, adopted.epoch)

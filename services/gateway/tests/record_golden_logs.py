@@ -1,0 +1,149 @@
+"""Records the golden logs of the present schema version: real runs of a real gateway.
+
+::
+
+    python services/gateway/tests/record_golden_logs.py v2     # once per schema version
+    python services/gateway/tests/record_golden_logs.py --pin  # what known logs mean, anew
+
+The second is for a change that is meant to show other things of old runs; the logs themselves stay
+as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from gateway_house import House, open_house
+from golden_logs import GOLDEN, NAMES, load, save
+
+from bos.common.v1 import Clarification
+from bos.gateway.v1 import CancelRunRequest
+from bos.planner.v1 import MakePlanResponse
+from bos_agentkit import AgentFailure, agent_card
+from bos_chassis.errors import Unavailable
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.runs import Runs
+from bos_postgres import create_database, open_database
+from bos_testkit.agents import EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.postgres import embedded_server
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+async def succeeded(house: House) -> str:
+    """Two steps, the second with a reference to the first, and a streamed answer."""
+    await house.add_agent(EchoAgent("sales", data={"total": 120, "region": "North"}))
+    await house.add_agent(EchoAgent("sums"))
+    house.planner.steps = [
+        step("a", "sales", "find the total"),
+        step("b", "sums", "halve @{outputs.a.total} of @{outputs.a.region}"),
+    ]
+    async with house.gateway(delta_window_s=0.0) as gateway:
+        return (await gateway.events("Half of the total?", trace=True))[0].run_id
+
+
+async def partially_succeeded(house: House) -> str:
+    """One step succeeds, one fails after another attempt."""
+    error = AgentFailure("HttpError", "The other side is broken.", retryable=True)
+    card = agent_card("broken", "Fails.", max_retries=1)
+    await house.add_agent(EchoAgent("echo"))
+    await house.add_agent(FailingAgent("broken", error=error, card=card))
+    house.planner.steps = [step("a", "echo"), step("b", "broken")]
+    async with house.gateway() as gateway:
+        return str((await gateway.ask("Both?")).run_id)
+
+
+async def failed(house: House) -> str:
+    """There is no plan."""
+    house.planner.error = Unavailable("The planner is resting.")
+    async with house.gateway() as gateway:
+        return str((await gateway.ask("Why?")).run_id)
+
+
+async def cancelled(house: House) -> str:
+    """Cancelled while a step is under way."""
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        asked = asyncio.create_task(gateway.events("How long?"))
+        await slow.started.wait()
+        (run,) = await stored_runs(house)
+        await gateway.stub.CancelRun(CancelRunRequest(run_id=run, reason="too slow"))
+        await asked
+        return run
+
+
+async def adopted(house: House) -> str:
+    """The owner drains while a step is under way, and another process goes on."""
+    quick, slow = EchoAgent("quick", data={"x": 1}), SlowAgent("slow")
+    await house.add_agent(quick)
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "quick"), step("b", "slow", "use @{outputs.a.x}")]
+    async with house.gateway() as gateway:
+        call = gateway.stream("Go on?")
+        async for message in call:
+            if message.event.step_started.step_id == "b":
+                break
+        call.cancel()
+    slow.release.set()
+    (run,) = await stored_runs(house)
+    async with house.gateway() as gateway:
+        await gateway.watch(run)
+    return run
+
+
+async def clarification(house: House) -> str:
+    """The planner asks back."""
+    house.planner.answer = MakePlanResponse(clarification=Clarification())
+    house.planner.answer.clarification.questions.add(question="Which year?", options=["2024"])
+    async with house.gateway() as gateway:
+        return str((await gateway.ask("The revenue?")).run_id)
+
+
+SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
+    succeeded,
+    partially_succeeded,
+    failed,
+    cancelled,
+    adopted,
+    clarification,
+)
+
+
+async def stored_runs(house: House) -> list[str]:
+    """Ids of all runs."""
+    async with open_database(house.dsn, schema=SCHEMA) as pool:
+        return [str(row["run_id"]) for row in await pool.fetch("SELECT run_id FROM runs")]
+
+
+async def record(version: str) -> None:
+    """Run every scenario on a database of its own and keep its log."""
+    if (GOLDEN / version).exists():
+        sys.exit(f"{GOLDEN / version} exists; golden logs are never recorded anew.")
+    with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder) / "pg") as server:
+        for scenario in SCENARIOS:
+            dsn = await create_database(server.dsn(), scenario.__name__)
+            async with open_house(dsn) as house:
+                run_id = await scenario(house)
+            async with open_database(dsn, schema=SCHEMA) as pool:
+                events = await Runs(pool).log(UUID(run_id))
+            save(f"{version}/{scenario.__name__}", events)
+            print(f"{version}/{scenario.__name__}: {len(events)} events")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--pin"]:
+        for name in NAMES:
+            save(name, load(name))
+    elif len(sys.argv) == 2:
+        asyncio.run(record(sys.argv[1]))
+    else:
+        sys.exit(__doc__)
