@@ -39,9 +39,9 @@ CHANNEL: Final = "bos_gateway_runs"
 POLL_S: Final = 1.0
 """Longest time for which a message that was lost goes unnoticed."""
 
+_FIRST_POLL_S: Final = 0.05
 _FOLLOW_AGAIN_S: Final = 5.0
 _FOLLOWED_S: Final = 15.0
-_RETRY_S: Final = 1.0
 # set_config is in force for this statement's own commit because the rest refers to it.
 _NOTIFY: Final = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
@@ -86,14 +86,21 @@ class Bulletin:
                 del self._readers[run_id]
                 self._said.pop(run_id, None)
 
-    async def news_of(self, run_id: UUID, news: asyncio.Event) -> None:
-        """Wait for news of a run that is driven elsewhere, or until it is time to look anyway."""
+    async def news_of(self, run_id: UUID, news: asyncio.Event, looked: int) -> None:
+        """Wait for news of a run that is driven elsewhere, or until it is time to look anyway.
+
+        Args:
+            run_id: The run.
+            news: Set when there is news.
+            looked: How often its log was looked at in vain under its present owner. At first that
+                is done more often: a run may end before its owner hears that it is followed.
+        """
         now = time.monotonic()
         if now >= self._said.get(run_id, 0.0) + _FOLLOW_AGAIN_S:
             self._said[run_id] = now
             self._say(f"follow {run_id}")
         try:
-            async with asyncio.timeout(POLL_S):
+            async with asyncio.timeout(min(POLL_S, _FIRST_POLL_S * 2.0**looked)):
                 await news.wait()
         except TimeoutError:
             return
