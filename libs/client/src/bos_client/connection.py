@@ -34,6 +34,8 @@ class Connection:
     api_key: str | None = field(default=None, repr=False)
     context: Mapping[str, Any] = field(default_factory=dict)
     """Context of questions that bring none of these keys."""
+    operator: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What commands for operators need: store, targets. Empty unless the standalone says so."""
     local: bool = False
     """Whether this came from a local standalone's file."""
 
@@ -80,6 +82,7 @@ def _read(path: Path, api_key: str | None) -> Connection:
             target=str(content["target"]),
             api_key=api_key or content.get("api_key"),
             context=dict(content.get("context") or {}),
+            operator=dict(content.get("operator") or {}),
             local=True,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -54,9 +54,23 @@ class DataFolder:
                 return 0
         return self.last_port
 
-    def announce(self, target: str, api_key: str, context: Mapping[str, Any]) -> None:
-        """Write the file that clients find the gateway by."""
-        content = {"target": target, "api_key": api_key, "context": dict(context)}
+    def announce(
+        self,
+        target: str,
+        api_key: str,
+        context: Mapping[str, Any],
+        operator: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the file that clients find the gateway by.
+
+        ``operator`` is what `bos doctor` and its like need beyond that.
+        """
+        content = {
+            "target": target,
+            "api_key": api_key,
+            "context": dict(context),
+            "operator": dict(operator or {}),
+        }
         _write_private(self.connection_file, json.dumps(content, indent=2) + "\n")
 
 

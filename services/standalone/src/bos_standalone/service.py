@@ -161,7 +161,14 @@ class _House:
             )
         )
         context = _today(company) if company else {}
-        self._folder.announce(gateway_server.address, api_key, context)
+        operator = {
+            "store_url": store,
+            "planner_target": planner_server.address,
+            "composer_target": composer_server.address,
+            "agent_targets": agents,
+            "model": self._model_name(scripted),
+        }
+        self._folder.announce(gateway_server.address, api_key, context, operator)
         return Standalone(
             target=gateway_server.address,
             api_key=api_key,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
 from bos_client.cli.ask import follow
+from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.render import View, make_console
 from bos_client.render.parts import show_outcome, show_plan
@@ -31,7 +32,7 @@ _STATES = {
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 
 
-@click.group()
+@click.group(cls=PluginGroup, plugins="bos.commands.runs")
 def runs() -> None:
     """Look at runs, follow them, end them."""
 
