@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -305,6 +306,33 @@ async def test_an_index_is_built_anew_when_its_time_is_over_or_the_shape_is_unkn
     await indexes.get("shop", "", load)
     await indexes.get("shop", "", load)
     assert load.count == 4
+
+
+async def test_steps_that_come_at_once_describe_the_database_once() -> None:
+    indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
+
+    built = await asyncio.gather(*(indexes.get("shop", "f1", load) for _ in range(5)))
+
+    assert load.count == 1
+    assert len(set(map(id, built))) == 1
+
+
+async def test_a_step_that_gave_up_leaves_the_work_to_the_next() -> None:
+    indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
+    begun = asyncio.Event()
+
+    async def never() -> Catalog:
+        begun.set()
+        return await asyncio.Future()
+
+    first = asyncio.create_task(indexes.get("shop", "f1", never))
+    await begun.wait()
+    second = asyncio.create_task(indexes.get("shop", "f1", load))
+    first.cancel()
+
+    assert (await second).suggested_tables("orders", 1) == ("orders",)
+    assert load.count == 1
+    assert first.cancelled()
 
 
 async def test_no_more_than_eight_indexes_are_kept() -> None:

@@ -50,6 +50,7 @@ class MetadataIndexes:
         self._ttl_s = ttl_s
         self._clock = clock
         self._kept: dict[Key, _Kept] = {}
+        self._building = asyncio.Lock()
 
     async def get(
         self, database: str, fingerprint: str, load: Callable[[], Awaitable[Catalog]]
@@ -64,19 +65,29 @@ class MetadataIndexes:
         Raises:
             ConfigurationError: the curated file does not fit the database; names the line.
         """
+        if not fingerprint or self._ttl_s == 0:
+            return await self._built(await load())
         key = (database, fingerprint)
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() < kept.until:
-            return kept.index
-        catalog = await load()
-        # Two that come at once both build: simpler than one waiting for the other's deadline.
-        index = await asyncio.to_thread(self._build, catalog)
-        if fingerprint and self._ttl_s > 0:
+        if (index := self._fresh(key)) is not None:
+            return index
+        # One at a time: whoever waited for the same index finds it there. If the one before gave
+        # up, the next one describes the database itself.
+        async with self._building:
+            if (index := self._fresh(key)) is not None:
+                return index
+            index = await self._built(await load())
             self._kept.pop(key, None)
             self._kept[key] = _Kept(index, self._clock() + self._ttl_s)
             while len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
-        return index
+            return index
+
+    def _fresh(self, key: Key) -> MetadataIndex | None:
+        kept = self._kept.get(key)
+        return kept.index if kept is not None and self._clock() < kept.until else None
+
+    async def _built(self, catalog: Catalog) -> MetadataIndex:
+        return await asyncio.to_thread(self._build, catalog)
 
     def _build(self, catalog: Catalog) -> MetadataIndex:
         return MetadataIndex(self._curated.applied_to(catalog) if self._curated else catalog)
