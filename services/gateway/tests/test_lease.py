@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -51,8 +52,8 @@ async def held_lease(
     )
     async with lease:
         sent = clock()
-        await ownership.take()
-        lease.taken(sent)
+        written_at, _ = await ownership.take()
+        lease.taken(sent, written_at)
         yield lease, ownership
 
 
@@ -116,13 +117,13 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         # Whoever judges by the database has not seen it run out yet.
         assert await other.fetchval("SELECT clock_timestamp() < max(lease_until) FROM replicas")
         await transaction.rollback()
-        await eventually(lambda: not lease.steady)
+        await eventually(lambda: lease.others_judged_until() is None)
         assert not lease.held
         sent = clock()
-        await ownership.take()
-        lease.taken(sent)
+        written_at, _ = await ownership.take()
+        lease.taken(sent, written_at)
         assert lease.held
-        await eventually(lambda: lease.steady)
+        await eventually(lambda: lease.others_judged_until() is not None)
         assert lease.held
 
 
@@ -137,8 +138,8 @@ async def test_lease_survives_the_loss_of_its_connection(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
                     "WHERE application_name = 'bos-gateway-lease'"
                 )
-        await eventually(lambda: not lease.steady)
-        await eventually(lambda: lease.steady)
+        await eventually(lambda: lease.others_judged_until() is None)
+        await eventually(lambda: lease.others_judged_until() is not None)
         assert lease.held
 
 
@@ -146,25 +147,29 @@ async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
-    assert await ownership.take() == []
+    assert (await ownership.take())[1] == []
     ours, other = await insert_run(pool, ownership.replica_id), await insert_run(pool, uuid4())
-    (taken,) = await ownership.take()
+    _, (taken,) = await ownership.take()
     assert (taken.run_id, taken.epoch, taken.reason) == (ours, 2, RESUMED)
     assert await pool.fetchval("SELECT epoch FROM runs WHERE run_id = $1", other) == 1
 
 
-@pytest.mark.parametrize("expired", [True, False])
+@pytest.mark.parametrize(
+    ("judged_for_s", "expired"),
+    [(10, True), (None, False), pytest.param(-0.001, False, id="sent before an outage")],
+)
 async def test_after_an_outage_only_released_runs_are_adopted(
-    pool: asyncpg.Pool[asyncpg.Record], expired: bool
+    pool: asyncpg.Pool[asyncpg.Record], judged_for_s: float | None, expired: bool
 ) -> None:
     dead, alive, adopter = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
     for replica in (dead, alive, adopter):
-        await replica.take()
+        now, _ = await replica.take()
+    until = None if judged_for_s is None else now + timedelta(seconds=judged_for_s)
     of_dead = await insert_run(pool, dead.replica_id)
     await insert_run(pool, alive.replica_id)
     released = await insert_run(pool, None)
     await expire(pool, dead.replica_id)
-    adopted = {run.run_id: run.reason for run in await adopter.adopt(9, expired=expired)}
+    adopted = {run.run_id: run.reason for run in await adopter.adopt(9, judge_until=until)}
     assert adopted == ({released: RELEASED} | ({of_dead: LEASE_EXPIRED} if expired else {}))
 
 

@@ -322,7 +322,7 @@ async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(house: H
         await connection.execute("SELECT pg_sleep($1)", max(0.0, left_s) + 0.1)
         await connection.close()
         proxy.mend()
-        await eventually(lambda: len(slow.inputs) == 4, within_s=20)
+        await eventually(lambda: len(slow.inputs) >= 4, within_s=20)
         slow.release.set()
         for client, run_id in zip((other, one), runs, strict=True):
             check_complete(await client.watch(run_id))

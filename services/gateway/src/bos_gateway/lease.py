@@ -15,12 +15,14 @@ import asyncio
 import math
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
     from uuid import UUID
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 _RENEW: Final = """
 UPDATE replicas SET lease_until = now() + make_interval(secs => $2)
 WHERE replica_id = $1 AND lease_until >= now()
-RETURNING true
+RETURNING now()
 """
 _MARGIN: Final = 0.1
 _RECONNECT_S: Final = 0.1
@@ -80,6 +82,7 @@ class Lease:
         self._log = telemetry.logger("bos.gateway.lease")
         self._lock = threading.Lock()  # of everything below; both threads change it
         self._held_until = 0.0
+        self._renewed_at: datetime | None = None
         self._taken_at = 0.0
         self._lost = True
         self._steady_since = -math.inf
@@ -113,21 +116,30 @@ class Lease:
             self._lost = self._lost or clock() >= self._held_until
             return not self._lost
 
-    @property
-    def steady(self) -> bool:
-        """Whether the database was there without a break for as long as a lease lives.
+    def others_judged_until(self) -> datetime | None:
+        """Until when on the database's clock a lease that has run out means that its replica died.
 
-        After an outage everybody's lease has run out, and the living must be given the time to
-        renew theirs before anybody takes them for dead.
+        None for now, unless the database was there without a break for as long as a lease lives:
+        after an outage everybody's lease has run out, and the living must be given the time to
+        take another. And not for long: a statement sent now may be carried out after an outage
+        that nobody has noticed yet.
         """
         with self._lock:
-            return clock() - self._steady_since >= self._lease_s
+            if self._renewed_at is None or clock() - self._steady_since < self._lease_s:
+                return None
+            return self._renewed_at + timedelta(seconds=self._lease_s - self._renewal_s)
 
-    def taken(self, sent: float) -> None:
-        """The lease was written anew, by a statement sent at ``sent`` (of :func:`clock`)."""
+    def taken(self, sent: float, written_at: datetime) -> None:
+        """The lease was written anew.
+
+        Args:
+            sent: When the statement was sent, by :func:`clock`.
+            written_at: When it was carried out, by the database's clock.
+        """
         with self._lock:
-            if self._held_until:
+            if self._renewed_at is not None:
                 self._steady_since = clock()
+            self._renewed_at = written_at
             self._held_until = self._end(sent)
             self._taken_at = clock()
             self._lost = False
@@ -167,20 +179,21 @@ class Lease:
             if self._turns(main_loop):
                 sent = clock()
                 async with asyncio.timeout(self._lease_s):
-                    ours = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
-                self._renewed(sent, ours=bool(ours))
+                    now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                self._renewed(sent, now)
             await self._pause(self._renewal_s)
 
-    def _renewed(self, sent: float, *, ours: bool) -> None:
+    def _renewed(self, sent: float, written_at: datetime | None) -> None:
         with self._lock:
             now = clock()
             if now - sent > self._renewal_s or self._steady_since > now:
                 self._steady_since = now
             if sent < self._taken_at:
                 return  # the answer is about the lease before this one
-            self._lost = self._lost or not ours or now >= self._held_until
+            self._lost = self._lost or written_at is None or now >= self._held_until
             if not self._lost:
                 self._held_until = self._end(sent)
+                self._renewed_at = written_at
 
     def _interrupted(self) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
     from uuid import UUID
 
     import asyncpg
@@ -29,16 +30,19 @@ _TAKE = """
 WITH lease AS (
     INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
     ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until
+), ours AS (
+    UPDATE runs SET epoch = epoch + 1 WHERE replica_id = $1 AND finished_at IS NULL
+    RETURNING run_id, epoch
 )
-UPDATE runs SET epoch = epoch + 1 WHERE replica_id = $1 AND finished_at IS NULL
-RETURNING run_id, epoch
+SELECT now() AS written_at, run_id, epoch FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 _ADOPT = """
 WITH free AS (
     SELECT r.run_id, r.replica_id IS NULL AS released
     FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
     WHERE r.finished_at IS NULL AND r.status <> $2 AND r.replica_id IS DISTINCT FROM $1
-          AND (r.replica_id IS NULL OR $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
+          AND (r.replica_id IS NULL
+               OR now() < $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
           AND r.run_id <> ALL ($4)
     ORDER BY r.created_at
     LIMIT $3
@@ -110,22 +114,32 @@ class Ownership:
         """This process."""
         return self._replica_id
 
-    async def take(self) -> list[Adopted]:
-        """Take a lease, and those runs again that are still this replica's."""
+    async def take(self) -> tuple[datetime, list[Adopted]]:
+        """Take a lease, and those runs again that are still this replica's.
+
+        Returns:
+            When that was, by the database's clock, and the runs.
+        """
         async with acquire(self._pool) as connection:
             with statement_errors():
                 rows = await connection.fetch(_TAKE, self._replica_id, self._lease_s)
-        return [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows]
+        ours = [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows if row["run_id"]]
+        return rows[0]["written_at"], ours
 
     async def adopt(
-        self, limit: int, except_for: Collection[UUID] = (), *, expired: bool = True
+        self,
+        limit: int,
+        except_for: Collection[UUID] = (),
+        *,
+        judge_until: datetime | None,
     ) -> list[Adopted]:
         """Take up to ``limit`` runs that nobody owns, oldest first.
 
         Args:
             limit: Most runs to take.
             except_for: Runs to leave alone.
-            expired: Take runs of owners whose lease has run out as well.
+            judge_until: Until when, by the database's clock, a lease that has run out means that
+                its replica died; None for released runs only.
         """
         async with acquire(self._pool) as connection:
             with statement_errors():
@@ -135,7 +149,7 @@ class Ownership:
                     RUN_STATUS_WAITING_FOR_APPROVAL,
                     limit,
                     list(except_for),
-                    expired,
+                    judge_until,
                 )
         return [
             Adopted(r["run_id"], r["epoch"], RELEASED if r["released"] else LEASE_EXPIRED)

@@ -237,7 +237,9 @@ class Replica:
             return None
         now = time.monotonic()
         self._held_off = {run: until for run, until in self._held_off.items() if until > now}
-        adopted = await self._ownership.adopt(room, self._held_off, expired=self._lease.steady)
+        adopted = await self._ownership.adopt(
+            room, self._held_off, judge_until=self._lease.others_judged_until()
+        )
         await self._resume_all(adopted, {})
         return await self._ownership.next_expiry_s()
 
@@ -249,9 +251,11 @@ class Replica:
         """
         if self._stopping:
             return
-        sent = clock()
-        ours = await self._ownership.take()
-        self._lease.taken(sent)
+        ours: list[Adopted] = []
+        while not self._lease.held:  # taking it may last longer than it lives
+            sent = clock()
+            written_at, ours = await self._ownership.take()
+            self._lease.taken(sent, written_at)
         self._suspended = False
         secrets = {driven.run.run_id: driven.run.secrets for driven in self._set_aside}
         self._set_aside = []
@@ -362,12 +366,6 @@ class Replica:
     async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
         """Record the adoption, then drive the run from where its log ends."""
         run_id = adopted.run_id
-        if run_id in self._driven:
-            # Lost without our knowing, and now ours again.
-            former = self._driven[run_id]
-            if former.task is not None:
-                former.task.cancel()
-            await _ended([former])
         try:
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
@@ -391,6 +389,12 @@ class Replica:
             if not isinstance(error, LostRun):
                 await self._let_go(run_id, adopted.epoch)
             return
+        former = self._driven.get(run_id)
+        if former is not None and former.run.epoch > adopted.epoch:
+            return  # taken anew in the meantime
+        if former is not None and former.task is not None:
+            former.task.cancel()  # lost without our knowing, and ours again
+            await _ended([former])
         self._with.metrics.adopted.labels(adopted.reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=adopted.reason)
         self._bulletin.adopted(run_id)
@@ -420,8 +424,9 @@ class Replica:
         try:
             await self._attempt_to_drive(run_id, driven)
         finally:
-            del self._driven[run_id]
-            self._bulletin.forget(run_id)
+            if self._driven.get(run_id) is driven:
+                del self._driven[run_id]
+                self._bulletin.forget(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
             driven.feed.close()
 

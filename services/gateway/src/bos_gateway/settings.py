@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
@@ -84,6 +84,14 @@ class GatewaySettings(Settings):
                 raise ValueError(f'"{entry}" is not of the form name=target')
             targets[name.strip()] = target.strip()
         return targets
+
+    @model_validator(mode="after")
+    def _lease_outlives_renewals(self) -> Self:
+        if self.lease_s < 2 * self.lease_renewal_s:
+            raise ValueError(
+                "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
+            )
+        return self
 
     def run_settings(self) -> RunSettings:
         """The limits as they are frozen into a run."""
