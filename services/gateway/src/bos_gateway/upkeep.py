@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bos_postgres.connections import Session
 
 _DAY_S = 86400.0
+# Between two batches of a backlog, so that the runs under way come first.
+_BREATH_S = 0.05
 # Any number of our own; it names the right to do the upkeep of this database.
 LOCK = 0x626F73_75706B
 
@@ -122,7 +124,7 @@ async def running_upkeep(
                 # Nobody's run depends on it; the next round may go better.
                 more = False
                 log.exception("upkeep failed")
-            await asyncio.sleep(0.0 if more else interval_s)
+            await asyncio.sleep(min(_BREATH_S, interval_s) if more else interval_s)
 
     task = asyncio.create_task(for_ever(), name="upkeep")
     try:
