@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import grpc
 import pytest
-from gateway_house import Client, House, result_of
+from gateway_house import Client, House, kinds, result_of
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -30,7 +30,13 @@ from bos.gateway.v1 import (
     GetRunRequest,
 )
 from bos_agentkit import Agent, AgentTask, agent_card, succeeded
-from bos_chassis.errors import InvalidArgument, ResourceExhausted, Unavailable, from_rpc_error
+from bos_chassis.errors import (
+    ConfigurationError,
+    InvalidArgument,
+    ResourceExhausted,
+    Unavailable,
+    from_rpc_error,
+)
 from bos_chassis.settings import ServerSettings
 from bos_chassis.values import make_table
 from bos_gateway.results import sound_trace
@@ -172,6 +178,34 @@ async def test_cancel_that_was_acknowledged_survives_a_restart(house: House) -> 
     async with house.gateway() as gateway:
         events = await gateway.watch(run_id)
     assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    # It came before anything else: the step that was under way was not sent again.
+    assert kinds(events)[-3:] == [
+        "run_resumed",
+        "cancel_requested",
+        "run_finished",
+    ]
+    assert len(slow.inputs) == 1
+
+
+async def test_gateway_refuses_to_start_behind_a_pooler_before_it_touches_the_database(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def shares_sessions(dsn: str) -> None:
+        raise ConfigurationError("A connection pooler is in front.", reason="DATABASE_POOLER")
+
+    monkeypatch.setattr("bos_gateway.service.require_session_features", shares_sessions)
+    with pytest.raises(ConfigurationError):
+        async with house.gateway():
+            pass
+    connection = await asyncpg.connect(house.dsn)
+    assert not await connection.fetchval("SELECT to_regnamespace('gateway') IS NOT NULL")
+    await connection.close()
+
+
+async def test_lease_must_outlive_its_renewals(house: House) -> None:
+    with pytest.raises(ConfigurationError, match="BOS_GATEWAY_LEASE_S"):
+        async with house.gateway(lease_s=1.0, lease_renewal_s=0.8):
+            pass
 
 
 async def _unlock_after_stop(lock: asyncpg.Connection, gateway: Client) -> None:
