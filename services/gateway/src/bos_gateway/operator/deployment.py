@@ -1,0 +1,106 @@
+"""Which deployment is meant: the gateway's settings, or else the standalone of this folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import Settings
+from bos_client.connection import Connection, NoConnection, find_connection
+from bos_gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pydantic import SecretStr
+
+
+class _StoreSettings(Settings):
+    """Of the gateway's settings, the one that tells whether there are any."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
+
+    store_url: str | None = None
+    planner_target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where everything is."""
+
+    source: str
+    """Where this was read, for people."""
+    store_url: str = field(repr=False)
+    planner_target: str
+    composer_target: str
+    agent_targets: Mapping[str, str]
+    fallback_agent: str
+    run_timeout_s: float
+    run_token_private_key: SecretStr | None = None
+    local: Connection | None = None
+    """The gateway of a standalone, which alone holds the key of its run tokens."""
+    model: str = ""
+    """Which model a standalone uses; empty where each service has settings of its own."""
+
+    @property
+    def remedy(self) -> str:
+        """What starts whatever is down."""
+        return "Is `bos serve all` running in this folder?" if self.local else "Start it"
+
+
+def find_store(start: Path) -> str:
+    """The URL of the run log.
+
+    Raises:
+        ConfigurationError: nothing says where it is.
+    """
+    return _StoreSettings.load().store_url or _standalone(start).store_url
+
+
+def find_deployment(start: Path) -> Deployment:
+    """The deployment that the environment describes, else the standalone of ``start``.
+
+    Raises:
+        ConfigurationError: there is neither; or a setting is wrong, and named.
+    """
+    given = _StoreSettings.load()
+    if not (given.store_url or given.planner_target):
+        return _standalone(start)
+    settings = GatewaySettings.load()
+    return Deployment(
+        source="BOS_GATEWAY_… (environment and .env)",
+        store_url=settings.store_url,
+        planner_target=settings.planner_target,
+        composer_target=settings.composer_target,
+        agent_targets=settings.agent_targets,
+        fallback_agent=settings.fallback_agent,
+        run_timeout_s=settings.run_timeout_s,
+        run_token_private_key=settings.run_token_private_key,
+    )
+
+
+def _standalone(start: Path) -> Deployment:
+    try:
+        local = find_connection(None, None, start)
+        operator: Mapping[str, Any] = local.operator
+        return Deployment(
+            source="the standalone of this folder (.data/standalone.json)",
+            store_url=str(operator["store_url"]),
+            planner_target=str(operator["planner_target"]),
+            composer_target=str(operator["composer_target"]),
+            agent_targets={str(k): str(v) for k, v in operator["agent_targets"].items()},
+            fallback_agent=GatewaySettings.model_fields["fallback_agent"].default,
+            run_timeout_s=GatewaySettings.model_fields["run_timeout_s"].default,
+            local=local,
+            model=str(operator["model"]),
+        )
+    except (NoConnection, KeyError, TypeError, AttributeError):
+        raise ConfigurationError(
+            "Nothing says where Bos is. Set BOS_GATEWAY_STORE_URL, BOS_GATEWAY_PLANNER_TARGET, "
+            "BOS_GATEWAY_COMPOSER_TARGET and BOS_GATEWAY_AGENT_TARGETS as the gateway has them, "
+            "or run this in the folder of a `bos serve all` of this version."
+        ) from None

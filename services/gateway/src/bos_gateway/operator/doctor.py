@@ -1,0 +1,72 @@
+"""``bos doctor``: checks everything that the gateway stands on, and says what to do.
+
+Exit codes: 0 all is well, or warnings only; 2 there are problems; 1 the doctor itself failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from bos_chassis.errors import ConfigurationError
+from bos_client.render.text import one_line
+from bos_gateway.operator.cards import check_cards
+from bos_gateway.operator.deployment import Deployment, find_deployment
+from bos_gateway.operator.findings import Finding, Level, ok, problem, worst
+from bos_gateway.operator.models import check_models
+from bos_gateway.operator.store import check_store
+from bos_gateway.operator.targets import check_targets
+
+PROBLEMS = 2
+
+
+async def examine(deployment: Deployment, *, call_models: bool = False) -> list[Finding]:
+    """All findings about a deployment. Every check has a bound; none waits for another's."""
+    store, answers, models = await asyncio.gather(
+        check_store(deployment.store_url, deployment.remedy),
+        check_targets(deployment),
+        check_models(deployment, call=call_models),
+    )
+    cards = check_cards(
+        answers.cards,
+        fallback_agent=deployment.fallback_agent,
+        run_timeout_s=deployment.run_timeout_s,
+    )
+    return [ok("settings", deployment.source), *store, *answers.findings, *cards, *models]
+
+
+@click.command()
+@click.option("--model", "call_models", is_flag=True, help="Also call each model once.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+def doctor(call_models: bool, as_json: bool) -> None:
+    """Check database, services, agents, clocks, keys and models.
+
+    Reads what the gateway reads (BOS_GATEWAY_...), or else asks about the `bos serve all` of this
+    folder. Exits with 2 if there is a problem; warnings do not count.
+    """
+    try:
+        deployment = find_deployment(Path.cwd())
+    except ConfigurationError as error:
+        findings = [problem("settings", error.message, "Correct what is named.")]
+    else:
+        findings = asyncio.run(examine(deployment, call_models=call_models))
+    level = worst(findings)
+    if as_json:
+        report = {"level": level, "findings": [finding.as_dict() for finding in findings]}
+        click.echo(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        for finding in findings:
+            click.echo(_line(finding))
+        counts = {each: sum(f.level == each for f in findings) for each in Level}
+        click.echo(", ".join(f"{number} {each.value}" for each, number in counts.items()))
+    sys.exit(PROBLEMS if level is Level.PROBLEM else 0)
+
+
+def _line(finding: Finding) -> str:
+    # Parts of it, such as names on cards, come from elsewhere.
+    text = f"{finding.level.value:<8} {finding.check}: {finding.text}"
+    return one_line(f"{text} -> {finding.advice}" if finding.advice else text)

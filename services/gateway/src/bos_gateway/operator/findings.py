@@ -1,0 +1,54 @@
+"""What a check found: one line each, with what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report. Holds no secrets."""
+
+    check: str
+    level: Level
+    text: str
+    advice: str = ""
+    """What to do; empty if all is well."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def ok(check: str, text: str) -> Finding:
+    """All is well."""
+    return Finding(check, Level.OK, text)
+
+
+def warning(check: str, text: str, advice: str) -> Finding:
+    """Worth a look; Bos works."""
+    return Finding(check, Level.WARNING, text, advice)
+
+
+def problem(check: str, text: str, advice: str) -> Finding:
+    """Something does not work."""
+    return Finding(check, Level.PROBLEM, text, advice)
+
+
+def worst(findings: Iterable[Finding]) -> Level:
+    """The worst level among them."""
+    order = list(Level)
+    return max((finding.level for finding in findings), key=order.index, default=Level.OK)

@@ -1,0 +1,65 @@
+"""Checks of the model settings, as far as they can be seen from here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from bos_chassis.errors import BosError
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_llm import Models, ModelSettings, user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos_gateway.operator.deployment import Deployment
+
+_CALL_S: Final = 7.0
+_REPLY_TOKENS: Final = 16
+_HERE = "by the environment of this command; services elsewhere have their own"
+
+
+async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
+    """Whether planner, composer and agents have a model; with ``call``, whether it answers."""
+    if deployment.model:
+        return [ok("models", f"the standalone uses {deployment.model}")]
+    try:
+        settings = ModelSettings.load(max_attempts=1)
+        users = ("planner", "composer", *sorted(deployment.agent_targets))
+        configs = {name: settings.get_agent_model_config(name) for name in users}
+    except BosError as error:
+        return [problem("models", error.message, "Correct the variable.")]
+    found: list[Finding] = []
+    ready: list[str] = []
+    for name, config in configs.items():
+        if missing := settings.missing(name, config):
+            text = f"{name} has no model ({_HERE})"
+            found.append(warning("models", text, f"Set {' and '.join(missing)}, if it needs one."))
+        else:
+            found.append(ok("models", f"{name}: {config.model} of {config.provider} ({_HERE})"))
+            ready.append(name)
+    if call:
+        # One call for each model, whoever uses it.
+        found += await _call(settings, {configs[name]: name for name in ready}.values())
+    return found
+
+
+async def _call(settings: ModelSettings, names: Iterable[str]) -> list[Finding]:
+    quiet = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
+    with setup_telemetry("bos-doctor", quiet) as telemetry:
+        async with Models(settings, telemetry) as models:
+            return list(await asyncio.gather(*(_ask(models, name) for name in names)))
+
+
+async def _ask(models: Models, name: str) -> Finding:
+    try:
+        async with asyncio.timeout(_CALL_S):
+            await models.for_agent(name).text([user("Say: ok")], max_tokens=_REPLY_TOKENS)
+    except TimeoutError:
+        text = f"the model of {name} does not answer within {_CALL_S:g} s"
+        return problem("models", text, "Check its address, or try again: it may be starting.")
+    except BosError as error:
+        return problem("models", f"{name}: {error.message}", "See the variables it names.")
+    return ok("models", f"the model of {name} answers")

@@ -1,0 +1,232 @@
+"""Checks of the run log's database: can it be used, is it up to date, and who owns what."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import asyncpg
+
+from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
+from bos.runlog.v1 import LogEvent
+from bos_chassis.errors import BosError
+from bos_gateway.log_session import SCHEMA_VERSION
+from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import (
+    connect,
+    describe,
+    migration_files,
+    require_session_features,
+    statement_errors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Session = asyncpg.Connection[asyncpg.Record]
+
+_CONNECT_S: Final = 3.0
+_STATEMENT_S: Final = 2.0
+_ALL_S: Final = 8.0
+_OLDEST_VERSION: Final = 14  # the first with multiranges
+_CLOCK_S: Final = 2.0
+_CLOCK_BAD_S: Final = 30.0
+# A lease lives for three seconds, and is looked for every second.
+_ADOPTION_S: Final = 15.0
+
+_VERSION = "SELECT current_setting('server_version') AS name, current_setting('server_version_num')"
+_APPLIED = f"SELECT version FROM {SCHEMA}.schema_migrations"  # noqa: S608  our own text
+_NEW_RUN = """
+INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status)
+VALUES ($1, 'bos doctor', $1::uuid::text, '', '', $2)
+"""
+_NEW_EVENT = """
+INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
+                        created_at)
+VALUES ($1, 1, $1, 1, 'run_accepted', $2, $3, now())
+"""
+_REPLICAS = """
+SELECT count(*) FILTER (WHERE lease_until >= now()) AS alive,
+       count(*) FILTER (WHERE lease_until < now()) AS expired
+FROM replicas
+"""
+_UNFINISHED = """
+SELECT count(*) AS runs,
+       count(*) FILTER (WHERE r.replica_id IS NULL) AS free,
+       count(*) FILTER (WHERE p.lease_until < now()
+                        OR r.replica_id IS NOT NULL AND p.replica_id IS NULL) AS of_dead,
+       coalesce(max(extract(epoch FROM now() - coalesce(p.lease_until, r.updated_at)))
+                FILTER (WHERE p.replica_id IS NULL OR p.lease_until < now()), 0)::float8 AS since_s
+FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
+WHERE r.finished_at IS NULL AND r.status <> $1
+"""
+
+
+async def check_store(dsn: str, remedy: str) -> list[Finding]:
+    """Everything about the database, within a bounded time."""
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(_ALL_S):
+            await _check(dsn, remedy, found)
+    except (
+        BosError,
+        TimeoutError,
+        OSError,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+    ) as error:
+        found.append(_failed(error, remedy))
+    return found
+
+
+async def _check(dsn: str, remedy: str, found: list[Finding]) -> None:
+    async with connect(
+        dsn,
+        application_name="bos-doctor",
+        schema=SCHEMA,
+        statement_timeout_s=_STATEMENT_S,
+        connect_timeout_s=_CONNECT_S,
+    ) as session:
+        with statement_errors(session):
+            found.append(await _version(session, dsn))
+            found.append(await _clock(session))
+            found.append(await _sessions(dsn))
+            migrations, usable = await _migrations(session)
+            found.append(migrations)
+            if usable:
+                found.append(await _write(session))
+                found.extend(await _ownership(session, remedy))
+
+
+def _failed(error: BaseException, remedy: str) -> Finding:
+    if isinstance(error, BosError):
+        return problem("store", error.message, f"{remedy}; else check BOS_GATEWAY_STORE_URL.")
+    if isinstance(error, TimeoutError):
+        return problem("store", "The database is too slow to answer.", "Look at its load and log.")
+    return problem(
+        "store",
+        f"The database refuses a statement ({type(error).__name__}).",
+        "Look at its log; the gateway's user must own the schema.",
+    )
+
+
+async def _version(session: Session, dsn: str) -> Finding:
+    row = await session.fetchrow(_VERSION)
+    assert row is not None
+    text = f"{describe(dsn)} answers, PostgreSQL {row['name']}"
+    if int(row[1]) // 10_000 < _OLDEST_VERSION:
+        return problem("store", text, f"Upgrade PostgreSQL to {_OLDEST_VERSION} or later.")
+    return ok("store", text)
+
+
+async def _clock(session: Session) -> Finding:
+    before = time.time()
+    theirs = await session.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+    after = time.time()
+    # It was read somewhere between the two, so only what lies outside of them is a difference.
+    apart = max(before - theirs, theirs - after, 0.0)
+    text = f"this machine and PostgreSQL differ by {apart:.1f} s"
+    if apart <= _CLOCK_S:
+        return ok("clock", text)
+    advice = "Synchronise the clocks of both machines (NTP): deadlines of runs rely on them."
+    return (problem if apart > _CLOCK_BAD_S else warning)("clock", text, advice)
+
+
+async def _sessions(dsn: str) -> Finding:
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await require_session_features(dsn)
+    except BosError as error:
+        return problem("sessions", error.message, "Use PostgreSQL's own port in the store's URL.")
+    except TimeoutError:
+        return problem(
+            "sessions",
+            "Two more connections could not be opened in time.",
+            "Look whether max_connections is reached, or a pooler makes clients wait.",
+        )
+    return ok("sessions", "connections are sessions; no transaction pooler in between")
+
+
+async def _migrations(session: Session) -> tuple[Finding, bool]:
+    """The finding, and whether the tables can be used by this version."""
+    wanted = {path.name.partition("_")[0] for path in migration_files(MIGRATIONS)}
+    advice = "Start a gateway of this version: it migrates before it serves."
+    try:
+        applied = {row["version"] for row in await session.fetch(_APPLIED)}
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        text = f"there is no schema {SCHEMA} of a gateway"
+        return problem("migrations", text, advice), False
+    except asyncpg.InsufficientPrivilegeError:
+        text = f"this user may not read the schema {SCHEMA}"
+        return problem("migrations", text, "Use the user that the gateway has."), False
+    if missing := sorted(wanted - applied):
+        return problem("migrations", f"missing: {', '.join(missing)}", advice), False
+    if newer := sorted(applied - wanted):
+        text = f"applied by a newer version: {', '.join(newer)}"
+        return warning("migrations", text, "Use the doctor of that version."), True
+    return ok("migrations", f"all {len(wanted)} are applied"), True
+
+
+async def _write(session: Session) -> Finding:
+    run_id, event = uuid4(), LogEvent()
+    event.create_time.FromDatetime(datetime.now(UTC))
+    attempt = session.transaction()
+    await attempt.start()
+    try:
+        await session.execute(_NEW_RUN, run_id, RUN_STATUS_ACCEPTED)
+        await session.execute(_NEW_EVENT, run_id, SCHEMA_VERSION, event.SerializeToString())
+    except asyncpg.ReadOnlySQLTransactionError:
+        return problem(
+            "writing",
+            "the database is read-only",
+            "Connect to the primary, not to a standby; or end default_transaction_read_only.",
+        )
+    except asyncpg.InsufficientPrivilegeError:
+        return problem(
+            "writing",
+            f"this user may not write in the schema {SCHEMA}",
+            "Use the user that the gateway has, and let it own the schema.",
+        )
+    except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
+        text = f"the database cannot write ({type(error).__name__})"
+        return problem("writing", text, "Make room on the machine of the database.")
+    finally:
+        await attempt.rollback()
+    return ok("writing", "a run and an event can be written (rolled back)")
+
+
+async def _ownership(session: Session, remedy: str) -> Sequence[Finding]:
+    replicas = await session.fetchrow(_REPLICAS)
+    runs = await session.fetchrow(_UNFINISHED, RUN_STATUS_WAITING_FOR_APPROVAL)
+    assert replicas is not None
+    assert runs is not None
+    alive = replicas["alive"]
+    text = f"{alive} alive"
+    if replicas["expired"]:
+        text += f", {replicas['expired']} of the last day ended without letting go"
+    first = ok("gateways", text)
+    if not alive:
+        first = problem("gateways", f"no gateway holds a lease ({text})", f"{remedy}: a gateway.")
+    left = runs["free"] + runs["of_dead"]
+    text = f"{runs['runs']} under way"
+    if not left:
+        return first, ok("runs", f"{text}, each owned by a gateway that is alive")
+    since_s = max(0.0, runs["since_s"])
+    text += (
+        f": {runs['free']} released, {runs['of_dead']} of dead gateways, "
+        f"not taken over for up to {since_s:.0f} s"
+    )
+    if alive and since_s < _ADOPTION_S:
+        return first, warning("runs", text, "Look again in a few seconds.")
+    advice = (
+        "Look into the gateways' logs: they may be full (BOS_GATEWAY_MAX_ACTIVE_RUNS), or too old "
+        "for these runs."
+        if alive
+        else "Start a gateway: it takes them over."
+    )
+    return first, problem("runs", text, advice)

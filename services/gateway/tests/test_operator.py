@@ -1,0 +1,317 @@
+"""``bos doctor``, ``bos runs log`` and ``bos runs adopted`` against real services."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+from gateway_house import House, gateway_process
+from google.protobuf.struct_pb2 import Struct
+
+from bos.agent.v1 import AgentCard, SideEffectClass, Tool
+from bos.gateway.v1 import RUN_STATUS_EXECUTING
+from bos.planner.v1 import Step
+from bos_agentkit import agent_card
+from bos_chassis.auth import generate_keypair
+from bos_chassis.settings import AuthSettings
+from bos_client.cli import main
+from bos_gateway.operator.cards import check_cards
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import connect, migrate
+from bos_testkit.agents import EchoAgent, SlowAgent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+SECRET = "do-not-print-me"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No .env and no standalone of whoever runs the tests; and no model."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL", "AZURE_OPENAI_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def closed_target() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def environment(house: House, **settings: str) -> dict[str, str]:
+    targets = house.agent_targets or {"echo": closed_target()}
+    given = {
+        "STORE_URL": house.dsn,
+        "PLANNER_TARGET": house.planner_target,
+        "COMPOSER_TARGET": house.composer_target,
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in targets.items()),
+        "FALLBACK_AGENT": "echo",
+        **settings,
+    }
+    return {f"BOS_GATEWAY_{name}": value for name, value in given.items()}
+
+
+async def bos(*arguments: str, env: dict[str, str]) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, arguments, env=env)
+
+
+async def examined(env: dict[str, str]) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """Exit code and findings by check."""
+    result = await bos("doctor", "--json", env=env)
+    report = json.loads(result.stdout)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for finding in report["findings"]:
+        found.setdefault(finding["check"], []).append(finding)
+    return result.exit_code, found
+
+
+def levels(findings: list[dict[str, Any]]) -> set[str]:
+    return {finding["level"] for finding in findings}
+
+
+async def test_all_is_well_with_keys_a_gateway_and_its_agents(house: House) -> None:
+    private, public = generate_keypair()
+    auth = AuthSettings.load(static_key=None, run_token_public_keys=public)
+    card = agent_card("echo", "Echoes.", keywords=["echo"])
+    await house.add_agent(EchoAgent("echo", card=card), auth=auth)
+    async with gateway_process(house, run_token_private_key=private):
+        env = environment(house, RUN_TOKEN_PRIVATE_KEY=private)
+        code, found = await examined(env)
+        shown = await bos("doctor", env=env)
+
+    assert code == 0
+    for check in ("settings", "store", "clock", "sessions", "migrations", "writing", "gateways"):
+        assert levels(found[check]) == {"ok"}, found[check]
+    assert levels(found["runs"] + found["cards"] + found["run tokens"]) == {"ok"}
+    assert [f["level"] for f in found["echo"]] == ["ok", "ok"]
+    assert "accepts the gateway's run token" in found["echo"][1]["text"]
+    # Planner and composer of this house ask nobody, which is worth a warning and no more.
+    assert any("also without a run token" in f["text"] for f in found["planner"])
+    assert all(f["advice"] for group in found.values() for f in group if f["level"] != "ok")
+    assert shown.exit_code == 0
+    assert "0 problem" in shown.stdout
+    assert "PRIVATE KEY" not in shown.stdout
+
+
+async def test_nothing_of_the_probe_stays_in_the_database(house: House) -> None:
+    async with house.gateway():
+        await examined(environment(house))
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        assert await session.fetchval("SELECT count(*) FROM runs") == 0
+        assert await session.fetchval("SELECT count(*) FROM run_events") == 0
+
+
+async def test_a_wrong_key_is_told_from_none_and_from_an_unreadable_one(house: House) -> None:
+    private, _ = generate_keypair()
+    _, another = generate_keypair()
+    auth = AuthSettings.load(static_key=None, run_token_public_keys=another)
+    await house.add_agent(EchoAgent("echo"), auth=auth)
+
+    code, found = await examined(environment(house, RUN_TOKEN_PRIVATE_KEY=private))
+    assert code == 2
+    assert "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS" in found["echo"][1]["advice"]
+
+    code, found = await examined(environment(house))
+    assert code == 2
+    assert "asks for a run token" in found["echo"][1]["text"]
+
+    code, found = await examined(environment(house, RUN_TOKEN_PRIVATE_KEY=SECRET))
+    assert code == 2
+    assert found["run tokens"][0]["level"] == "problem"
+    assert SECRET not in json.dumps(found)
+
+
+async def test_everything_down_is_told_within_seconds_without_secrets(house: House) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never says a word
+    port = silent.getsockname()[1]
+    env = environment(
+        house,
+        STORE_URL=f"postgresql://bos:{SECRET}@127.0.0.1:{port}/bos",
+        PLANNER_TARGET=f"127.0.0.1:{port}",
+        COMPOSER_TARGET=closed_target(),
+        AGENT_TARGETS=f"echo={closed_target()}",
+    )
+    started = time.monotonic()
+    with silent:
+        code, found = await examined(env)
+    assert time.monotonic() - started < 10
+    assert code == 2
+    for check in ("store", "planner", "composer", "echo"):
+        assert levels(found[check]) == {"problem"}
+        assert found[check][0]["advice"]
+    assert SECRET not in json.dumps(found)
+
+
+async def test_something_else_at_a_target_is_not_taken_for_the_service(house: House) -> None:
+    env = environment(house, PLANNER_TARGET=house.composer_target)
+    _, found = await examined(env)
+    assert "does not offer bos.planner.v1.PlannerService" in found["planner"][0]["text"]
+
+
+async def test_settings_that_are_missing_are_named() -> None:
+    code, found = await examined({"BOS_GATEWAY_STORE_URL": "postgresql://x/y"})
+    assert code == 2
+    assert "BOS_GATEWAY_PLANNER_TARGET" in found["settings"][0]["text"]
+    code, found = await examined({})
+    assert code == 2
+    assert "bos serve all" in found["settings"][0]["text"]
+
+
+async def test_missing_migrations_are_named(house: House, tmp_path: Path) -> None:
+    code, found = await examined(environment(house))
+    assert code == 2
+    assert "no schema" in found["migrations"][0]["text"]
+
+    first, *others = sorted(MIGRATIONS.glob("*.sql"))
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / first.name).write_text(first.read_text())
+    await migrate(house.dsn, older, schema=SCHEMA)
+    _, found = await examined(environment(house))
+    assert found["migrations"][0]["level"] == "problem"
+    assert others[0].name.partition("_")[0] in found["migrations"][0]["text"]
+
+
+async def test_a_database_that_takes_no_writes_is_told(house: House) -> None:
+    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    read_only = f"{house.dsn}{'&' if '?' in house.dsn else '?'}default_transaction_read_only=on"
+    code, found = await examined(environment(house, STORE_URL=read_only))
+    assert code == 2
+    assert "read-only" in found["writing"][0]["text"]
+
+
+async def test_runs_that_nobody_takes_over_are_told_with_their_age(house: House) -> None:
+    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        owner = uuid4()
+        await session.execute(
+            "INSERT INTO replicas VALUES ($1, now() - interval '90 s', now())", owner
+        )
+        await session.execute(
+            """INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status,
+               replica_id) VALUES ($1, 'u', 'r', '', 'q', $2, $3)""",
+            uuid4(),
+            RUN_STATUS_EXECUTING,
+            owner,
+        )
+    code, found = await examined(environment(house))
+    assert code == 2
+    assert "no gateway holds a lease" in found["gateways"][0]["text"]
+    assert "1 of dead gateways" in found["runs"][0]["text"]
+    assert "up to 9" in found["runs"][0]["text"]
+    assert "Start a gateway" in found["runs"][0]["advice"]
+
+
+def test_cards_that_contradict_each_other_or_themselves_are_told() -> None:
+    schema = Struct()
+    schema.update({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]})
+    none = SideEffectClass.SIDE_EFFECT_CLASS_NONE
+    tool = Tool(name="look", description="Looks.", input_schema=schema, side_effect=none)
+    cards = {
+        "one": AgentCard(name="one", description="x", keywords=["x"], aliases=["other"]),
+        "two": AgentCard(name="two", description="x", keywords=["x"], aliases=["Other"]),
+        "three": AgentCard(name="Three!", description="", tools=[tool, tool]),
+    }
+    texts = [f.text for f in check_cards(cards, fallback_agent="sql", run_timeout_s=60)]
+    for part in (
+        'several agents are called "other"',
+        'calls itself "Three!"',
+        "name: ",
+        "description: ",
+        "no keywords",
+        'several tools are called "look"',
+        "requires b",
+        '"sql", is not there',
+    ):
+        assert any(part in text for text in texts), part
+
+    sane = {"one": cards["one"]}
+    (finding,) = check_cards(sane, fallback_agent="one", run_timeout_s=60)
+    assert finding.level == "ok"
+
+
+async def test_the_log_of_a_run_is_shown_whole(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [Step(step_id="a", agent="echo", task="say it\x1b[31m")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    env = environment(house)
+    shown = await bos("runs", "log", response.run_id, env=env)
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    assert "run_accepted" in lines[0]
+    assert "run_finished" in lines[-1]
+    assert "\x1b" not in shown.stdout
+
+    whole = await bos("runs", "log", response.run_id, "--json", env=env)
+    events = [json.loads(line) for line in whole.stdout.splitlines()]
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert events[0]["event"]["run_accepted"]["request"]["question"] == "What is new?"
+
+    unknown = await bos("runs", "log", str(uuid4()), env=env)
+    assert unknown.exit_code == 1
+    assert "There is no run" in unknown.stderr
+
+
+async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(house: House) -> None:
+    agent = SlowAgent("slow")
+    await house.add_agent(agent)
+    house.planner.steps = [Step(step_id="a", agent="slow", task="wait")]
+    env = environment(house)
+    async with gateway_process(house) as (process, gateway):
+        stream = gateway.stream()
+        run_id = (await stream.read()).event.run_id
+        await asyncio.wait_for(agent.started.wait(), 20)
+        assert "no run changed" in (await bos("runs", "adopted", env=env)).stdout
+        process.kill()
+        await process.wait()
+        stream.cancel()
+    agent.release.set()
+    async with gateway_process(house) as (_, gateway):
+        await gateway.watch(run_id)
+    (line,) = (await bos("runs", "adopted", env=env)).stdout.splitlines()
+    assert line.startswith(run_id)
+    assert "1 x lease_expired" in line
+    assert line.endswith("succeeded")
+    (as_json,) = (await bos("runs", "adopted", "--json", env=env)).stdout.splitlines()
+    assert json.loads(as_json)["reasons"] == {"lease_expired": 1}
+
+    wrong = await bos("runs", "adopted", "--since", "soon", env=env)
+    assert wrong.exit_code == 2
+
+
+async def test_a_standalone_is_found_by_its_file(house: House, tmp_path: Path) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    async with house.gateway() as gateway:
+        file = tmp_path / ".data" / "standalone.json"
+        file.parent.mkdir()
+        file.touch(mode=0o600)
+        operator = {
+            "store_url": house.dsn,
+            "planner_target": house.planner_target,
+            "composer_target": house.composer_target,
+            "agent_targets": house.agent_targets,
+            "model": "the scripted demo model",
+        }
+        target = gateway.server.address
+        file.write_text(json.dumps({"target": target, "api_key": SECRET, "operator": operator}))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        _, found = await examined({})
+    assert "standalone" in found["settings"][0]["text"]
+    assert "answers the gateway's signed calls" in found["echo"][1]["text"]
+    assert levels(found["gateway"] + found["models"]) == {"ok"}
+    assert SECRET not in json.dumps(found)
+
+    _, found = await examined({})
+    assert "bos serve all" in found["gateway"][0]["advice"]
