@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Legitimate queries take fewer than 2 steps a token.
 _STEPS_PER_TOKEN = 20
+_TYPED_LITERAL = "typed_literal"
 
 
 class TooComplex(Exception):
@@ -71,9 +72,21 @@ def _json_get_text(_: Parser, this: exp.Expr, path: exp.Expr) -> exp.Expr:
     return exp.JSONExtractScalar(this=this, expression=path)
 
 
+def _typed_literal(parser: Parser, this: exp.Expr, to: exp.Expr) -> exp.Expr:
+    """Read ``DATE '2026-01-31'``; it is written as it was read."""
+    cast = parser.expression(exp.Cast(this=this, to=to))
+    cast.meta[_TYPED_LITERAL] = isinstance(this, exp.Literal) and not to.expressions
+    return cast
+
+
 class _PostgresReader(_Bounded, PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(PostgresParser, "CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+    TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
+        **PostgresParser.TYPE_LITERAL_PARSERS,
+        exp.DType.DATE: _typed_literal,
+        exp.DType.TIMESTAMP: _typed_literal,
+    }
     # Paths stay the literal that was written; sqlglot would parse and respell them.
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **PostgresParser.JSON_OPERATORS,
@@ -97,6 +110,13 @@ class _TSQLReader(_Bounded, TSQLParser):
     FUNCTION_PARSERS = _only(TSQLParser, "CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT")
 
 
+class _PostgresWriter(PostgresGenerator):
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        if expression.meta.get(_TYPED_LITERAL):
+            return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+        return str(super().cast_sql(expression, safe_prefix=safe_prefix))
+
+
 class _SQLiteWriter(SQLiteGenerator):
     # CAST(x AS NUMERIC) keeps integers; sqlglot's REAL would turn them into floats.
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
@@ -106,7 +126,7 @@ class _SQLiteWriter(SQLiteGenerator):
 
 
 _PARTS: dict[Dialect, tuple[type[_Bounded], type[Generator]]] = {
-    "postgres": (_PostgresReader, PostgresGenerator),
+    "postgres": (_PostgresReader, _PostgresWriter),
     "sqlite": (_SQLiteReader, _SQLiteWriter),
     "tsql": (_TSQLReader, TSQLGenerator),
 }

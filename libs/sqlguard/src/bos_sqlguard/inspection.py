@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from bos_sqlguard.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from bos_sqlguard.policy import Functions, GuardPolicy
 
@@ -55,37 +55,47 @@ class Inspection:
 
     def walk(self, tree: exp.Expr) -> None:
         """Inspect every node of ``tree``."""
+        checks = self._checks()
+        dialect_rules = DIALECT_RULES.get(self._dialect, {})
         stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, _NO_NAMES)]
         while stack:
             node, visible = stack.pop()
-            allowed = NODES.get(type(node))
+            kind = type(node)
+            allowed = NODES.get(kind)
             if allowed is None:
                 self._refuse_node(node)
                 continue
-            self._check(node, visible)
+            if isinstance(node, exp.Table):
+                self._check_table(node, visible)
+            elif (check := checks.get(kind)) is not None:
+                check(node)
+            if kind in dialect_rules:
+                self.broken.append((dialect_rules[kind], kind.__name__))
             with_ = node.args.get("with_")
             if isinstance(with_, exp.With):
                 stack.extend(self._enter_with(with_, visible))
                 visible = visible.union(self._cte_name(cte) for cte in with_.expressions)
             for key, value in node.args.items():
-                if value is None or value is False or value == [] or value is with_:
+                if value is None or value is False or value is with_:
                     continue
+                items = value if isinstance(value, list) else (value,)
                 if key not in allowed:
-                    rule = ARGUMENT_RULES.get((type(node), key), "NODE_NOT_ALLOWED")
-                    self.broken.append((rule, f"{type(node).__name__} {key.strip('_')}"))
+                    if items:
+                        rule = ARGUMENT_RULES.get((type(node), key), "NODE_NOT_ALLOWED")
+                        self.broken.append((rule, f"{type(node).__name__} {key.strip('_')}"))
                     continue
-                stack.extend((child, visible) for child in self._children(node, value))
+                for item in items:
+                    if isinstance(item, exp.Expr):
+                        stack.append((item, visible))
+                    else:
+                        self._check_plain(node, item)
 
-    def _children(self, node: exp.Expr, value: object) -> Iterable[exp.Expr]:
-        """Return the nodes in an argument; anything else in it must be a flag or a keyword."""
-        items = value if isinstance(value, list) else [value]
-        for item in items:
-            if isinstance(item, exp.Expr):
-                yield item
-            elif item is True or isinstance(node, _SELF_CHECKED):
-                continue
-            elif not (isinstance(item, str) and _KEYWORDS.fullmatch(item)):
-                self.broken.append(("NODE_NOT_ALLOWED", f"{type(node).__name__} {item!s}"))
+    def _check_plain(self, node: exp.Expr, item: object) -> None:
+        """What is no node in an argument must be a flag or a keyword."""
+        if item is True or isinstance(node, _SELF_CHECKED):
+            return
+        if not (isinstance(item, str) and _KEYWORDS.fullmatch(item)):
+            self.broken.append(("NODE_NOT_ALLOWED", f"{type(node).__name__} {item!s}"))
 
     def _refuse_node(self, node: exp.Expr) -> None:
         rule = NODE_RULES.get(type(node), "NODE_NOT_ALLOWED")
@@ -128,38 +138,39 @@ class Inspection:
 
     # nodes with rules of their own
 
-    def _check(self, node: exp.Expr, visible: frozenset[str]) -> None:
-        if rule := DIALECT_RULES.get((self._dialect, type(node))):
-            self.broken.append((rule, type(node).__name__))
-        match node:
-            case exp.Identifier():
-                self._check_identifier(node)
-            case exp.Column():
-                self._check_column(node)
-            case exp.Anonymous():
-                self._check_function(node)
-            case exp.Table():
-                self._check_table(node, visible)
-            case exp.Collate():
-                self._check_collation(node)
-            case exp.CTE():
-                self._check_query(node.this)
-            case exp.SetOperation():
-                self._check_query(node.this)
-                self._check_query(node.expression)
-            case exp.Alias():
-                if not isinstance(node.parent, exp.Select):
-                    self.broken.append(("NODE_NOT_ALLOWED", node.sql(comments=False)))
-            case exp.DataType():
-                self._check_type(node)
-            case exp.Literal():
-                if not node.is_string and not _NUMBER.fullmatch(node.name):
-                    self.broken.append(("NODE_NOT_ALLOWED", f"number {node.name}"))
-            case exp.Var():
-                if not PLAIN_NAME.fullmatch(node.name) and node.name not in _FRAME_EXCLUSIONS:
-                    self.broken.append(("NAME_NOT_ALLOWED", node.name))
-            case _:
-                pass
+    def _checks(self) -> Mapping[type[exp.Expr], Callable[[Any], None]]:
+        """By exact class, as the list of allowed ones is."""
+        checks: dict[type[exp.Expr], Callable[[Any], None]] = {
+            exp.Identifier: self._check_identifier,
+            exp.Column: self._check_column,
+            exp.Anonymous: self._check_function,
+            exp.DataType: self._check_type,
+            exp.Collate: self._check_collation,
+            exp.Literal: self._check_literal,
+            exp.Var: self._check_word,
+            exp.Alias: self._check_alias,
+            exp.CTE: lambda node: self._check_query(node.this),
+            exp.Union: self._check_set_operation,
+            exp.Intersect: self._check_set_operation,
+            exp.Except: self._check_set_operation,
+        }
+        return checks
+
+    def _check_literal(self, node: exp.Literal) -> None:
+        if not node.is_string and not _NUMBER.fullmatch(node.name):
+            self.broken.append(("NODE_NOT_ALLOWED", f"number {node.name}"))
+
+    def _check_word(self, node: exp.Var) -> None:
+        if not PLAIN_NAME.fullmatch(node.name) and node.name not in _FRAME_EXCLUSIONS:
+            self.broken.append(("NAME_NOT_ALLOWED", node.name))
+
+    def _check_alias(self, node: exp.Alias) -> None:
+        if not isinstance(node.parent, exp.Select):
+            self.broken.append(("NODE_NOT_ALLOWED", node.sql(comments=False)))
+
+    def _check_set_operation(self, node: exp.SetOperation) -> None:
+        self._check_query(node.this)
+        self._check_query(node.expression)
 
     def _check_identifier(self, node: exp.Identifier) -> None:
         if not node.this or not (node.quoted or PLAIN_NAME.fullmatch(node.this)):

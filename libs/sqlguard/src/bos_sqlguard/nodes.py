@@ -172,9 +172,11 @@ ARGUMENT_RULES: Mapping[tuple[type[exp.Expr], str], str] = {
 }
 
 # What a dialect hands to a function that somebody may have added: SQLite's REGEXP.
-DIALECT_RULES: Mapping[tuple[str, type[exp.Expr]], str] = {
-    ("sqlite", exp.RegexpLike): "FUNCTION_NOT_ALLOWED",
-    ("sqlite", exp.RegexpILike): "FUNCTION_NOT_ALLOWED",
+DIALECT_RULES: Mapping[str, Mapping[type[exp.Expr], str]] = {
+    "sqlite": {
+        exp.RegexpLike: "FUNCTION_NOT_ALLOWED",
+        exp.RegexpILike: "FUNCTION_NOT_ALLOWED",
+    },
 }
 
 # Where a name may stand; anywhere else it could be one of a table.
