@@ -22,11 +22,14 @@ from bos_agentkit import agent_card
 from bos_chassis.auth import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_client.cli import main
+from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.model_fixtures import Fixture
+from bos_testkit.model_server import ScriptedModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +53,12 @@ def closed_target() -> str:
 
 
 def environment(house: House, **settings: str) -> dict[str, str]:
-    targets = house.agent_targets or {"echo": closed_target()}
+    agents = house.agent_targets or {"echo": closed_target()}
     given = {
         "STORE_URL": house.dsn,
         "PLANNER_TARGET": house.planner_target,
         "COMPOSER_TARGET": house.composer_target,
-        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in targets.items()),
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in agents.items()),
         "FALLBACK_AGENT": "echo",
         **settings,
     }
@@ -130,6 +133,39 @@ async def test_a_wrong_key_is_told_from_none_and_from_an_unreadable_one(house: H
     assert code == 2
     assert found["run tokens"][0]["level"] == "problem"
     assert SECRET not in json.dumps(found)
+
+
+async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, public = generate_keypair()
+    auth = AuthSettings.load(static_key=None, run_token_public_keys=public)
+    await house.add_agent(EchoAgent("echo"), auth=auth)
+    # What a token of a second looks like to a clock that is eleven seconds ahead.
+    monkeypatch.setattr(targets, "_TOKEN_S", -10.0)
+    code, found = await examined(environment(house, RUN_TOKEN_PRIVATE_KEY=private))
+    assert code == 2
+    assert "its clock is ahead" in found["echo"][1]["text"]
+
+
+async def test_models_are_called_only_when_asked(house: House) -> None:
+    env = environment(house)
+    _, found = await examined(env)
+    assert levels(found["models"]) == {"warning"}
+    assert all("OPENAI_API_KEY" in finding["advice"] for finding in found["models"])
+
+    when = {"schema": None, "contains": ["Say: ok"]}
+    reply = {"name": "ok", "when": when, "reply": {"text": "ok"}}
+    async with ScriptedModel([Fixture.model_validate(reply)]) as model:
+        env |= {"OPENAI_BASE_URL": model.base_url, "BOS_MODEL": "scripted"}
+        _, found = await examined(env)
+        assert levels(found["models"]) == {"ok"}
+        assert len(model.requests) == 0
+        result = await bos("doctor", "--model", env=env)
+        assert "answers" in result.stdout
+        assert len(model.requests) == 1  # the same model for all of them
+    result = await bos("doctor", "--model", env=env)
+    assert result.exit_code == 2
 
 
 async def test_everything_down_is_told_within_seconds_without_secrets(house: House) -> None:

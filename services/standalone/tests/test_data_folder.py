@@ -25,13 +25,20 @@ def test_the_key_is_kept_over_restarts_and_the_client_finds_what_was_announced(
     data = tmp_path / CONNECTION_FILE.parent
     with own_folder(data) as folder:
         key = folder.api_key
-        folder.announce("127.0.0.1:4711", key, {"current_date": "2026-06-15"})
+        folder.announce(
+            "127.0.0.1:4711",
+            key,
+            {"current_date": "2026-06-15"},
+            {"store_url": "postgresql:///bos"},
+        )
     with own_folder(data) as folder:
         assert (folder.api_key, folder.last_port) == (key, 4711)
 
     found = find_connection(None, None, tmp_path)
     assert (found.target, found.api_key) == ("127.0.0.1:4711", key)
     assert found.context == {"current_date": "2026-06-15"}
+    assert found.operator == {"store_url": "postgresql:///bos"}
+    assert "postgresql" not in repr(found)
     assert len(key) >= 32
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import RunStatus
 
 _CONNECT_S: Final = 5.0
-_PAGE: Final = 500
+_PAGE: Final = 100
 _MOST_RUNS: Final = 1000
 _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -12,7 +12,7 @@ import asyncpg
 
 from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import BosError
+from bos_chassis.errors import BosError, ConfigurationError, Unavailable
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.run_log import SCHEMA
@@ -141,12 +141,12 @@ async def _sessions(dsn: str) -> Finding:
     try:
         async with asyncio.timeout(_CONNECT_S):
             await require_session_features(dsn)
-    except BosError as error:
+    except ConfigurationError as error:
         return problem("sessions", error.message, "Use PostgreSQL's own port in the store's URL.")
-    except TimeoutError:
+    except (Unavailable, TimeoutError):
         return problem(
             "sessions",
-            "Two more connections could not be opened in time.",
+            "Two more connections could not be opened.",
             "Look whether max_connections is reached, or a pooler makes clients wait.",
         )
     return ok("sessions", "connections are sessions; no transaction pooler in between")
