@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import stat
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -187,6 +188,27 @@ async def test_everything_down_is_told_within_seconds_without_secrets(house: Hou
         assert levels(found[check]) == {"problem"}
         assert found[check][0]["advice"]
     assert SECRET not in json.dumps(found)
+
+
+async def test_a_name_server_that_never_answers_holds_up_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, answered = socket.getaddrinfo, threading.Event()
+
+    def hang(host: Any, *arguments: Any, **options: Any) -> Any:
+        if host == "hanging.invalid":
+            answered.wait(60)
+        return look_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    env = environment(house, STORE_URL="postgresql://bos@hanging.invalid/bos")
+    started = time.monotonic()
+    try:
+        _, found = await examined(env)
+        assert time.monotonic() - started < 10
+    finally:
+        answered.set()
+    assert levels(found["store"]) == {"problem"}
 
 
 async def test_something_else_at_a_target_is_not_taken_for_the_service(house: House) -> None:

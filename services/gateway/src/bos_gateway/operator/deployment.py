@@ -49,7 +49,7 @@ class Deployment:
     @property
     def remedy(self) -> str:
         """What starts whatever is down."""
-        return "Is `bos serve all` running in this folder?" if self.local else "Start it"
+        return "Start `bos serve all` in this folder" if self.local else "Start it"
 
 
 def find_store(start: Path) -> str:

@@ -14,6 +14,7 @@ import click
 
 from bos_chassis.errors import ConfigurationError
 from bos_client.render.text import one_line
+from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.operator.deployment import Deployment, find_deployment
 from bos_gateway.operator.findings import Finding, Level, ok, problem, worst
@@ -53,7 +54,7 @@ def doctor(call_models: bool, as_json: bool) -> None:
     except ConfigurationError as error:
         findings = [problem("settings", error.message, "Correct what is named.")]
     else:
-        findings = asyncio.run(examine(deployment, call_models=call_models))
+        findings = run_bounded(examine(deployment, call_models=call_models))
     level = worst(findings)
     if as_json:
         report = {"level": level, "findings": [finding.as_dict() for finding in findings]}

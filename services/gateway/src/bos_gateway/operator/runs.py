@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -20,6 +19,7 @@ from google.protobuf.json_format import MessageToDict
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, NotFound, Unavailable
 from bos_client.render.text import one_line, run_status_text
+from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.deployment import find_store
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect, statement_errors
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 5.0
 _PAGE: Final = 100
-_MOST_RUNS: Final = 1000
+_MOST_RUNS: Final = 10_000
 _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_S: Final = 10 * 365 * 86400
@@ -104,7 +104,7 @@ def log(run_id: UUID, as_json: bool) -> None:
 def adopted(since: timedelta, as_json: bool) -> None:
     """Runs that changed their owner: when, how often, why, and how they ended.
 
-    Reads the gateway's database itself. Reasons: lease_expired (the owner died or was cut off),
+    Reads the database itself, of the latest 10,000 such runs. Reasons: lease_expired (the owner died or was cut off),
     released (it let go, as when it drains), resumed (the same one took the run up again).
     """
     _run(_show_adopted(since, as_json=as_json))
@@ -157,7 +157,7 @@ async def _store() -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     try:
-        asyncio.run(work)
+        run_bounded(work)
     except BosError as error:
         raise click.ClickException(error.message) from None
     sys.stdout.flush()

@@ -72,7 +72,7 @@ async def check_store(dsn: str, remedy: str) -> list[Finding]:
     found: list[Finding] = []
     try:
         async with asyncio.timeout(_ALL_S):
-            await _check(dsn, remedy, found)
+            await _check(dsn, found)
     except (
         BosError,
         TimeoutError,
@@ -84,7 +84,7 @@ async def check_store(dsn: str, remedy: str) -> list[Finding]:
     return found
 
 
-async def _check(dsn: str, remedy: str, found: list[Finding]) -> None:
+async def _check(dsn: str, found: list[Finding]) -> None:
     async with connect(
         dsn,
         application_name="bos-doctor",
@@ -100,12 +100,12 @@ async def _check(dsn: str, remedy: str, found: list[Finding]) -> None:
             found.append(migrations)
             if usable:
                 found.append(await _write(session))
-                found.extend(await _ownership(session, remedy))
+                found.extend(await _ownership(session))
 
 
 def _failed(error: BaseException, remedy: str) -> Finding:
     if isinstance(error, BosError):
-        return problem("store", error.message, f"{remedy}; else check BOS_GATEWAY_STORE_URL.")
+        return problem("store", error.message, f"{remedy}, or correct BOS_GATEWAY_STORE_URL.")
     if isinstance(error, TimeoutError):
         return problem("store", "The database is too slow to answer.", "Look at its load and log.")
     return problem(
@@ -200,7 +200,7 @@ async def _write(session: Session) -> Finding:
     return ok("writing", "a run and an event can be written (rolled back)")
 
 
-async def _ownership(session: Session, remedy: str) -> Sequence[Finding]:
+async def _ownership(session: Session) -> Sequence[Finding]:
     replicas = await session.fetchrow(_REPLICAS)
     runs = await session.fetchrow(_UNFINISHED, RUN_STATUS_WAITING_FOR_APPROVAL)
     assert replicas is not None
@@ -211,7 +211,7 @@ async def _ownership(session: Session, remedy: str) -> Sequence[Finding]:
         text += f", {replicas['expired']} of the last day ended without letting go"
     first = ok("gateways", text)
     if not alive:
-        first = problem("gateways", f"no gateway holds a lease ({text})", f"{remedy}: a gateway.")
+        first = problem("gateways", f"no gateway holds a lease ({text})", "Start a gateway.")
     left = runs["free"] + runs["of_dead"]
     text = f"{runs['runs']} under way"
     if not left:

@@ -217,7 +217,7 @@ async def _health(channel: grpc.aio.Channel, service: _Service, remedy: str) -> 
         advice = f"Correct {service.variable}: something else listens there."
         return problem(service.name, f"{what} does not offer {service.service}", advice)
     except BosError as error:
-        advice = f"{remedy}; else correct {service.variable}."
+        advice = f"{remedy}, or correct {service.variable}."
         return problem(service.name, f"{what} does not answer ({error.code.name})", advice)
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         return problem(service.name, f"{what} is not serving", "It starts or ends; see its log.")
@@ -236,7 +236,7 @@ async def _ask_gateway(deployment: Deployment, cards: dict[str, AgentCard]) -> l
             agents = await bos.agents()
     except ClientError as error:
         text = f"gateway at {local.target} does not answer ({error.code.name})"
-        return [problem("gateway", text, deployment.remedy)]
+        return [problem("gateway", text, f"{deployment.remedy}.")]
     found = [ok("gateway", f"gateway at {local.target} answers")]
     for agent in agents:
         name = agent.card.name
