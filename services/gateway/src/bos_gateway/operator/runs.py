@@ -104,8 +104,9 @@ def log(run_id: UUID, as_json: bool) -> None:
 def adopted(since: timedelta, as_json: bool) -> None:
     """Runs that changed their owner: when, how often, why, and how they ended.
 
-    Reads the database itself, of the latest 10,000 such runs. Reasons: lease_expired (the owner died or was cut off),
-    released (it let go, as when it drains), resumed (the same one took the run up again).
+    Reads the gateway's database itself, and of it the latest 10,000 such runs. Reasons:
+    lease_expired (the owner died or was cut off), released (it let go, as when it drains), resumed
+    (the same one took the run up again).
     """
     _run(_show_adopted(since, as_json=as_json))
 
