@@ -102,6 +102,37 @@ async def test_sqlite_builds_no_huge_values(sqlite_file: Path) -> None:
     assert small.rows == [["00042|x   |%1000", None]]
 
 
+_LONG = (
+    "WITH RECURSIVE n (i, s) AS"
+    " (SELECT 1, 'aaaaaaaa' UNION ALL SELECT i + 1, s || s FROM n WHERE i < 20)"
+)
+
+
+async def test_sqlite_searches_long_texts_quickly(sqlite_file: Path) -> None:
+    """Its own functions take hours for these, and no clock interrupts them."""
+    part = "substr(max(s), 1, 1000000) || 'b'"
+    async with sqlite_backend(sqlite_file) as backend:
+        started = time.perf_counter()
+        found = await backend.query(
+            f"{_LONG} SELECT instr(max(s), {part}), length(replace(max(s), {part}, '')) FROM n",
+            LIMITS,
+        )
+        with pytest.raises(QueryFailed):
+            await backend.query(f"{_LONG} SELECT instr(max(s), x'00') FROM n", LIMITS)
+        with pytest.raises(QueryFailed):
+            await backend.query(f"{_LONG} SELECT replace(max(s), 'a', max(s)) FROM n", LIMITS)
+        small = await backend.query(
+            "SELECT instr('größe', 'ö'), instr(NULL, 'a'), instr(123, 2), instr('a', ''),"
+            " replace('aXa', 'X', 'bb'), replace('a', '', 'b'), replace(121, 1, 3),"
+            " replace(NULL, 1, 2)",
+            LIMITS,
+        )
+
+    assert found.rows == [[0, 8 * 2**19]]
+    assert small.rows == [[3, None, 2, 1, "abba", "a", "323", None]]
+    assert time.perf_counter() - started < 5
+
+
 async def test_sqlite_still_reads_what_it_may(sqlite_file: Path) -> None:
     allowed = [
         "SELECT count(*) FROM orders",

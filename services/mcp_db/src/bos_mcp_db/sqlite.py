@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bos_mcp_db.backend import ColumnType, Result
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 from bos_mcp_db.rows import RowCollector, check_columns
-from bos_mcp_db.sqlite_formats import bounded_formats
+from bos_mcp_db.sqlite_functions import bounded_functions
 from bos_mcp_db.sqlite_schema import describe_tables, table_names
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SqliteBackend:
         """See :class:`~bos_mcp_db.backend.Backend`."""
 
         def fetch(connection: sqlite3.Connection) -> Result:
-            with bounded_formats(connection):
+            with bounded_functions(connection):
                 self._restrict(connection)
                 return _fetch(connection, sql, limits)
 
