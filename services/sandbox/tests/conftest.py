@@ -1,50 +1,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 import pytest_asyncio
+from sandbox_client import Sandbox
 
-from bos.sandbox.v1 import Limits, RunProgramRequest, RunProgramResponse, SandboxServiceStub, Tier
+from bos.sandbox.v1 import SandboxServiceStub, Tier
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.values import from_value, to_value
 from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-
-
-@dataclass
-class Sandbox:
-    """A real sandbox service and a client of it."""
-
-    stub: Any
-    telemetry: Telemetry
-    tier: Tier = Tier.TIER_UNSPECIFIED
-
-    async def run(
-        self,
-        code: str,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        limits: Limits | None = None,
-        tier: Tier | None = None,
-    ) -> RunProgramResponse:
-        values = {name: to_value(value) for name, value in (inputs or {}).items()}
-        request = RunProgramRequest(
-            code=code, inputs=values, limits=limits, tier=self.tier if tier is None else tier
-        )
-        return await self.stub.RunProgram(request, timeout=60)
-
-    async def result(self, code: str, inputs: Mapping[str, Any] | None = None) -> Any:
-        response = await self.run(code, inputs)
-        assert not response.error_type, (code, response.error_type, response.error_message)
-        return from_value(response.result)
 
 
 @pytest.fixture
@@ -95,10 +66,6 @@ async def sandbox(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
         grpc.aio.insecure_channel(server.address) as channel,
     ):
         yield Sandbox(SandboxServiceStub(channel), telemetry)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "security: proves that hostile input does no harm")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from bos_chassis.values import from_value, to_value
 from bos_sandbox.inside.export import export
 
 if TYPE_CHECKING:
-    from conftest import Sandbox
+    from sandbox_client import Sandbox
 
 _TEXT = Path(__file__).with_name("legitimate_programs.txt").read_text("utf-8")
 PROGRAMS = [program.strip("\n") for program in _TEXT.split("-----\n")[1:]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Sandbox
+    from sandbox_client import Sandbox
 
     from bos_sandbox.settings import SandboxSettings
 
@@ -332,9 +331,7 @@ async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
         sandbox = _client(channel, telemetry)
         await eventually(lambda: _warm(inmates()), within_s=20)
         before = inmates()
-        started = time.perf_counter()
         assert (await sandbox("import pandas as pd\nint(pd.Series([1]).sum())")) == 1
-        assert time.perf_counter() - started < 1  # importing pandas alone takes most of that
         await eventually(lambda: _warm(inmates()) and not inmates() & before, within_s=20)
         count = telemetry.registry.get_sample_value(
             "bos_sandbox_process_start_seconds_count", {"warm": "true"}

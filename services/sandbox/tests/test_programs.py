@@ -14,7 +14,7 @@ import pytest
 from bos_chassis.values import from_value, to_value
 
 if TYPE_CHECKING:
-    from conftest import Sandbox
+    from sandbox_client import Sandbox
 
 ROWS = [
     {"customer": "Arbor", "revenue": Decimal("175206.00"), "orders": 12, "day": date(2025, 7, 1)},

@@ -23,7 +23,7 @@ from bos_sandbox.service import serve
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import Sandbox
+    from sandbox_client import Sandbox
 
     from bos_sandbox.settings import SandboxSettings
 
