@@ -42,6 +42,11 @@ run: install ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to
 test: check ## Everything that CI runs: check, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
+.PHONY: test-crash
+test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
+	$(BIN)/pytest -n 2 --dist loadfile $(addprefix services/gateway/tests/test_,\
+	    recovery.py replicas.py lease.py postgres_crash.py) $(PYTEST_ARGS)
+
 .PHONY: test-security
 test-security: install ## Hostile input alone: queries, programs, addresses (part of test)
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
