@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 from bos_testkit.models import scripted_model
 from bos_testkit.postgres import postgres_dsn, postgres_server
 
-__all__ = ["postgres_dsn", "postgres_server", "scripted_model"]
+__all__ = ["postgres_dsn", "postgres_server", "pytest_configure", "scripted_model"]
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes that tests start, also when the tests run in the background.
+
+    A shell starts background jobs with SIGINT ignored, and every process below them inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
