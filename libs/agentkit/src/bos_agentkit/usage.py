@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from datetime import timedelta
 
 from google.protobuf import duration_pb2
 
 from bos.common.v1 import Usage as UsageMessage
 from bos_llm.usage import Usage
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class UsageMeter:
@@ -41,3 +39,10 @@ class UsageMeter:
             cost_micros=self._models.cost_micros,
             models=self._models.models,
         )
+
+
+def consumed(usage: Usage, started: float) -> UsageMessage:
+    """The usage of models as a message, with the time since ``started`` (monotonic seconds)."""
+    meter = UsageMeter()
+    meter.add(usage)
+    return meter.message(timedelta(seconds=time.monotonic() - started))

@@ -10,14 +10,13 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import timestamp_pb2
 
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
-from bos_agentkit.usage import UsageMeter
+from bos_agentkit.usage import consumed
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
-    from bos.common.v1 import Usage as UsageMessage
     from bos_chassis.telemetry import Telemetry
     from bos_composer.settings import ComposerSettings
     from bos_llm import Message, Model, Models, TextDelta
@@ -216,7 +214,7 @@ def _output(
         highlights=[text for result in results for text in result.highlights],
         followups=[text for result in results for text in result.followups],
         charts=[chart for result in results for chart in result.charts],
-        usage=_consumed(usage, written.started),
+        usage=consumed(usage, written.started),
         trace=[*trace, finished],
         deterministic=deterministic,
     )
@@ -258,10 +256,3 @@ def _event(kind: TraceEventType, message: str, **data: Any) -> TraceEvent:
         data={name: to_value(value) for name, value in data.items()},
         create_time=now,
     )
-
-
-def _consumed(usage: Usage, started: float) -> UsageMessage:
-    """``usage`` with the time since ``started`` (monotonic seconds)."""
-    meter = UsageMeter()
-    meter.add(usage)
-    return meter.message(timedelta(seconds=time.monotonic() - started))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import timestamp_pb2
@@ -22,7 +21,7 @@ from bos.planner.v1 import (
     Plan,
     PlannerDecision,
 )
-from bos_agentkit.usage import UsageMeter
+from bos_agentkit.usage import consumed
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
@@ -42,7 +41,6 @@ from bos_planner.prompts import plan_messages
 from bos_planner.reply import PlannerReply
 
 if TYPE_CHECKING:
-    from bos.common.v1 import Usage as UsageMessage
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model, Models
     from bos_planner.settings import PlannerSettings
@@ -132,7 +130,7 @@ class Planner:
             decision=draft.decision,
             intent=draft.intent,
             trace=trace,
-            usage=_consumed(usage, started),
+            usage=consumed(usage, started),
         )
 
     def _task(self, request: MakePlanRequest) -> _Task:
@@ -303,10 +301,3 @@ def _event(kind: TraceEventType, message: str, **data: Any) -> TraceEvent:
         data={name: to_value(value) for name, value in data.items()},
         create_time=now,
     )
-
-
-def _consumed(usage: Usage, started: float) -> UsageMessage:
-    """``usage`` with the time since ``started`` (monotonic seconds)."""
-    meter = UsageMeter()
-    meter.add(usage)
-    return meter.message(timedelta(seconds=time.monotonic() - started))
