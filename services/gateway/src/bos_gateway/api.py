@@ -60,7 +60,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
     async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
         """Run a question to its end."""
         run_id = await self._accept(request.request, interactive=False)
-        async for _, event in self._replica.follow(run_id, 0):
+        async for _, event in self._replica.reader.follow(run_id, 0):
             if event.HasField("run_finished"):
                 response = visible_response(event.run_finished.response, request.request)
                 return AskResponse(response=response)
@@ -77,7 +77,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
     async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
         """One of the caller's runs."""
         run = await self._runs.find(parse_run_id(request.run_id), _caller())
-        return GetRunResponse(run=run_of(await self._replica.state(run.run_id)))
+        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id)))
 
     async def ListRuns(self, request: ListRunsRequest, context: Any) -> ListRunsResponse:
         """The caller's runs."""
@@ -96,7 +96,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         """Ask for one of the caller's runs to end."""
         run = await self._runs.find(parse_run_id(request.run_id), _caller())
         await self._replica.cancel(run.run_id, _caller(), request.reason)
-        return CancelRunResponse(run=run_of(await self._replica.state(run.run_id)))
+        return CancelRunResponse(run=run_of(await self._replica.reader.state(run.run_id)))
 
     async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
         """The agents that exist."""
@@ -120,8 +120,8 @@ class OrchestratorServicer(OrchestratorServiceServicer):
 
     async def _events(self, run_id: UUID, after_sequence: int) -> AsyncIterator[RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""
-        accepted = await self._replica.request(run_id)
-        async for sequence, event in self._replica.follow(run_id, after_sequence):
+        accepted = await self._replica.reader.request(run_id)
+        async for sequence, event in self._replica.reader.follow(run_id, after_sequence):
             public = project(str(run_id), sequence, event, accepted)
             if public is not None:
                 yield public

@@ -1,4 +1,4 @@
-"""The runs of this process: accepting, adopting, driving, following and letting go."""
+"""The runs of this process: accepting, adopting, driving and letting go."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import asyncio
 import contextvars
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bos.runlog.v1 import CancelRequested, LogEvent, RunAccepted, RunAdopted, RunReleased
+from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_chassis.errors import (
-    AlreadyExists,
     BosError,
     NotFound,
     ResourceExhausted,
     Unavailable,
 )
 from bos_gateway import context
+from bos_gateway.acceptance import new_run, same_request
 from bos_gateway.feed import RunFeed
 from bos_gateway.lease import clock
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import deaths_without_progress, given_up
+from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun
 from bos_gateway.state import UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
     from bos_gateway.lease import Lease
     from bos_gateway.ownership import Adopted, Ownership
     from bos_gateway.run_log import LogWriter
-    from bos_gateway.runs import Runs, StoredRun
+    from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
 _HOLD_OFF_S = 30.0
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
-_MOST_LOOKS = 10
 _CANCEL = "cancel"
 
 
@@ -87,6 +87,8 @@ class Replica:
         self._with = collaborators
         self._new_id = new_id
         self._driven: dict[UUID, _Driven] = {}
+        self.reader = RunReader(runs, bulletin, self._feed_of)
+        """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
         # Runs that broke here lately; another replica may have better luck with them.
         self._held_off: dict[UUID, float] = {}
@@ -112,99 +114,33 @@ class Replica:
         if request.request_id:
             known = await self._runs.find_request(user_id, request.request_id)
             if known is not None:
-                return _same(known, digest)
+                return same_request(known, digest)
         self._require_room()
         run_id = self._new_id()
-        event, secrets = self._accepted(request, user_id, run_id, interactive, traceparent)
-        normalised = event.run_accepted.request
-        new_run = NewRun(
-            run_id=run_id,
-            user_id=user_id,
-            request_id=normalised.request_id,
-            request_digest=digest,
-            conversation_id=normalised.conversation_id,
-            question=normalised.question,
-            event=event,
+        run, secrets = new_run(
+            request,
+            user_id,
+            run_id,
+            interactive=interactive,
+            traceparent=traceparent,
+            settings=self._with.settings,
+            registry=self._with.registry,
         )
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and that nobody drives. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
         task = asyncio.create_task(
-            self._store_and_drive(new_run, secrets), context=contextvars.Context()
+            self._store_and_drive(run, secrets), context=contextvars.Context()
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
         if await asyncio.shield(task):
             return run_id
         # Somebody else stored the same request in between.
-        known = await self._runs.find_request(user_id, normalised.request_id)
+        known = await self._runs.find_request(user_id, run.request_id)
         if known is None:
             raise NotFound("The run of this request is gone.")
-        return _same(known, digest)
-
-    async def follow(
-        self, run_id: UUID, after_sequence: int
-    ) -> AsyncIterator[tuple[int, LogEvent]]:
-        """The run's committed events after a sequence, until its end.
-
-        From memory while the run is driven here, from the log otherwise.
-
-        Raises:
-            Unavailable: this replica is stopping; another one goes on from the same sequence.
-        """
-        position, looked = after_sequence, 0
-        with self._bulletin.reading(run_id) as news:
-            while True:
-                driven = self._driven.get(run_id)
-                if driven is not None:
-                    async for sequence, event in driven.feed.follow(position):
-                        position = sequence
-                        yield sequence, event
-                        if event.HasField("run_finished"):
-                            return
-                    # The feed closed without an end: the run is no longer driven here.
-                if self._stopping:
-                    raise _stopping()
-                news.clear()
-                # Looked at first: an end that comes after it is found by the next round.
-                finished = await self._runs.finished(run_id)
-                page = await self._runs.events(run_id, position)
-                for sequence, event in page:
-                    position = sequence
-                    yield sequence, event
-                    if event.HasField("run_finished"):
-                        return
-                    if event.HasField("run_adopted"):
-                        self._bulletin.new_owner(run_id)
-                        looked = 0
-                if not page:
-                    if finished:
-                        return
-                    await self._bulletin.news_of(run_id, news, looked)
-                    looked = min(looked + 1, _MOST_LOOKS)
-
-    async def state(self, run_id: UUID) -> RunState:
-        """The run's present state.
-
-        Raises:
-            Unavailable: a newer version wrote to the run; only that version can say.
-        """
-        driven = self._driven.get(run_id)
-        try:
-            events = driven.feed.events if driven else await self._runs.log(run_id)
-            return fold(str(run_id), list(events))
-        except UnknownEvent:
-            raise Unavailable(
-                "A newer version of the service works on this run; ask again.",
-                reason="NEWER_VERSION",
-                retry_after_s=1.0,
-            ) from None
-
-    async def request(self, run_id: UUID) -> AgentRequest:
-        """The request that the run was accepted with."""
-        driven = self._driven.get(run_id)
-        first = driven.feed.events[0] if driven else await self._runs.first_event(run_id)
-        return first.run_accepted.request
+        return same_request(known, digest)
 
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
@@ -221,6 +157,10 @@ class Replica:
             driven = self._driven.get(run_id)
             if driven is not None:
                 driven.orchestrator.submit(LogEvent.FromString(payload))
+
+    def _feed_of(self, run_id: UUID) -> RunFeed | None:
+        driven = self._driven.get(run_id)
+        return driven.feed if driven else None
 
     def drives(self, run_id: UUID) -> bool:
         """Whether the run is under way here."""
@@ -271,6 +211,7 @@ class Replica:
     async def stop(self) -> None:
         """Stop driving, let go of every run, and send followers elsewhere."""
         self._stopping = True
+        self.reader.stop()
         stopped = await self._stop_driving()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
@@ -303,44 +244,6 @@ class Replica:
         event = LogEvent(run_released=released)
         event.create_time.FromDatetime(datetime.now(UTC))
         return event
-
-    def _accepted(
-        self,
-        request: AgentRequest,
-        user_id: str,
-        run_id: UUID,
-        interactive: bool,
-        traceparent: str,
-    ) -> tuple[LogEvent, Mapping[str, str]]:
-        """The run's first event, and the credentials that must not be in it."""
-        settings, registry = self._with.settings, self._with.registry
-        cards = registry.require_cards()
-        normalised = context.normalise(
-            request,
-            cards,
-            max_context_bytes=settings.max_context_bytes,
-            configured=registry.names,
-        )
-        normalised.request_id = normalised.request_id or str(run_id)
-        now = datetime.now(UTC)
-        secrets = context.take_secrets(normalised.context, cards)
-        context.attach_temporal_context(normalised.context, now)
-        accepted = RunAccepted(
-            user_id=user_id,
-            request=normalised,
-            cards=cards,
-            settings=settings.run_settings(),
-            interactive=interactive,
-            traceparent=traceparent,
-            unavailable_agents=registry.unavailable,
-        )
-        limit = timedelta(seconds=settings.run_timeout_s)
-        if normalised.HasField("timeout"):
-            limit = min(limit, normalised.timeout.ToTimedelta())
-        accepted.deadline.FromDatetime(now + limit)
-        event = LogEvent(run_accepted=accepted)
-        event.create_time.FromDatetime(now)
-        return event, secrets
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
         if not await self._writer.accept(run):
@@ -468,7 +371,7 @@ class Replica:
 
     def _require_room(self) -> None:
         if self._stopping or self._suspended:
-            raise _stopping()
+            raise unavailable()
         if self._room() <= 0:
             self._with.metrics.refused.labels("replica_full").inc()
             raise ResourceExhausted(
@@ -482,16 +385,3 @@ async def _ended(stopped: Sequence[_Driven]) -> None:
     """Wait for loops that were told to stop."""
     tasks = [driven.task for driven in stopped if driven.task is not None]
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _stopping() -> Unavailable:
-    return Unavailable("This replica cannot take or follow runs now; ask again.", retry_after_s=0.5)
-
-
-def _same(known: StoredRun, digest: bytes) -> UUID:
-    if known.request_digest != digest:
-        raise AlreadyExists(
-            "This request id was used for another question; choose a new one.",
-            reason="REQUEST_ID_REUSED",
-        )
-    return known.run_id

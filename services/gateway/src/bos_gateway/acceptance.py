@@ -1,0 +1,94 @@
+"""From a request to the first event of its run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bos.runlog.v1 import LogEvent, RunAccepted
+from bos_chassis.errors import AlreadyExists
+from bos_gateway import context
+from bos_gateway.run_log import NewRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from bos.gateway.v1 import AgentRequest
+    from bos_gateway.registry import Registry
+    from bos_gateway.runs import StoredRun
+    from bos_gateway.settings import GatewaySettings
+
+
+def new_run(
+    request: AgentRequest,
+    user_id: str,
+    run_id: UUID,
+    *,
+    interactive: bool,
+    traceparent: str,
+    settings: GatewaySettings,
+    registry: Registry,
+) -> tuple[NewRun, Mapping[str, str]]:
+    """The run to be stored for a request, and the credentials that must not be in its log.
+
+    Args:
+        request: As the client sent it.
+        user_id: Whose run it will be.
+        run_id: Its id.
+        interactive: Whether somebody follows it and can be asked.
+        traceparent: W3C trace context of the request.
+        settings: The limits that are frozen into it.
+        registry: The agents that are frozen into it.
+
+    Raises:
+        InvalidArgument: the request cannot be run; names fields and fixes.
+        Unavailable: no agent has ever answered.
+    """
+    cards = registry.require_cards()
+    normalised = context.normalise(
+        request, cards, max_context_bytes=settings.max_context_bytes, configured=registry.names
+    )
+    normalised.request_id = normalised.request_id or str(run_id)
+    now = datetime.now(UTC)
+    secrets = context.take_secrets(normalised.context, cards)
+    context.attach_temporal_context(normalised.context, now)
+    accepted = RunAccepted(
+        user_id=user_id,
+        request=normalised,
+        cards=cards,
+        settings=settings.run_settings(),
+        interactive=interactive,
+        traceparent=traceparent,
+        unavailable_agents=registry.unavailable,
+    )
+    limit = timedelta(seconds=settings.run_timeout_s)
+    if normalised.HasField("timeout"):
+        limit = min(limit, normalised.timeout.ToTimedelta())
+    accepted.deadline.FromDatetime(now + limit)
+    event = LogEvent(run_accepted=accepted)
+    event.create_time.FromDatetime(now)
+    run = NewRun(
+        run_id=run_id,
+        user_id=user_id,
+        request_id=normalised.request_id,
+        request_digest=context.digest(request),
+        conversation_id=normalised.conversation_id,
+        question=normalised.question,
+        event=event,
+    )
+    return run, secrets
+
+
+def same_request(known: StoredRun, digest: bytes) -> UUID:
+    """The run that a request has started before.
+
+    Raises:
+        AlreadyExists: the request id belongs to a request with another body.
+    """
+    if known.request_digest != digest:
+        raise AlreadyExists(
+            "This request id was used for another question; choose a new one.",
+            reason="REQUEST_ID_REUSED",
+        )
+    return known.run_id

@@ -1,0 +1,110 @@
+"""A run as its readers see it: from memory while it is driven here, from the log otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import Unavailable
+from bos_gateway.state import UnknownEvent, fold
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from uuid import UUID
+
+    from bos.gateway.v1 import AgentRequest
+    from bos.runlog.v1 import LogEvent
+    from bos_gateway.bulletin import Bulletin
+    from bos_gateway.feed import RunFeed
+    from bos_gateway.runs import Runs
+    from bos_gateway.state import RunState
+
+_MOST_LOOKS = 10
+
+
+class RunReader:
+    """Follows runs, whoever drives them.
+
+    Args:
+        runs: The stored logs.
+        bulletin: What the other replicas say.
+        feed_of: The feed of a run that is driven here; None for any other.
+    """
+
+    def __init__(
+        self, runs: Runs, bulletin: Bulletin, feed_of: Callable[[UUID], RunFeed | None]
+    ) -> None:
+        self._runs = runs
+        self._bulletin = bulletin
+        self._feed_of = feed_of
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Send followers elsewhere as soon as their run is no longer driven here."""
+        self._stopping = True
+
+    async def follow(
+        self, run_id: UUID, after_sequence: int
+    ) -> AsyncIterator[tuple[int, LogEvent]]:
+        """The run's committed events after a sequence, until its end.
+
+        Raises:
+            Unavailable: this replica is stopping; another one goes on from the same sequence.
+        """
+        position, looked = after_sequence, 0
+        with self._bulletin.reading(run_id) as news:
+            while True:
+                feed = self._feed_of(run_id)
+                if feed is not None:
+                    async for sequence, event in feed.follow(position):
+                        position = sequence
+                        yield sequence, event
+                        if event.HasField("run_finished"):
+                            return
+                    # The feed closed without an end: the run is no longer driven here.
+                if self._stopping:
+                    raise unavailable()
+                news.clear()
+                # Looked at first: an end that comes after it is found by the next round.
+                finished = await self._runs.finished(run_id)
+                page = await self._runs.events(run_id, position)
+                for sequence, event in page:
+                    position = sequence
+                    yield sequence, event
+                    if event.HasField("run_finished"):
+                        return
+                    if event.HasField("run_adopted"):
+                        self._bulletin.new_owner(run_id)
+                        looked = 0
+                if not page:
+                    if finished:
+                        return
+                    await self._bulletin.news_of(run_id, news, looked)
+                    looked = min(looked + 1, _MOST_LOOKS)
+
+    async def state(self, run_id: UUID) -> RunState:
+        """The run's present state.
+
+        Raises:
+            Unavailable: a newer version wrote to the run; only that version can say.
+        """
+        feed = self._feed_of(run_id)
+        try:
+            events = feed.events if feed else await self._runs.log(run_id)
+            return fold(str(run_id), list(events))
+        except UnknownEvent:
+            raise Unavailable(
+                "A newer version of the service works on this run; ask again.",
+                reason="NEWER_VERSION",
+                retry_after_s=1.0,
+            ) from None
+
+    async def request(self, run_id: UUID) -> AgentRequest:
+        """The request that the run was accepted with."""
+        feed = self._feed_of(run_id)
+        first = feed.events[0] if feed else await self._runs.first_event(run_id)
+        return first.run_accepted.request
+
+
+def unavailable() -> Unavailable:
+    """What a replica says that takes no runs and shows none."""
+    return Unavailable("This replica cannot take or follow runs now; ask again.", retry_after_s=0.5)
