@@ -76,6 +76,10 @@ release-protos: protos ## Make today's contracts the ones that must not break
 bench: install ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
 
+.PHONY: soak
+soak: install ## Memory of a gateway over 20,000 runs with clients that leave and cancel (RUNS=…)
+	$(BIN)/python tests/load/soak.py --runs $(or $(RUNS),20000)
+
 .PHONY: lock
 lock: $(VENV)/.python ## Resolve requirements.lock anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
