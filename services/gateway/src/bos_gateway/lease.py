@@ -18,6 +18,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from bos_gateway.commits import RENEW, committing
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.commits import CommitObserver
 
 # Only a lease that has not run out: after that, our runs may have other owners already.
 _RENEW: Final = """
@@ -62,6 +64,7 @@ class Lease:
         telemetry: For the log.
         stuck_after_s: Time after which a main loop that does not turn is taken for dead, and the
             lease is no longer renewed.
+        observer: Told about renewals.
     """
 
     def __init__(
@@ -73,12 +76,14 @@ class Lease:
         renewal_s: float,
         telemetry: Telemetry,
         stuck_after_s: float = 30.0,
+        observer: CommitObserver | None = None,
     ) -> None:
         self._dsn = dsn
         self._replica_id = replica_id
         self._lease_s = lease_s
         self._renewal_s = renewal_s
         self._stuck_after_s = stuck_after_s
+        self._observer = observer
         self._log = telemetry.logger("bos.gateway.lease")
         self._lock = threading.Lock()  # of everything below; both threads change it
         self._held_until = 0.0
@@ -178,8 +183,9 @@ class Lease:
         while not self._ending.is_set():
             if self._turns(main_loop):
                 sent = clock()
-                async with asyncio.timeout(self._lease_s):
-                    now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                with committing(self._observer, (RENEW,)):
+                    async with asyncio.timeout(self._lease_s):
+                        now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
                 self._renewed(sent, now)
             await self._pause(self._renewal_s)
 

@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import RUN_STATUS_WAITING_FOR_APPROVAL
 from bos_gateway.bulletin import CHANNEL
+from bos_gateway.commits import (
+    ADD_INPUT,
+    ADOPT,
+    FORGET_DEAD,
+    RELEASE,
+    RELEASE_ALL,
+    TAKE_LEASE,
+    committing,
+)
 from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED
 from bos_postgres import acquire, statement_errors
 
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
+    from bos_gateway.commits import CommitObserver
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
 # about to write before it lost the lease is refused.
@@ -100,14 +110,21 @@ class Ownership:
         pool: Connections whose search path is the gateway's schema.
         replica_id: This process.
         lease_s: Life of the lease in seconds.
+        observer: Told about commits.
     """
 
     def __init__(
-        self, pool: asyncpg.Pool[asyncpg.Record], replica_id: UUID, lease_s: float
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        replica_id: UUID,
+        lease_s: float,
+        *,
+        observer: CommitObserver | None = None,
     ) -> None:
         self._pool = pool
         self._replica_id = replica_id
         self._lease_s = lease_s
+        self._observer = observer
 
     @property
     def replica_id(self) -> UUID:
@@ -121,7 +138,7 @@ class Ownership:
             When that was, by the database's clock, and the runs.
         """
         async with acquire(self._pool) as connection:
-            with statement_errors():
+            with statement_errors(), committing(self._observer, (TAKE_LEASE,)):
                 rows = await connection.fetch(_TAKE, self._replica_id, self._lease_s)
         ours = [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows if row["run_id"]]
         return rows[0]["written_at"], ours
@@ -142,7 +159,7 @@ class Ownership:
                 its replica died; None for released runs only.
         """
         async with acquire(self._pool) as connection:
-            with statement_errors():
+            with statement_errors(), committing(self._observer, (ADOPT,)):
                 rows = await connection.fetch(
                     _ADOPT,
                     self._replica_id,
@@ -165,16 +182,16 @@ class Ownership:
 
     async def release(self, run_id: UUID, epoch: int) -> None:
         """Let go of one run, if it is still ours."""
-        await self._execute(_RELEASE_ONE, run_id, epoch, self._replica_id, CHANNEL)
+        await self._execute(RELEASE, _RELEASE_ONE, run_id, epoch, self._replica_id, CHANNEL)
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once."""
-        await self._execute(_RELEASE, self._replica_id, CHANNEL)
-        await self._execute(_FORGET_DEAD)
+        await self._execute(RELEASE_ALL, _RELEASE, self._replica_id, CHANNEL)
+        await self._execute(FORGET_DEAD, _FORGET_DEAD)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await self._execute(_ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
+        await self._execute(ADD_INPUT, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.
@@ -187,7 +204,7 @@ class Ownership:
                 rows = await connection.fetch(_INPUTS, list(run_ids))
         return [(row["run_id"], row["payload"]) for row in rows]
 
-    async def _execute(self, sql: str, *arguments: object) -> None:
+    async def _execute(self, kind: str, sql: str, *arguments: object) -> None:
         async with acquire(self._pool) as connection:
-            with statement_errors():
+            with statement_errors(), committing(self._observer, (kind,)):
                 await connection.execute(sql, *arguments)

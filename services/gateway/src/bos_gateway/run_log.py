@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
+from bos_gateway.commits import committing, kinds_of
 from bos_gateway.log_session import Target, existing_runs, insert_events, insert_runs, target_of
 from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import RunStatus
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.commits import CommitObserver
     from bos_gateway.metrics import GatewayMetrics
 
 SCHEMA = "gateway"
@@ -148,14 +150,22 @@ class LogWriter:
         replica_id: This replica, as in ``runs.replica_id``.
         metrics: Where latency and batch size are recorded.
         telemetry: For the log.
+        observer: Told about commits.
     """
 
     def __init__(
-        self, dsn: str, replica_id: UUID, *, metrics: GatewayMetrics, telemetry: Telemetry
+        self,
+        dsn: str,
+        replica_id: UUID,
+        *,
+        metrics: GatewayMetrics,
+        telemetry: Telemetry,
+        observer: CommitObserver | None = None,
     ) -> None:
         self._dsn = dsn
         self._replica_id = replica_id
         self._metrics = metrics
+        self._observer = observer
         self._log = telemetry.logger("bos.gateway.run_log")
         self._pending: list[_Pending] = []
         self._wake = asyncio.Event()
@@ -327,7 +337,8 @@ class LogWriter:
         self, connection: asyncpg.Connection[asyncpg.Record], pending: list[_Pending]
     ) -> None:
         runs = [p.item for p in pending if isinstance(p.item, NewRun)]
-        created = await insert_runs(connection, self._replica_id, runs)
+        with committing(self._observer, kinds_of(run.event for run in runs)):
+            created = await insert_runs(connection, self._replica_id, runs)
         if created:
             self.tail.flushed()
         if len(created) < len(runs):
@@ -357,7 +368,10 @@ class LogWriter:
             for item in items
         ]
         durable = self.tail.full or any(item.durable for item in items)
-        outcome = await insert_events(connection, self._replica_id, rows, targets, durable=durable)
+        with committing(self._observer, kinds_of(row.event for row in rows)):
+            outcome = await insert_events(
+                connection, self._replica_id, rows, targets, durable=durable
+            )
         self._metrics.batch_events.observe(len(rows))
         kept = [item for item in items if item.run_id not in outcome.lost]
         if outcome.inserted is not None and outcome.flushed is not None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bos_chassis.server import GrpcServer
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.commits import CommitObserver
     from bos_gateway.settings import GatewaySettings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -45,8 +46,15 @@ _DEADLINE_MARGIN_S = 30.0
 
 
 @asynccontextmanager
-async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
+async def serve(
+    settings: GatewaySettings, telemetry: Telemetry, *, observer: CommitObserver | None = None
+) -> AsyncIterator[GrpcServer]:
     """Serve the gateway until the context is left.
+
+    Args:
+        settings: How.
+        telemetry: Where it tells about itself.
+        observer: Told about every commit of this process; for tests that end it there.
 
     Raises:
         ConfigurationError: a setting is not usable, such as a store behind a connection pooler.
@@ -71,7 +79,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             )
         )
         writer = await stack.enter_async_context(
-            LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
+            LogWriter(
+                settings.store_url,
+                replica_id,
+                metrics=metrics,
+                telemetry=telemetry,
+                observer=observer,
+            )
         )
         collaborators = Collaborators(
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
@@ -83,13 +97,14 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             telemetry=telemetry,
         )
         runs = Runs(pool)
-        ownership = Ownership(pool, replica_id, settings.lease_s)
+        ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
         lease = Lease(
             settings.store_url,
             replica_id,
             lease_s=settings.lease_s,
             renewal_s=settings.lease_renewal_s,
             telemetry=telemetry,
+            observer=observer,
         )
         bulletin = Bulletin(settings.store_url, pool, telemetry)
         replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
