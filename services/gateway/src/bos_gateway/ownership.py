@@ -159,7 +159,7 @@ class Ownership:
                 its replica died; None for released runs only.
         """
         async with acquire(self._pool) as connection:
-            with statement_errors(), committing(self._observer, (ADOPT,)):
+            with statement_errors(), committing(self._observer, (ADOPT,)) as kinds:
                 rows = await connection.fetch(
                     _ADOPT,
                     self._replica_id,
@@ -168,6 +168,8 @@ class Ownership:
                     list(except_for),
                     judge_until,
                 )
+                if not rows:
+                    kinds.discard(ADOPT)
         return [
             Adopted(r["run_id"], r["epoch"], RELEASED if r["released"] else LEASE_EXPIRED)
             for r in rows
