@@ -13,7 +13,9 @@ import pytest
 
 from bos.runlog.v1 import LogEvent, Planned, RunAccepted, RunAdopted, RunReleased, StepDispatched
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.lease import Lease, clock
+from bos_gateway.clock import DatabaseClock, monotonic
+from bos_gateway.lease import Lease
+from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
 from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED, deaths_without_progress
 from bos_gateway.run_log import SCHEMA
@@ -42,16 +44,18 @@ async def held_lease(
 ) -> AsyncIterator[tuple[Lease, Ownership]]:
     """A lease that was just taken and is being renewed."""
     ownership = Ownership(pool, uuid4(), LEASE_S)
+    telemetry = Telemetry.for_tests("lease")
     lease = Lease(
         dsn,
         ownership.replica_id,
         lease_s=LEASE_S,
         renewal_s=0.1,
-        telemetry=Telemetry.for_tests("lease"),
+        telemetry=telemetry,
+        clock=DatabaseClock(telemetry, GatewayMetrics(telemetry.registry)),
         **more,
     )
     async with lease:
-        sent = clock()
+        sent = monotonic()
         written_at, _ = await ownership.take()
         lease.taken(sent, written_at)
         yield lease, ownership
@@ -119,7 +123,7 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         await transaction.rollback()
         await eventually(lambda: lease.others_judged_until() is None)
         assert not lease.held
-        sent = clock()
+        sent = monotonic()
         written_at, _ = await ownership.take()
         lease.taken(sent, written_at)
         assert lease.held

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from bos_chassis.errors import ConfigurationError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
 
@@ -109,11 +109,16 @@ def generate_keypair() -> tuple[str, str]:
 class RunTokenSigner:
     """Mints run tokens.
 
+    Args:
+        private_key_pem: Ed25519 private key.
+        now: Seconds since 1970; the clock of those who verify must not be off by much from it.
+
     Raises:
         ConfigurationError: The text is not an Ed25519 private key in PEM form.
     """
 
-    def __init__(self, private_key_pem: str) -> None:
+    def __init__(self, private_key_pem: str, now: Callable[[], float] | None = None) -> None:
+        self._now = now or time.time
         try:
             key = serialization.load_pem_private_key(private_key_pem.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -136,7 +141,7 @@ class RunTokenSigner:
 
         ``run`` and ``step`` are empty for calls outside of a run or a step.
         """
-        now = time.time()
+        now = self._now()
         claims = {
             "iss": _ISSUER,
             "sub": user,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import LogEvent, RunAccepted
@@ -12,6 +12,7 @@ from bos_gateway.run_log import NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
@@ -27,6 +28,7 @@ def new_run(
     *,
     interactive: bool,
     traceparent: str,
+    now: datetime,
     settings: GatewaySettings,
     registry: Registry,
 ) -> tuple[NewRun, Mapping[str, str]]:
@@ -38,6 +40,7 @@ def new_run(
         run_id: Its id.
         interactive: Whether somebody follows it and can be asked.
         traceparent: W3C trace context of the request.
+        now: The time in UTC, the same for all replicas.
         settings: The limits that are frozen into it.
         registry: The agents that are frozen into it.
 
@@ -50,7 +53,6 @@ def new_run(
         request, cards, max_context_bytes=settings.max_context_bytes, configured=registry.names
     )
     normalised.request_id = normalised.request_id or str(run_id)
-    now = datetime.now(UTC)
     secrets = context.take_secrets(normalised.context, cards)
     context.attach_temporal_context(normalised.context, now)
     accepted = RunAccepted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import grpc
@@ -11,7 +10,7 @@ from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerDelta, AnswerStarted, LogEvent, RunFinished
 from bos_chassis.errors import from_rpc_error
 from bos_gateway.decide import run_deadline
-from bos_gateway.effects import COMPOSER, left_s, now
+from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.response import composed_response, fallback_output, final_answer
 from bos_gateway.results import MAX_RESULTS_BYTES, fit
@@ -24,21 +23,21 @@ if TYPE_CHECKING:
 async def compose(run: EffectContext) -> None:
     """Have the answer composed; ends in RunFinished."""
     attempt = run.state.answer_attempt + 1
-    await run.emit(now(LogEvent(answer_started=AnswerStarted(attempt=attempt))))
+    await run.emit(run.stamped(LogEvent(answer_started=AnswerStarted(attempt=attempt))))
     problem = ""
     output = final_answer(run.state)
     if output is not None:
         await _delta(run, attempt, output.answer)
     else:
         output, problem = await _composed(run, attempt)
-    response = composed_response(run.state, datetime.now(UTC), output, problem=problem)
-    await run.emit(now(LogEvent(run_finished=RunFinished(response=response))))
+    response = composed_response(run.state, run.now(), output, problem=problem)
+    await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
 
 async def _composed(run: EffectContext, attempt: int) -> tuple[ComposerOutput, str]:
     """What the composer made of the results, and what went wrong if the gateway had to."""
     limit_s = run.state.request.settings.compose_timeout.ToNanoseconds() / 1e9
-    timeout_s = min(limit_s, left_s(run_deadline(run.state)))
+    timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
     call = run.services.composer.Compose(
         _request(run.state),
         timeout=timeout_s,
@@ -58,14 +57,14 @@ async def _composed(run: EffectContext, attempt: int) -> tuple[ComposerOutput, s
     log.warning("composing failed", run=run.state.run_id, problem=problem)
     output = fallback_output(run.state)
     text = f"The answer was put together without the composer: {problem}"
-    output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, text, datetime.now(UTC)))
+    output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, text, run.now()))
     return output, problem
 
 
 async def _delta(run: EffectContext, attempt: int, text: str) -> None:
     if text:
         delta = AnswerDelta(attempt=attempt, text=text)
-        await run.emit(now(LogEvent(answer_delta=delta)))
+        await run.emit(run.stamped(LogEvent(answer_delta=delta)))
 
 
 def _request(state: RunState) -> ComposeRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import PlanQuestionResponse, Stage
@@ -40,7 +39,7 @@ class DryRun:
             configured=registry.names,
         )
         context.take_secrets(normalised.context, cards)
-        context.attach_temporal_context(normalised.context, datetime.now(UTC))
+        context.attach_temporal_context(normalised.context, self._with.clock.now())
         message = plan_request(
             normalised, cards, fallback_agent=settings.fallback_agent, max_steps=settings.max_steps
         )

@@ -8,16 +8,17 @@ The effects themselves are in ``planning``, ``stepping`` and ``composing``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from datetime import datetime
 
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import PlannerServiceAsyncStub
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.clock import DatabaseClock
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.settings import GatewaySettings
@@ -42,6 +43,7 @@ class Collaborators:
     settings: GatewaySettings
     metrics: GatewayMetrics
     telemetry: Telemetry
+    clock: DatabaseClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,15 @@ class EffectContext:
             user_id, self.state.run_id, step_key, audiences, timeout_s
         )
 
+    def now(self) -> datetime:
+        """The time in UTC, the same for all replicas."""
+        return self.services.clock.now()
 
-def left_s(deadline: datetime) -> float:
-    """Seconds until ``deadline``; never 0, because gRPC takes that for no time-out at all."""
-    return max(0.001, (deadline - datetime.now(UTC)).total_seconds())
+    def left_s(self, deadline: datetime) -> float:
+        """Seconds until ``deadline``; never 0, because gRPC takes that for no time-out at all."""
+        return max(0.001, self.services.clock.left_s(deadline))
 
-
-def now(event: LogEvent) -> LogEvent:
-    """``event``, happening at this moment."""
-    event.create_time.GetCurrentTime()
-    return event
+    def stamped(self, event: LogEvent) -> LogEvent:
+        """``event``, happening at this moment."""
+        event.create_time.FromDatetime(self.now())
+        return event

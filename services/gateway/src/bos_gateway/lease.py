@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from bos_gateway.clock import monotonic
 from bos_gateway.commits import RENEW, committing
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.clock import DatabaseClock
     from bos_gateway.commits import CommitObserver
 
 # Only a lease that has not run out: after that, our runs may have other owners already.
@@ -42,13 +43,6 @@ RETURNING now()
 _MARGIN: Final = 0.1
 _RECONNECT_S: Final = 0.1
 _JOIN_S: Final = 5.0
-# What goes on while the machine sleeps, where there is such a clock.
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def clock() -> float:
-    """Seconds that no change of the wall clock moves."""
-    return time.clock_gettime(_CLOCK)
 
 
 class Lease:
@@ -62,6 +56,7 @@ class Lease:
         lease_s: Life of the lease in seconds.
         renewal_s: Time between two renewals in seconds.
         telemetry: For the log.
+        clock: Told what time it is by the database, with every renewal.
         stuck_after_s: Time after which a main loop that does not turn is taken for dead, and the
             lease is no longer renewed.
         observer: Told about renewals.
@@ -75,6 +70,7 @@ class Lease:
         lease_s: float,
         renewal_s: float,
         telemetry: Telemetry,
+        clock: DatabaseClock,
         stuck_after_s: float = 30.0,
         observer: CommitObserver | None = None,
     ) -> None:
@@ -84,6 +80,7 @@ class Lease:
         self._renewal_s = renewal_s
         self._stuck_after_s = stuck_after_s
         self._observer = observer
+        self._clock = clock
         self._log = telemetry.logger("bos.gateway.lease")
         self._lock = threading.Lock()  # of everything below; both threads change it
         self._held_until = 0.0
@@ -91,7 +88,7 @@ class Lease:
         self._taken_at = 0.0
         self._lost = True
         self._steady_since = -math.inf
-        self._turned_at = clock()
+        self._turned_at = monotonic()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -118,7 +115,7 @@ class Lease:
     def held(self) -> bool:
         """Whether nobody else can have taken our runs for want of a lease."""
         with self._lock:
-            self._lost = self._lost or clock() >= self._held_until
+            self._lost = self._lost or monotonic() >= self._held_until
             return not self._lost
 
     def others_judged_until(self) -> datetime | None:
@@ -130,7 +127,7 @@ class Lease:
         that nobody has noticed yet.
         """
         with self._lock:
-            if self._renewed_at is None or clock() - self._steady_since < self._lease_s:
+            if self._renewed_at is None or monotonic() - self._steady_since < self._lease_s:
                 return None
             return self._renewed_at + timedelta(seconds=self._lease_s - self._renewal_s)
 
@@ -138,15 +135,16 @@ class Lease:
         """The lease was written anew.
 
         Args:
-            sent: When the statement was sent, by :func:`clock`.
+            sent: When the statement was sent, by :func:`monotonic`.
             written_at: When it was carried out, by the database's clock.
         """
+        self._clock.measured(sent, monotonic(), written_at)
         with self._lock:
             if self._renewed_at is not None:
-                self._steady_since = clock()
+                self._steady_since = monotonic()
             self._renewed_at = written_at
             self._held_until = self._end(sent)
-            self._taken_at = clock()
+            self._taken_at = monotonic()
             self._lost = False
 
     async def until_lost(self) -> None:
@@ -182,7 +180,7 @@ class Lease:
     ) -> None:
         while not self._ending.is_set():
             if self._turns(main_loop):
-                sent = clock()
+                sent = monotonic()
                 with committing(self._observer, (RENEW,)):
                     async with asyncio.timeout(self._lease_s):
                         now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
@@ -190,8 +188,11 @@ class Lease:
             await self._pause(self._renewal_s)
 
     def _renewed(self, sent: float, written_at: datetime | None) -> None:
+        received = monotonic()
+        if written_at is not None:
+            self._clock.measured(sent, received, written_at)
         with self._lock:
-            now = clock()
+            now = monotonic()
             if now - sent > self._renewal_s or self._steady_since > now:
                 self._steady_since = now
             if sent < self._taken_at:
@@ -209,19 +210,19 @@ class Lease:
         """Whether the main loop turned lately; one that is stuck for good must lose its runs."""
 
         def turned() -> None:
-            self._turned_at = clock()
+            self._turned_at = monotonic()
 
         try:
             main_loop.call_soon_threadsafe(turned)
         except RuntimeError:  # closed: the process ends
             return False
-        if clock() - self._turned_at < self._stuck_after_s:
+        if monotonic() - self._turned_at < self._stuck_after_s:
             return True
         self._log.error("main loop is stuck, lease not renewed")
         return False
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, but not past the end, of which another thread decides."""
-        end = clock() + seconds
-        while not self._ending.is_set() and (left := end - clock()) > 0:  # noqa: ASYNC110
+        end = monotonic() + seconds
+        while not self._ending.is_set() and (left := end - monotonic()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(left, 0.05))

@@ -75,6 +75,11 @@ class GatewayMetrics:
             "Streamed pieces of answers removed after the end of their runs",
             registry=registry,
         )
+        self.clock_offset_seconds = Gauge(
+            "bos_clock_offset_seconds",
+            "How far the wall clock of this host is ahead of the database's",
+            registry=registry,
+        )
         self.expired_runs = Counter(
             "bos_runs_expired", "Runs deleted because of their age", registry=registry
         )

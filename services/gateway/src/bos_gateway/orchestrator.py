@@ -11,7 +11,6 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -108,7 +107,7 @@ class Orchestrator:
                 # What others wanted while nobody owned the run comes before anything else.
                 await self._store(self._drain([]))
                 while not self._state.finished:
-                    commands = decide(self._state, datetime.now(UTC))
+                    commands = decide(self._state, self._with.clock.now())
                     if commands and isinstance(commands[0], Record):
                         await self._store(list(commands[0].events), durable=commands[0].durable)
                     else:
@@ -128,7 +127,7 @@ class Orchestrator:
             LostRun: another replica owns the run now.
             BosError: its log cannot be written.
         """
-        now = datetime.now(UTC)
+        now = self._with.clock.now()
         if error is None:
             response = broken_response(self._state)
         else:
@@ -189,7 +188,7 @@ class Orchestrator:
 
     def _broken(self, command: Command, error_type: str) -> LogEvent:
         event = LogEvent()
-        event.create_time.FromDatetime(datetime.now(UTC))
+        event.create_time.FromDatetime(self._with.clock.now())
         match command:
             case RunStep(revision=revision, step_id=step_id):
                 step = self._state.steps[step_id]
@@ -210,7 +209,7 @@ class Orchestrator:
     async def _next_events(self) -> list[LogEvent]:
         """What effects have produced; empty when only time has passed."""
         wake = next_wake(self._state)
-        timeout = None if wake is None else max(0.0, (wake - datetime.now(UTC)).total_seconds())
+        timeout = None if wake is None else max(0.0, self._with.clock.left_s(wake))
         try:
             async with asyncio.timeout(timeout):
                 events = [await self._inbox.get()]

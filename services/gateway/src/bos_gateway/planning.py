@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import grpc
@@ -12,7 +11,7 @@ from bos.planner.v1 import MakePlanRequest
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import from_rpc_error
 from bos_gateway.decide import run_deadline
-from bos_gateway.effects import PLANNER, left_s, now
+from bos_gateway.effects import PLANNER
 from bos_gateway.failures import INVALID_PLAN, error_trace
 from bos_plans import plan_problems
 
@@ -29,7 +28,9 @@ async def make_plan(run: EffectContext, revision: int) -> None:
     """Ask the planner; ends in Planned or PlanFailed."""
     accepted = run.state.request
     settings = accepted.settings
-    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s(run_deadline(run.state)))
+    timeout_s = min(
+        settings.plan_timeout.ToNanoseconds() / 1e9, run.left_s(run_deadline(run.state))
+    )
     request = plan_request(
         accepted.request,
         accepted.cards,
@@ -45,7 +46,7 @@ async def make_plan(run: EffectContext, revision: int) -> None:
     except grpc.RpcError as error:
         failure = from_rpc_error(error)
         message = f"The question could not be planned: {failure.message}"
-        await run.emit(_failed(revision, type(failure).__name__, message, None))
+        await run.emit(_failed(run, revision, type(failure).__name__, message, None))
         return
     problems = usable_problems(
         answer, accepted.cards, accepted.request.disable_agents, settings.max_steps
@@ -54,9 +55,9 @@ async def make_plan(run: EffectContext, revision: int) -> None:
         log = run.services.telemetry.logger("bos.gateway.planning")
         log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
         message = f"The question could not be planned: {' '.join(problems)}"
-        await run.emit(_failed(revision, INVALID_PLAN, message, answer))
+        await run.emit(_failed(run, revision, INVALID_PLAN, message, answer))
         return
-    await run.emit(_planned(revision, answer))
+    await run.emit(_planned(run, revision, answer))
 
 
 def plan_request(
@@ -85,7 +86,7 @@ def usable_problems(
     return plan_problems(answer.plan, usable, max_steps=max_steps)
 
 
-def _planned(revision: int, answer: MakePlanResponse) -> LogEvent:
+def _planned(run: EffectContext, revision: int, answer: MakePlanResponse) -> LogEvent:
     planned = Planned(
         revision=revision,
         plan=answer.plan,
@@ -96,17 +97,21 @@ def _planned(revision: int, answer: MakePlanResponse) -> LogEvent:
     )
     if answer.HasField("clarification"):
         planned.clarification.CopyFrom(answer.clarification)
-    return now(LogEvent(planned=planned))
+    return run.stamped(LogEvent(planned=planned))
 
 
 def _failed(
-    revision: int, error_type: str, message: str, answer: MakePlanResponse | None
+    run: EffectContext,
+    revision: int,
+    error_type: str,
+    message: str,
+    answer: MakePlanResponse | None,
 ) -> LogEvent:
-    trace = error_trace(PLANNER, error_type, message, datetime.now(UTC))
+    trace = error_trace(PLANNER, error_type, message, run.now())
     failed = PlanFailed(
         revision=revision,
         error=AgentError(type=error_type, message=message),
         trace=[*(answer.trace if answer else ()), trace],
         usage=answer.usage if answer else None,
     )
-    return now(LogEvent(plan_failed=failed))
+    return run.stamped(LogEvent(plan_failed=failed))

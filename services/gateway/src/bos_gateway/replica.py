@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
@@ -18,8 +17,8 @@ from bos_chassis.errors import (
 )
 from bos_gateway import context
 from bos_gateway.acceptance import new_run, same_request
+from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
-from bos_gateway.lease import clock
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import deaths_without_progress, given_up
 from bos_gateway.reading import RunReader, unavailable
@@ -123,6 +122,7 @@ class Replica:
             run_id,
             interactive=interactive,
             traceparent=traceparent,
+            now=self._with.clock.now(),
             settings=self._with.settings,
             registry=self._with.registry,
         )
@@ -145,7 +145,7 @@ class Replica:
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        event.create_time.FromDatetime(datetime.now(UTC))
+        event.create_time.FromDatetime(self._with.clock.now())
         await self._ownership.add_input(run_id, _CANCEL, event)
         await self.take_inputs()
 
@@ -193,7 +193,7 @@ class Replica:
             return
         ours: list[Adopted] = []
         while not self._lease.held:  # taking it may last longer than it lives
-            sent = clock()
+            sent = monotonic()
             written_at, ours = await self._ownership.take()
             self._lease.taken(sent, written_at)
         self._suspended = False
@@ -242,7 +242,7 @@ class Replica:
     def _released(self, reason: str) -> LogEvent:
         released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
         event = LogEvent(run_released=released)
-        event.create_time.FromDatetime(datetime.now(UTC))
+        event.create_time.FromDatetime(self._with.clock.now())
         return event
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
@@ -277,7 +277,7 @@ class Replica:
                     replica_id=str(self._ownership.replica_id), reason=adopted.reason
                 )
             )
-            event.create_time.FromDatetime(datetime.now(UTC))
+            event.create_time.FromDatetime(self._with.clock.now())
             append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
             await self._writer.append(append)
             apply(state, event)

@@ -17,6 +17,7 @@ from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_gateway.api import SERVICE_NAME, OrchestratorServicer
 from bos_gateway.bulletin import Bulletin
+from bos_gateway.clock import DatabaseClock
 from bos_gateway.dry_run import DryRun
 from bos_gateway.effects import Collaborators
 from bos_gateway.housekeeping import running_replica
@@ -61,9 +62,10 @@ async def serve(
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
-    tokens = Tokens(RunTokenSigner(key.get_secret_value()) if key else None)
     auth = authenticator_from(settings.auth, "gateway")
     metrics = GatewayMetrics(telemetry.registry)
+    clock = DatabaseClock(telemetry, metrics)
+    tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
@@ -95,6 +97,7 @@ async def serve(
             settings=settings,
             metrics=metrics,
             telemetry=telemetry,
+            clock=clock,
         )
         runs = Runs(pool)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
@@ -104,6 +107,7 @@ async def serve(
             lease_s=settings.lease_s,
             renewal_s=settings.lease_renewal_s,
             telemetry=telemetry,
+            clock=clock,
             observer=observer,
         )
         bulletin = Bulletin(settings.store_url, pool, telemetry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING
 
 import grpc
@@ -23,7 +23,6 @@ from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable, from_rpc_error
 from bos_gateway.agent_input import agent_input
 from bos_gateway.decide import steps_deadline
-from bos_gateway.effects import left_s, now
 from bos_gateway.failures import (
     AGENT_PROTOCOL,
     AGENT_UNKNOWN,
@@ -83,12 +82,12 @@ class _StepRun:
         attempt = self._command.attempt
         attempts_left = self._card.max_retries if self._card else 0
         wait_s = settings.backoff_s
-        started = datetime.now(UTC)
+        started = time.monotonic()
         spent = Usage()
         while True:
             result, worth_repeating = await self._attempt(attempt)
             add_usage(spent, result.usage)
-            over = left_s(steps_deadline(self._run.state)) <= wait_s
+            over = self._run.left_s(steps_deadline(self._run.state)) <= wait_s
             if not worth_repeating or attempts_left <= 0 or over:
                 break
             await self._tell_retry(attempt, result)
@@ -99,7 +98,7 @@ class _StepRun:
             attempt += 1
             await self._emit_dispatch(attempt)
         result.usage.CopyFrom(spent)
-        result.latency.FromTimedelta(datetime.now(UTC) - started)
+        result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         (fitting,) = fit([result], MAX_RESULT_BYTES)
         finished = StepFinished(
             revision=self._command.revision,
@@ -107,7 +106,7 @@ class _StepRun:
             result=fitting,
             attempts=attempt,
         )
-        await self._run.emit(now(LogEvent(step_finished=finished)))
+        await self._run.emit(self._run.stamped(LogEvent(step_finished=finished)))
 
     async def _attempt(self, attempt: int) -> tuple[AgentResult, bool]:
         """One call of the agent: its result, and whether trying again could help."""
@@ -116,7 +115,7 @@ class _StepRun:
             text = f'No agent named "{self._agent}" is configured here.'
             return await self._failed(AGENT_UNKNOWN, text), False
         command = self._command
-        timeout_s = min(self._timeout_s(), left_s(steps_deadline(self._run.state)))
+        timeout_s = min(self._timeout_s(), self._run.left_s(steps_deadline(self._run.state)))
         step_input = agent_input(
             self._run.state,
             self._step,
@@ -179,14 +178,14 @@ class _StepRun:
         result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
 
     async def _failed(self, error_type: str, message: str) -> AgentResult:
-        await self._progress(error_trace(self._agent, error_type, message, datetime.now(UTC)))
+        await self._progress(error_trace(self._agent, error_type, message, self._run.now()))
         return failed_result(self._step, error_type, message)
 
     async def _tell_retry(self, attempt: int, result: AgentResult) -> None:
         self._run.services.metrics.step_retries.labels(self._agent).inc()
         message = f"Attempt {attempt} failed and is repeated: {result.error.message}"
         event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
-        event.create_time.GetCurrentTime()
+        event.create_time.FromDatetime(self._run.now())
         await self._progress(event)
 
     async def _emit_dispatch(self, attempt: int) -> None:
@@ -197,7 +196,7 @@ class _StepRun:
             sub_task=self._command.sub_task,
             attempt=attempt,
         )
-        await self._run.emit(now(LogEvent(step_dispatched=dispatched)))
+        await self._run.emit(self._run.stamped(LogEvent(step_dispatched=dispatched)))
 
     async def _progress(self, *events: TraceEvent) -> None:
         """Store trace events, as many as a step may have."""
@@ -208,9 +207,9 @@ class _StepRun:
         progressed = StepProgressed(
             revision=self._command.revision,
             step_id=self._command.step_id,
-            events=sound_trace(events[:room], datetime.now(UTC)),
+            events=sound_trace(events[:room], self._run.now()),
         )
-        await self._run.emit(now(LogEvent(step_progressed=progressed)))
+        await self._run.emit(self._run.stamped(LogEvent(step_progressed=progressed)))
 
     def _timeout_s(self) -> float:
         step, card = self._step.step, self._card
