@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bos_bench import guard, log, model, run, sandbox
+from bos_bench import diamond, guard, log, model, run, sandbox
 from bos_bench.measure import Effort
 from bos_bench.report import machine, text_of, write_json
 from bos_bench.sampling import profile_text
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[3]
-PARTS = ("log", "run", "guard", "sandbox", "model")
-_NEED_STORE = frozenset({"log", "run"})
+PARTS = ("diamond", "log", "run", "guard", "sandbox", "model")
+_NEED_STORE = frozenset({"diamond", "log", "run"})
 _PART_TIMEOUT_S = 90
+_DIAMOND_TIMEOUT_S = 900
 _INTERRUPTED = 130
 _METHOD = "Medians of five rounds; the two sides of a ratio took turns.\n"
 _HIDDEN_VARIABLES = ("BOS_", "OPENAI_", "AZURE_OPENAI_")
@@ -63,7 +64,8 @@ async def _bench(options: argparse.Namespace) -> None:
         parts: dict[str, Part] = {}
         for name, measure in _measurements(store, telemetry, effort).items():
             if name in options.only:
-                async with asyncio.timeout(_PART_TIMEOUT_S):
+                patience = _DIAMOND_TIMEOUT_S if name == "diamond" else _PART_TIMEOUT_S
+                async with asyncio.timeout(patience):
                     parts[name] = await measure()
                 print(text_of(name, parts[name]), flush=True)
     write_json(options.json, quick=options.quick, about=about, parts=parts)
@@ -79,6 +81,7 @@ def _measurements(
         "model": lambda: model.measure(telemetry, effort),
     }
     if store is not None:
+        parts["diamond"] = lambda: diamond.measure(store, effort)
         parts["log"] = lambda: log.measure(store, telemetry, effort)
         parts["run"] = lambda: run.measure(store, telemetry, effort)
     return {name: parts[name] for name in PARTS if name in parts}

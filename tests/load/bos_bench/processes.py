@@ -1,0 +1,114 @@
+"""Child processes: started together, looked at from outside, ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+_HERE = Path(__file__).parents[1]
+_START_TIMEOUT_S = 40
+_STOP_TIMEOUT_S = 15
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if sys.platform != "win32" else 100
+_UTIME = 11  # of /proc/<pid>/stat, counted from after the name; the next is the system's time
+_LOG_TAIL = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A running process that said where it is."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    said: Mapping[str, Any]
+    """The line of JSON that it wrote when it was ready."""
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all its threads, in steps of 10 ms; 0 where Linux is not."""
+        fields = _proc(self.process.pid, "stat").rpartition(")")[2].split()
+        return sum(map(int, fields[_UTIME : _UTIME + 2])) / _TICKS_PER_S if fields else 0.0
+
+    @property
+    def memory_mb(self) -> float:
+        """Memory of its own: what other processes share of it counts in parts."""
+        for line in _proc(self.process.pid, "smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    async def ask(self, line: str) -> Any:
+        """Write a line to it and read its answer, a line of JSON."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        return json.loads(await self.process.stdout.readline())
+
+
+@asynccontextmanager
+async def child(
+    name: str, module: str, *arguments: str, logs: Path, **variables: str
+) -> AsyncIterator[Child]:
+    """Run ``python -m module`` and wait for its line.
+
+    Args:
+        name: In figures and in messages.
+        module: What to run.
+        arguments: Of its command line.
+        logs: Folder for what it writes to stderr; it is the working directory as well.
+        variables: Added to the environment, which otherwise configures nothing.
+
+    Raises:
+        RuntimeError: it did not start; the end of its log is in the message.
+    """
+    log = logs / f"{name}.log"
+    # The interpreter finds the bench, wherever it is run from.
+    path = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, **variables}
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", module, *arguments),
+            cwd=logs,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=file,
+            limit=4 * 1024 * 1024,
+        )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            line = await process.stdout.readline()
+        if not line:
+            said = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+            raise RuntimeError(f"{name} did not start: {said}")
+        yield Child(name, process, json.loads(line))
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _proc(pid: int, file: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,28 @@
+"""``python -m bos_bench.whole_house``: standalone as it is, with the diamond's agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, cast
+
+from bos_bench.one_call import AGENTS as DIAMOND
+from bos_standalone.agents import AGENTS
+from bos_standalone.process import run_standalone
+
+if TYPE_CHECKING:
+    from bos_standalone.service import Standalone
+
+
+async def _stay(standalone: Standalone) -> int:
+    print(json.dumps({"address": standalone.target, "key": standalone.api_key}), flush=True)
+    await asyncio.Event().wait()
+    return 0
+
+
+if __name__ == "__main__":
+    table = cast("dict[str, str]", AGENTS)  # the bench is the one composition with other agents
+    table.clear()
+    table.update(DIAMOND)
+    sys.exit(run_standalone(_stay, log_level="info"))
