@@ -190,3 +190,28 @@ async def until(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("the condition never became true")
+
+
+@pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (100_000, 1)])
+async def test_model_is_called_only_within_the_token_budget(
+    rig: Any, make: Any, tokens: int, calls: int
+) -> None:
+    result = make.top_customers(sources=[make.document("Ledger")])
+    _, output = await rig.compose(make.request(result, token_budget=tokens))
+    assert rig.model.calls == calls
+    assert output.deterministic is not bool(calls)
+    if calls:
+        assert output.answer == make.written
+    else:
+        assert output.answer.startswith(PLAIN)
+        assert from_value(output.trace[0].data["reason"]) == "BUDGET_EXHAUSTED"
+
+
+async def test_answer_that_is_cut_off_counts_all_that_it_could_have_consumed(
+    start: Callable[..., Any], make: Any
+) -> None:
+    rig = await start(max_answer_chars=1000)
+    wanted = make.request(make.top_customers(), question="Tell me at length", token_budget=50_000)
+    _, output = await rig.compose(wanted)
+    assert len(output.answer) <= 1000
+    assert output.usage.unreported_tokens > 1000

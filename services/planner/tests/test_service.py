@@ -342,3 +342,18 @@ async def until(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("the condition never became true")
+
+
+@pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (100_000, 1)])
+async def test_model_is_called_only_within_the_token_budget(
+    rig: Any, tokens: int, calls: int
+) -> None:
+    reply = await rig.plan(token_budget=tokens)
+    assert rig.model.calls == calls
+    if calls:
+        assert reply.plan.origin == "model"
+        assert rig.model.requests[-1].body["max_tokens"] <= tokens
+    else:
+        assert_heuristic(reply, ["sql", "computation"])
+        assert data(reply.trace[0])["reason"] == "BUDGET_EXHAUSTED"
+        assert reply.usage.model_calls == reply.usage.unreported_tokens == 0

@@ -20,9 +20,11 @@ from bos_agentkit.agent import check_tools
 from bos_agentkit.failures import ApprovalNeeded, agent_error, error_of, is_retryable
 from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
+from bos_agentkit.usage import add_unreported
 from bos_chassis.deadlines import remaining_s, set_remaining
 from bos_chassis.errors import BosError, DeadlineExceeded, Internal
-from bos_llm.errors import ModelOutputInvalid, ModelRefused
+from bos_llm import set_budget
+from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,6 +140,7 @@ class AgentRunner:
 
     async def _work(self, task: AgentTask) -> AgentResult:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
+        set_budget(task.budget)
         approved = task.input.approval_context.approved_actions
         if approved:
             return await self.agent.perform(task, approved)
@@ -164,7 +167,8 @@ class AgentRunner:
         return self._failure_of(task, Internal(f"The agent {task.agent} {problem}."))
 
     def _failure_of(self, task: AgentTask, error: BaseException) -> AgentResult:
-        if isinstance(error, ModelOutputInvalid | ModelRefused) and error.usage is not None:
+        metered = ModelOutputInvalid | ModelRefused | BudgetExhausted
+        if isinstance(error, metered) and error.usage is not None:
             task.usage.add(error.usage)
         if not isinstance(error, BosError) or isinstance(error, Internal):
             self._log.error(
@@ -206,6 +210,7 @@ class AgentRunner:
         complete.latency.CopyFrom(_duration(elapsed))
         if not result.HasField("usage"):
             complete.usage.CopyFrom(task.usage.message(elapsed))
+        add_unreported(complete.usage, task.budget)
         if not result.performed_actions:
             complete.performed_actions.extend(task.tools.performed)
         if complete.status == _FAILED:

@@ -12,6 +12,7 @@ from bos_agentkit.toolbox import Toolbox
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 from bos_chassis.values import from_value, from_value_map, to_value
+from bos_llm import TokenBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,8 @@ class AgentTask:
         """Whether a person replaced the task on approval."""
         self.trace = TraceRecorder(self.agent, secrets=input.secrets.values())
         self.usage = UsageMeter()
+        self.budget = TokenBudget(input.token_budget) if input.HasField("token_budget") else None
+        """What the model calls of this attempt may consume; None for no bound."""
         self.tainted = input.tainted
         """Whether the step rests on untrusted content (web, mail, documents)."""
         self.tools = Toolbox(tools, self, tracer)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from google.protobuf import duration_pb2
 
 from bos.common.v1 import Usage as UsageMessage
+from bos_llm import current_budget
 from bos_llm.usage import Usage
+
+if TYPE_CHECKING:
+    from bos_llm import TokenBudget
 
 
 class UsageMeter:
@@ -45,4 +50,13 @@ def consumed(usage: Usage, started: float) -> UsageMessage:
     """The usage of models as a message, with the time since ``started`` (monotonic seconds)."""
     meter = UsageMeter()
     meter.add(usage)
-    return meter.message(timedelta(seconds=time.monotonic() - started))
+    message = meter.message(timedelta(seconds=time.monotonic() - started))
+    add_unreported(message, current_budget())
+    return message
+
+
+def add_unreported(message: UsageMessage, budget: TokenBudget | None) -> None:
+    """Add what ``budget`` counts beyond the message: calls cut off, or that nobody metered."""
+    if budget is not None:
+        reported = message.input_tokens + message.output_tokens
+        message.unreported_tokens = max(0, budget.counted - reported)

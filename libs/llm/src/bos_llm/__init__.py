@@ -1,6 +1,8 @@
 """The one way to call a model: providers, structured output, streaming, usage."""
 
+from bos_llm.budget import TokenBudget, current_budget, set_budget
 from bos_llm.errors import (
+    BudgetExhausted,
     ModelNotConfigured,
     ModelOutputInvalid,
     ModelRateLimited,
@@ -16,6 +18,7 @@ from bos_llm.usage import ModelPrice, Usage
 
 __all__ = [
     "AgentModelConfig",
+    "BudgetExhausted",
     "Completion",
     "Message",
     "Model",
@@ -30,8 +33,11 @@ __all__ = [
     "Models",
     "Structured",
     "TextDelta",
+    "TokenBudget",
     "Usage",
     "assistant",
+    "current_budget",
+    "set_budget",
     "system",
     "user",
 ]

@@ -35,6 +35,7 @@ _PATH = "/chat/completions"
 _CONNECT_TIMEOUT_S = 5.0
 _NO_KEY = "none"  # the client insists on a key where a local server needs none
 _RETRYABLE_STATUS = frozenset((408, 409, 429))
+_TIMED_OUT = frozenset((408, 502, 504))
 _TOO_LONG = frozenset(("context_length_exceeded", "string_above_max_length"))
 _FILTERED = frozenset(("content_filter", "content_policy_violation"))
 _QUOTA_USED_UP = "insufficient_quota"
@@ -90,9 +91,14 @@ class Endpoint:
         if isinstance(error, openai.APIStatusError):
             return self._judge_status(error)
         if isinstance(error, TimeoutError | openai.APITimeoutError):
-            return self._unavailable("did not answer in time", "MODEL_TIMEOUT")
+            # The client also calls a connection that was refused a time-out.
+            return self._unavailable(
+                "did not answer in time", "MODEL_TIMEOUT", turned_away=_never_connected(error)
+            )
         if isinstance(error, openai.APIError | aiohttp.ClientError | OSError):
-            return self._unavailable("could not be reached or broke off")
+            return self._unavailable(
+                "could not be reached or broke off", turned_away=_never_connected(error)
+            )
         if isinstance(error, ValueError):
             # JSON that is none, or JSON of another API: a proxy or a wrong address.
             return self._unavailable(
@@ -101,9 +107,12 @@ class Endpoint:
             )
         return None
 
-    def _unavailable(self, what: str, reason: str | None = None) -> Verdict:
+    def _unavailable(
+        self, what: str, reason: str | None = None, *, turned_away: bool = False
+    ) -> Verdict:
         text = f"The model endpoint ({self.access.provider}) {what}."
-        return Verdict(ModelUnavailable(text, reason=reason), retryable=True)
+        error = ModelUnavailable(text, reason=reason)
+        return Verdict(error, retryable=True, turned_away=turned_away)
 
     def _judge_status(self, error: openai.APIStatusError) -> Verdict:
         status, name = error.status_code, f"The model endpoint ({self.access.provider})"
@@ -113,11 +122,13 @@ class Endpoint:
             used_up = error.code == _QUOTA_USED_UP
             what = "has no quota left" if used_up else "admits no more calls for now"
             limited = ModelRateLimited(f"{name} {what}.", metadata=metadata, retry_after_s=wait)
-            return Verdict(limited, retryable=not used_up, retry_after_s=wait)
+            return Verdict(limited, retryable=not used_up, retry_after_s=wait, turned_away=True)
         if status in _RETRYABLE_STATUS or status >= 500:
             failed = ModelUnavailable(f"{name} failed.", metadata=metadata, retry_after_s=wait)
-            return Verdict(failed, retryable=True, retry_after_s=wait)
-        return Verdict(self._refusal(error, name, metadata), retryable=False)
+            # A gateway that gave up on the model may leave it working.
+            turned_away = status not in _TIMED_OUT
+            return Verdict(failed, retryable=True, retry_after_s=wait, turned_away=turned_away)
+        return Verdict(self._refusal(error, name, metadata), retryable=False, turned_away=True)
 
     def _refusal(
         self, error: openai.APIStatusError, name: str, metadata: dict[str, str]
@@ -181,6 +192,15 @@ def _client(access: Access) -> AsyncOpenAI:
             http_client=transport,
         )
     return AsyncOpenAI(api_key=key, base_url=access.base_url, max_retries=0, http_client=transport)
+
+
+def _never_connected(error: BaseException | None) -> bool:
+    """Whether the request cannot have been sent."""
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _timeout(read_s: float) -> openai.Timeout:

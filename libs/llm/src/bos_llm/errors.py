@@ -38,6 +38,17 @@ class ModelRequestRejected(FailedPrecondition):
     default_reason = "MODEL_REQUEST_REJECTED"
 
 
+class BudgetExhausted(FailedPrecondition):
+    """The tokens that the work in progress may consume are used up; the call was not sent.
+
+    Not ``ResourceExhausted``: waiting does not help, and the same work would end the same way.
+    """
+
+    default_reason = "BUDGET_EXHAUSTED"
+    usage: Usage | None = None
+    """What calls before it cost, if it is the second half of a structured call."""
+
+
 class ModelRefused(FailedPrecondition):
     """The model or a content filter declined to answer."""
 

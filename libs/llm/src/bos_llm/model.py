@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from bos_chassis.errors import InvalidArgument
-from bos_llm.errors import ModelOutputInvalid, ModelRefused, ModelUnavailable
+from bos_llm.budget import Reservation, current_budget, prompt_bound
+from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused, ModelUnavailable
 from bos_llm.messages import Message, assistant, user
 from bos_llm.retry import final_error
 from bos_llm.schema import JsonSchema, UnusableReply
@@ -77,6 +78,7 @@ class Model:
     * ``ModelRefused``: the model or a content filter declined;
     * ``ModelOutputInvalid``: the reply is empty, or not the JSON asked for;
     * ``InvalidArgument``: the messages are too long;
+    * ``BudgetExhausted``: the tokens of the work in progress (``set_budget``) do not suffice;
     * ``DeadlineExceeded``: the time of the current call is used up.
     """
 
@@ -124,7 +126,11 @@ class Model:
         if isinstance(first, Structured):
             return first
         conversation = [*messages, *_repair(first, shape.name)]
-        second = await self._structured(conversation, shape, max_tokens, repaired=True)
+        try:
+            second = await self._structured(conversation, shape, max_tokens, repaired=True)
+        except BudgetExhausted as error:
+            error.usage = first.usage
+            raise
         usage = first.usage + second.usage
         if isinstance(second, Structured):
             return Structured(second.value, usage, repaired=True)
@@ -146,19 +152,24 @@ class Model:
         body, endpoint = self._request(messages, max_tokens), self._endpoint()
         retry = replace(self._retry, timeout_s=self._settings.stream_timeout_s)
         with self._observer.call("text") as call:
-            stream, whole = await retry.run(
+            stream, whole, reserved = await retry.run(
                 lambda timeout_s: self._open(endpoint, body, timeout_s),
                 endpoint.judge,
                 call.retrying,
             )
-            async with stream:
-                piece: str | None = whole.text
-                while piece is not None:
-                    if piece:
-                        yield TextDelta(piece)
-                    piece = await self._next_piece(endpoint, stream, whole)
-            reply = whole.reply()
-            usage = self._usage(body, reply)
+            try:
+                async with stream:
+                    piece: str | None = whole.text
+                    while piece is not None:
+                        if piece:
+                            yield TextDelta(piece)
+                        piece = await self._next_piece(endpoint, stream, whole)
+                reply = whole.reply()
+                usage = self._usage(body, reply)
+                if reply.finish_reason is not None or reply.tokens is not None:
+                    _settle(reserved, usage)
+            finally:
+                _forfeit(reserved)
             call.replied(reply, usage)
             # A server that gives no reason but counts the tokens has reached the end as well.
             if reply.finish_reason is None and reply.tokens is None:
@@ -175,12 +186,37 @@ class Model:
     async def _complete(
         self, endpoint: Endpoint, body: dict[str, Any], call: ObservedCall
     ) -> tuple[Reply, Usage]:
-        reply = await self._retry.run(
-            lambda timeout_s: endpoint.complete(body, timeout_s), endpoint.judge, call.retrying
+        reply, usage = await self._retry.run(
+            lambda timeout_s: self._attempt(endpoint, body, timeout_s),
+            endpoint.judge,
+            call.retrying,
         )
-        usage = self._usage(body, reply)
         call.replied(reply, usage)
         return reply, usage
+
+    async def _attempt(
+        self, endpoint: Endpoint, body: dict[str, Any], timeout_s: float
+    ) -> tuple[Reply, Usage]:
+        reserved, limited = await self._reserve(body)
+        try:
+            reply = await endpoint.complete(limited, timeout_s)
+            usage = self._usage(body, reply)
+            _settle(reserved, usage)
+        except Exception as error:
+            _give_back_if_turned_away(reserved, endpoint, error)
+            raise
+        finally:
+            _forfeit(reserved)
+        return reply, usage
+
+    async def _reserve(self, body: dict[str, Any]) -> tuple[Reservation | None, dict[str, Any]]:
+        """Tokens for one attempt, and the request with its reply bounded by them."""
+        budget = current_budget()
+        if budget is None:
+            return None, body
+        name = self._limit_name
+        reserved = await budget.reserve(prompt_bound(body), body.get(name))
+        return reserved, {**body, name: reserved.reply_tokens}
 
     async def _structured(
         self,
@@ -206,19 +242,25 @@ class Model:
 
     async def _open(
         self, endpoint: Endpoint, body: dict[str, Any], timeout_s: float
-    ) -> tuple[ReplyStream, ReplyBuilder]:
+    ) -> tuple[ReplyStream, ReplyBuilder, Reservation | None]:
         """Open a stream and read up to its first text, so that all before it can be retried."""
-        stream = await endpoint.stream(body, timeout_s, self._settings.stream_idle_timeout_s)
-        whole = ReplyBuilder(self._settings.max_reply_chars)
+        reserved, limited = await self._reserve(body)
+        stream = None
         try:
+            stream = await endpoint.stream(limited, timeout_s, self._settings.stream_idle_timeout_s)
+            whole = ReplyBuilder(self._settings.max_reply_chars)
             while not whole.text and (chunk := await stream.next()) is not None:
                 whole.add(chunk)
             if whole.is_blank:
                 raise ForeignReply("a stream without a chunk")
-        except BaseException:
-            await stream.close()
+        except BaseException as error:
+            if stream is None:
+                _give_back_if_turned_away(reserved, endpoint, error)
+            _forfeit(reserved)
+            if stream is not None:
+                await stream.close()
             raise
-        return stream, whole
+        return stream, whole, reserved
 
     async def _next_piece(
         self, endpoint: Endpoint, stream: ReplyStream, whole: ReplyBuilder
@@ -252,10 +294,14 @@ class Model:
         if self.config.temperature is not None:
             body["temperature"] = self.config.temperature
         if max_tokens is not None:
-            # OpenAI's newer models know only the long name, other servers often only the short one.
-            compatible = self._settings.access(self.config.provider).kind == "compatible"
-            body["max_tokens" if compatible else "max_completion_tokens"] = max_tokens
+            body[self._limit_name] = max_tokens
         return body
+
+    @property
+    def _limit_name(self) -> str:
+        # OpenAI's newer models know only the long name, other servers often only the short one.
+        compatible = self._settings.access(self.config.provider).kind == "compatible"
+        return "max_tokens" if compatible else "max_completion_tokens"
 
     def _usage(self, body: dict[str, Any], reply: Reply) -> Usage:
         tokens = reply.tokens
@@ -289,6 +335,25 @@ class Model:
             raise ModelRefused(f"The model declined: {refusal}", usage=usage)
         if reply.finish_reason == "content_filter":
             raise ModelRefused("A content filter withheld the model's reply.", usage=usage)
+
+
+def _settle(reserved: Reservation | None, usage: Usage) -> None:
+    if reserved is not None:
+        reserved.settle(usage.input_tokens + usage.output_tokens)
+
+
+def _forfeit(reserved: Reservation | None) -> None:
+    if reserved is not None:
+        reserved.forfeit()
+
+
+def _give_back_if_turned_away(
+    reserved: Reservation | None, endpoint: Endpoint, error: BaseException
+) -> None:
+    """Calls that no model has worked on are not billed."""
+    verdict = endpoint.judge(error) if isinstance(error, Exception) else None
+    if reserved is not None and verdict is not None and verdict.turned_away:
+        reserved.settle(0)
 
 
 def _repair(unusable: _Unusable, name: str) -> list[Message]:

@@ -27,6 +27,8 @@ class Verdict:
     retryable: bool
     retry_after_s: float | None = None
     """How long the endpoint asked to wait."""
+    turned_away: bool = False
+    """The model cannot have worked on it: an error status, or no connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from bos_composer.deterministic import plain_answer
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import succeeded
 from bos_composer.prompts import compose_messages
-from bos_llm import Completion, ModelNotConfigured, Usage
+from bos_llm import Completion, ModelNotConfigured, TokenBudget, Usage, set_budget
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -88,6 +88,7 @@ class Composer:
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
         """Deltas as the model writes, then one output. Never fails for reasons of the model."""
+        set_budget(TokenBudget(request.token_budget) if request.HasField("token_budget") else None)
         citations = merge(request.results)
         written = _Written()
         trace: list[TraceEvent] = []

@@ -25,7 +25,7 @@ from bos_agentkit.usage import consumed
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
-from bos_llm import ModelNotConfigured, Usage
+from bos_llm import ModelNotConfigured, TokenBudget, Usage, set_budget
 from bos_planner.draft import (
     HEURISTIC_CONFIDENCE,
     Bounds,
@@ -105,6 +105,7 @@ class Planner:
         the caller (SPEC B-09, Q-04).
         """
         started = time.monotonic()
+        set_budget(TokenBudget(request.token_budget) if request.HasField("token_budget") else None)
         task = self._task(request)
         trace: list[TraceEvent] = []
         usage = Usage()

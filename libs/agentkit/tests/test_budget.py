@@ -1,0 +1,97 @@
+"""The token budget of a step, from its input to the model's door and back into its result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos_agentkit import AgentTask, is_retryable, succeeded
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models, user
+from bos_testkit.agents import OneCallAgent, RecordingAgent, agent_server, call_agent
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.models import model_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.agent.v1 import AgentResult
+    from bos_llm import Model
+    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.models import ScriptedModelFactory
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+
+
+class Forgetful(RecordingAgent):
+    """Calls its model and does not say what that cost."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__("forgetful")
+        self._model = model
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        await self._model.text([user("greet")])
+        return succeeded(task, answer="done")
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+
+
+@pytest.fixture
+async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
+    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
+        yield models.for_agent("one_call")
+
+
+async def run(agent: Any, **fields: Any) -> AgentResult:
+    async with agent_server(agent) as address:
+        _, result = await call_agent(address, AgentInput(task="greet", **fields))
+    return result
+
+
+async def test_call_that_does_not_fit_is_never_sent_and_fails_the_step(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    result = await run(OneCallAgent(model), token_budget=50)
+    assert scripted.calls == 0
+    assert result.status == FAILED
+    assert result.error.type == "BudgetExhausted"
+    assert not is_retryable(result.error)
+    assert result.usage.unreported_tokens == 0
+
+
+@pytest.mark.parametrize("budget", [{"token_budget": 1000}, {}], ids=["enough", "no bound"])
+async def test_call_that_fits_is_sent(
+    model: Model, scripted: ScriptedModel, budget: dict[str, int]
+) -> None:
+    result = await run(OneCallAgent(model), **budget)
+    assert result.status == SUCCEEDED
+    assert ("max_tokens" in scripted.requests[-1].body) is bool(budget)
+    assert result.usage.output_tokens > 0
+    assert result.usage.unreported_tokens == 0
+
+
+async def test_tokens_that_the_agent_does_not_report_are_counted_all_the_same(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    result = await run(Forgetful(model), token_budget=1000)
+    assert scripted.calls == 1
+    assert result.usage.output_tokens == 0
+    assert result.usage.unreported_tokens > 0
+
+
+async def test_budget_of_one_step_does_not_bind_the_next(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    agent = OneCallAgent(model)
+    async with agent_server(agent) as address:
+        _, first = await call_agent(address, AgentInput(task="greet", token_budget=0))
+        _, second = await call_agent(address, AgentInput(task="greet"))
+    assert (first.status, second.status) == (FAILED, SUCCEEDED)
+    assert scripted.calls == 1
