@@ -1,7 +1,8 @@
-"""Who calls: static keys at the edge, short-lived signed run tokens inside.
+"""Who calls: keys and access tokens at the edge, short-lived signed run tokens inside.
 
-People and API clients send ``authorization: Bearer <key>``. Services send ``bos-run-token``, a JWT
-signed by the gateway (EdDSA) that names user, run, step and the services that may accept it. An
+People and API clients send ``authorization: Bearer <key or access token>``; access tokens are
+verified in :mod:`bos_chassis.user_tokens`. Services send ``bos-run-token``, a JWT signed by the
+gateway (EdDSA) that names user, run, step and the services that may accept it. An
 :class:`Authenticator` looks at the metadata of a call; the server interceptor does the rest.
 """
 
@@ -24,12 +25,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from bos_chassis.errors import ConfigurationError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
 
 AUTHORIZATION_KEY = "authorization"
 RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a secret.
+
+LOCAL_USER = "local"
+"""Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
 
 _ISSUER = "bos"
 _ALGORITHM = "EdDSA"
@@ -48,7 +52,9 @@ class Principal:
     """Empty outside of a run."""
     step_key: str
     """``run/revision/step``; empty outside of a step."""
-    kind: Literal["run_token", "static_key"]
+    kind: Literal["run_token", "static_key", "user_token"]
+    session_id: str = ""
+    """Session of an access token, if its issuer names one."""
 
 
 class Authenticator(Protocol):
@@ -220,7 +226,7 @@ class RunTokenVerifier:
             raise Unauthenticated(
                 "The run token has expired.", reason="RUN_TOKEN_EXPIRED"
             ) from None
-        except jwt.InvalidTokenError:
+        except (jwt.InvalidTokenError, ValueError, RecursionError):
             raise refusal from None
         user, run, step = claims["sub"], claims["run"], claims["step"]
         if not (isinstance(user, str) and isinstance(run, str) and isinstance(step, str) and user):
@@ -231,21 +237,59 @@ class RunTokenVerifier:
 class StaticKey:
     """Accepts one fixed bearer key; whoever holds it acts as ``user_id``."""
 
-    def __init__(self, key: str, user_id: str = "local") -> None:
+    def __init__(self, key: str, user_id: str = LOCAL_USER) -> None:
         self._digest = hashlib.sha256(key.encode()).digest()
         self._principal = Principal(user_id, "", "", "static_key")
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
         """The holder of the key under ``authorization``; see :class:`Authenticator`."""
+        return await Bearer(self).authenticate(metadata)
+
+    def verify(self, key: str) -> Principal | None:
+        """The principal if this is the key."""
+        # Digests have one length, so the comparison reveals neither content nor length of the key.
+        given = hashlib.sha256(key.encode()).digest()
+        return self._principal if hmac.compare_digest(given, self._digest) else None
+
+
+class Bearer:
+    """Accepts what comes under ``authorization``: the static key, or the access token of a user.
+
+    Args:
+        key: The static key, if there is one.
+        verify_token: Accepts access tokens; raises Unauthenticated.
+        refused: Makes the refusal of what is neither.
+    """
+
+    def __init__(
+        self,
+        key: StaticKey | None,
+        verify_token: Callable[[str], Awaitable[Principal]] | None = None,
+        refused: Callable[[], Unauthenticated] | None = None,
+    ) -> None:
+        self._key = key
+        self._verify_token = verify_token
+        self._refused = refused or _key_refused
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        """Whoever the credential under ``authorization`` names; see :class:`Authenticator`."""
         header = metadata.get(AUTHORIZATION_KEY)
         if header is None:
             return None
-        scheme, _, key = header.partition(" ")
-        # Digests have one length, so the comparison reveals neither content nor length of the key.
-        given = hashlib.sha256(key.strip().encode()).digest()
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._digest):
-            raise Unauthenticated("The API key is not valid.", reason="API_KEY_INVALID")
-        return self._principal
+        scheme, _, credential = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise self._refused()
+        credential = credential.strip()
+        principal = self._key.verify(credential) if self._key is not None else None
+        if principal is not None:
+            return principal
+        if self._verify_token is None:
+            raise self._refused()
+        return await self._verify_token(credential)
+
+
+def _key_refused() -> Unauthenticated:
+    return Unauthenticated("The API key is not valid.", reason="API_KEY_INVALID")
 
 
 class AnyOf:
@@ -275,9 +319,17 @@ def authenticator_from(settings: AuthSettings, audience: str) -> Authenticator |
     found: list[Authenticator] = []
     if settings.run_token_public_keys is not None:
         found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
-    if settings.static_key is not None:
-        found.append(StaticKey(settings.static_key.get_secret_value()))
+    key = static_key_from(settings)
+    if key is not None:
+        found.append(key)
     return AnyOf(*found) if found else None
+
+
+def static_key_from(settings: AuthSettings) -> StaticKey | None:
+    """The static key that ``settings`` hold, if any."""
+    if settings.static_key is None:
+        return None
+    return StaticKey(settings.static_key.get_secret_value(), settings.static_key_user)
 
 
 def _split_pem(text: str) -> Iterator[str]:

@@ -44,6 +44,8 @@ class Servicer:
     """The generated ``add_…Servicer_to_server``."""
     name: str
     """Full name, such as ``bos.planner.v1.PlannerService``."""
+    open_methods: tuple[str, ...] = ()
+    """Names of methods that anybody may call, without a credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ async def grpc_server(
     """
     require_loopback(settings.host, auth is not None)
     names = tuple(one.name for one in servicers)
-    chain = server_chain(settings, telemetry, auth)
+    opened = [f"{one.name}/{method}" for one in servicers for method in one.open_methods]
+    chain = server_chain(settings, telemetry, auth, opened)
     server = grpc.aio.server(
         interceptors=[chain],
         options=_options(settings),

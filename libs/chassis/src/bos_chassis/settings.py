@@ -15,6 +15,8 @@ A service composes its settings from these parts::
 from __future__ import annotations
 
 import ipaddress
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
@@ -134,14 +136,51 @@ class AuthSettings(Settings):
     static_key: SecretStr | None = Field(
         default=None, min_length=16, description="Key that callers send as a bearer token"
     )
+    static_key_user: str = Field(
+        default="local", min_length=1, max_length=128, description="User that its holder acts as"
+    )
     run_token_public_keys: str | None = Field(
         default=None, description="Ed25519 public keys (PEM, one after another) of run tokens"
+    )
+    issuer: str | None = Field(
+        default=None,
+        description="Issuer of the access tokens of people: what `BOS_IDENTITY_ISSUER` says, or "
+        "the URL of an OpenID issuer in place of identity",
+    )
+    audience: str = Field(default="bos", min_length=1, description="What access tokens are for")
+    user_claim: str = Field(
+        default="sub", min_length=1, description="Claim of access tokens that holds the user's id"
+    )
+    leeway_s: float = Field(
+        default=5.0, ge=0, le=300, description="By how much the issuer's clock may differ"
+    )
+    identity_target: str | None = Field(
+        default=None, description="Where identity listens, to get its keys over gRPC"
+    )
+    jwks_url: str | None = Field(
+        default=None, description="Where the keys are, if the issuer itself does not say"
+    )
+    jwks_file: Path | None = Field(default=None, description="File that holds the keys")
+    jwks_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(), description="Networks of the issuer's addresses, if they are not public ones"
+    )
+    jwks_max_age_s: float = Field(
+        default=300.0, gt=0, description="Keys older than this are fetched anew"
     )
 
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
-        return self.static_key is not None or self.run_token_public_keys is not None
+        return (
+            self.static_key is not None
+            or self.run_token_public_keys is not None
+            or self.names_issuer
+        )
+
+    @property
+    def names_issuer(self) -> bool:
+        """Whether access tokens of people are accepted."""
+        return any((self.issuer, self.identity_target, self.jwks_url, self.jwks_file))
 
 
 def is_loopback(host: str) -> bool:
@@ -164,7 +203,7 @@ def require_loopback(host: str, configured: bool) -> None:
         return
     raise ConfigurationError(
         f"Binding {host} would offer the service to the network without authentication. "
-        "Set BOS_AUTH_STATIC_KEY or BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS, "
+        "Set BOS_AUTH_ISSUER, BOS_AUTH_STATIC_KEY or BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS, "
         "or bind a loopback address (BOS_SERVER_HOST=127.0.0.1)."
     )
 

@@ -7,6 +7,8 @@ from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bos_chassis.auth import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
 
@@ -16,10 +18,15 @@ class Authentication(Concern):
 
     Args:
         authenticator: None asks nobody; the server then binds to loopback only.
+        open_methods: Methods as ``service/method`` that anybody may call; whatever credential such
+            a call brings is not looked at.
     """
 
-    def __init__(self, authenticator: Authenticator | None) -> None:
+    def __init__(
+        self, authenticator: Authenticator | None, open_methods: Collection[str] = ()
+    ) -> None:
         self._authenticator = authenticator
+        self._open_methods = frozenset(open_methods)
 
     async def begin(self, call: ServerCall) -> None:
         """Identify the caller and keep its run token for calls made inside.
@@ -27,13 +34,16 @@ class Authentication(Concern):
         Raises:
             Unauthenticated: No credential, or an invalid one.
         """
+        if f"{call.service}/{call.method}" in self._open_methods:
+            set_caller(None, None)
+            return
         principal = None
         if self._authenticator is not None:
             principal = await self._authenticator.authenticate(call.metadata)
             if principal is None:
                 raise Unauthenticated(
-                    "The call carries no credential. Send an API key as "
-                    "'authorization: Bearer <key>', or a run token as 'bos-run-token'.",
+                    "The call carries no credential. Send an access token or API key as "
+                    "'authorization: Bearer <token>', or a run token as 'bos-run-token'.",
                     reason="CREDENTIAL_MISSING",
                 )
         set_caller(principal, call.metadata.get(RUN_TOKEN_KEY))

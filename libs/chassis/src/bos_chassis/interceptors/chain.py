@@ -19,7 +19,7 @@ from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     from bos_chassis.auth import Authenticator
     from bos_chassis.settings import ServerSettings
@@ -30,7 +30,10 @@ _INFRASTRUCTURE = ("/grpc.health.", "/grpc.reflection.")
 
 
 def server_chain(
-    settings: ServerSettings, telemetry: Telemetry, authenticator: Authenticator | None
+    settings: ServerSettings,
+    telemetry: Telemetry,
+    authenticator: Authenticator | None,
+    open_methods: Collection[str] = (),
 ) -> Chain:
     """The concerns of every Bos server, outermost first."""
     return Chain(
@@ -39,7 +42,7 @@ def server_chain(
             RequestLog(telemetry, settings.slow_call_s),
             Tracing(telemetry),
             Deadlines(settings.default_deadline_s, settings.max_deadline_s),
-            Authentication(authenticator),
+            Authentication(authenticator, open_methods),
             Validation(),
         )
     )

@@ -1,0 +1,187 @@
+"""Access tokens of people: JWTs signed by the identity service, or an OpenID issuer in its place.
+
+Whatever is wrong with a token, its sender hears one and the same refusal; the log says what it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import jwt
+
+from bos_chassis.auth import (
+    LOCAL_USER,
+    AnyOf,
+    Bearer,
+    Principal,
+    RunTokenVerifier,
+    authenticator_from,
+    static_key_from,
+)
+from bos_chassis.errors import Unauthenticated
+from bos_chassis.jwks import KeySet
+from bos_chassis.jwks_sources import key_source
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from structlog.typing import FilteringBoundLogger
+
+    from bos_chassis.auth import Authenticator
+    from bos_chassis.settings import AuthSettings
+    from bos_chassis.telemetry import Telemetry
+
+MAX_USER_ID_CHARS = 128
+_MAX_TOKEN_CHARS = 8192
+_VERIFIED_TOKENS = 1024
+# A token is looked at anew after this, so that a key withdrawn by its issuer is soon gone here too.
+_REMEMBERED_S = 60.0
+# Beside what the library raises by itself, what absurd JSON makes of Python's own parser.
+_REFUSED = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+def refused_token() -> Unauthenticated:
+    """What everybody hears whose token is not accepted, whatever is wrong with it."""
+    return Unauthenticated(
+        "The token is not valid, or no longer. Sign in again.", reason="TOKEN_INVALID"
+    )
+
+
+class UserTokenVerifier:
+    """Accepts access tokens of one issuer for one audience.
+
+    Args:
+        keys: The issuer's keys.
+        issuer: What tokens must call ``iss``.
+        audience: What tokens must name in ``aud``.
+        user_claim: Claim that holds the user's id.
+        leeway_s: By how much clocks may differ, in seconds.
+        log: Where the reasons of refusals go.
+    """
+
+    def __init__(
+        self,
+        keys: KeySet,
+        *,
+        issuer: str,
+        audience: str,
+        user_claim: str = "sub",
+        leeway_s: float = 5.0,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+        self._user_claim = user_claim
+        self._leeway_s = leeway_s
+        self._log = log
+        self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
+
+    async def verify(self, token: str) -> Principal:
+        """The user that ``token`` names.
+
+        Raises:
+            Unauthenticated: The token is not acceptable, for whatever reason.
+            Unavailable: The issuer's keys cannot be fetched.
+        """
+        known = self._verified.get(token)
+        if known is not None and time.time() < known[1]:
+            self._verified.move_to_end(token)
+            return known[0]
+        try:
+            principal, expires = await self._check(token)
+        except _REFUSED as error:
+            self._log.info("token refused", error=type(error).__name__, detail=str(error))
+            raise refused_token() from None
+        self._verified[token] = (principal, min(expires, time.time() + _REMEMBERED_S))
+        while len(self._verified) > _VERIFIED_TOKENS:
+            self._verified.popitem(last=False)
+        return principal
+
+    async def _check(self, token: str) -> tuple[Principal, float]:
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise jwt.InvalidTokenError("too long")
+        key_id = jwt.get_unverified_header(token).get("kid")
+        key = await self._keys.find(key_id) if isinstance(key_id, str) else None
+        if key is None:
+            raise jwt.InvalidTokenError("signed by no known key")
+        claims = jwt.decode(
+            token,
+            key.key,
+            algorithms=[key.algorithm],
+            audience=self._audience,
+            issuer=self._issuer,
+            leeway=self._leeway_s,
+            options={"require": ["iss", "aud", "iat", "exp"]},
+        )
+        session = claims.get("sid", "")
+        return (
+            Principal(
+                _user_id(claims.get(self._user_claim)),
+                "",
+                "",
+                "user_token",
+                session if isinstance(session, str) else "",
+            ),
+            float(claims["exp"]),
+        )
+
+
+@asynccontextmanager
+async def open_authenticator(
+    settings: AuthSettings, audience: str, telemetry: Telemetry
+) -> AsyncIterator[Authenticator | None]:
+    """The authenticator of a service that people may call; None if nothing is configured.
+
+    Beside what :func:`bos_chassis.auth.authenticator_from` accepts, it accepts access tokens of the
+    configured issuer.
+
+    Args:
+        settings: Who may call.
+        audience: Name of the service, as run tokens have it.
+        telemetry: Of the service.
+
+    Raises:
+        ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
+    """
+    if not settings.names_issuer:
+        yield authenticator_from(settings, audience)
+        return
+    async with AsyncExitStack() as stack:
+        fetch = await stack.enter_async_context(key_source(settings, telemetry))
+        log = telemetry.logger("bos.auth")
+        keys = await stack.enter_async_context(
+            KeySet(fetch, max_age_s=settings.jwks_max_age_s, log=log)
+        )
+        users = UserTokenVerifier(
+            keys,
+            issuer=settings.issuer or "",
+            audience=settings.audience,
+            user_claim=settings.user_claim,
+            leeway_s=settings.leeway_s,
+            log=log,
+        )
+        yield with_users(settings, audience, users)
+
+
+def with_users(settings: AuthSettings, audience: str, users: UserTokenVerifier) -> Authenticator:
+    """What ``settings`` accept, and access tokens that ``users`` accepts."""
+    found: list[Authenticator] = [Bearer(static_key_from(settings), users.verify, refused_token)]
+    if settings.run_token_public_keys is not None:
+        found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
+    return AnyOf(*found)
+
+
+def _user_id(claim: Any) -> str:
+    if (
+        not isinstance(claim, str)
+        or not 0 < len(claim) <= MAX_USER_ID_CHARS
+        or not claim.isprintable()
+        # Whoever is not asked who they are acts under this name; no issuer may hand it out.
+        or claim == LOCAL_USER
+    ):
+        raise jwt.InvalidTokenError("names no user")
+    return claim
