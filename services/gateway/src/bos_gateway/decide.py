@@ -27,7 +27,9 @@ from bos.runlog.v1 import (
     StepProgressed,
     SubTask,
 )
+from bos_gateway.budget import MIN_STEP_TOKENS, StepBudget, for_composing, for_planning
 from bos_gateway.failures import (
+    BUDGET_EXHAUSTED,
     CANCELLED,
     DEADLINE_EXCEEDED,
     OUTCOME_UNKNOWN,
@@ -58,6 +60,8 @@ class MakePlan:
     """Ask the planner."""
 
     revision: int
+    token_budget: int | None = None
+    """What it may consume; None for no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,16 @@ class RunStep:
     """What to send: the same message for every attempt, also after an adoption."""
     attempt: int
     """The attempt whose dispatch is already in the log."""
+    reserved_tokens: int = 0
+    """What all attempts from this one on may consume; 0 if the run has no budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compose:
     """Have the answer composed."""
+
+    token_budget: int | None = None
+    """What that may consume; None for no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     if state.plan is None:
         if now >= run_deadline(state):
             return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]
-        return [MakePlan(state.revision)]
+        return [MakePlan(state.revision, for_planning(state))]
     if state.clarification is not None:
         return [_clarify(state, now)]
     record, running = _steps(state, now)
@@ -115,7 +124,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return list(running)
     if _asks_user(state):
         return [_clarify(state, now)]
-    return [Compose()]
+    return [Compose(for_composing(state))]
 
 
 def next_wake(state: RunState) -> datetime | None:
@@ -151,6 +160,7 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     running: list[RunStep] = []
     durable = False
     late = now >= steps_deadline(state) + DEADLINE_GRACE
+    budget = StepBudget(state)
     request = state.request.request
     slots = max(1, state.request.settings.max_concurrency) - sum(
         step.status == AGENT_EXECUTION_STATUS_RUNNING for step in state.steps.values()
@@ -163,44 +173,65 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
         if late:
             text = "The time for this run was over before the step ended."
             events += _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
+        elif step.sub_task is not None and step.interrupted:
+            events += _interrupted(state, step, now, budget)
         elif step.sub_task is not None:
-            events += _interrupted(state, step, now)
-            running.append(RunStep(step.revision, step_id, step.sub_task, step.attempt))
+            running.append(
+                RunStep(step.revision, step_id, step.sub_task, step.attempt, step.reserved_tokens)
+            )
         elif turns <= 0:
             text = f"Not run: the limit of {request.max_turns} turns was reached."
             skipped = AGENT_EXECUTION_STATUS_SKIPPED
             events += _unsuccessful(step, now, TURNS_EXHAUSTED, text, skipped)
         elif slots > 0 and _ready(state, step):
             try:
-                events.append(_dispatch(step, now, _sub_task(state, step)))
+                sub_task = _sub_task(state, step)
             except ReferenceUnresolved as error:
                 events += _unsuccessful(step, now, REFERENCE_UNRESOLVED, str(error))
-            else:
+                continue
+            dispatched = _dispatch(step, now, sub_task, budget)
+            events += dispatched
+            if dispatched and dispatched[-1].HasField("step_dispatched"):
                 slots -= 1
                 turns -= 1
                 durable = durable or not may_repeat(state.card(step.step.agent), step.step)
     return Record(tuple(events), durable), running
 
 
-def _interrupted(state: RunState, step: StepState, now: datetime) -> list[LogEvent]:
+def _interrupted(
+    state: RunState, step: StepState, now: datetime, budget: StepBudget
+) -> list[LogEvent]:
     """What becomes of a step that was under way when the run changed owner."""
-    if not step.interrupted or step.sub_task is None:
-        return []
-    if may_repeat(state.card(step.step.agent), step.step):
-        return [_dispatch(step, now, step.sub_task)]
+    if step.sub_task is not None and may_repeat(state.card(step.step.agent), step.step):
+        return _dispatch(step, now, step.sub_task, budget)
     text = "The service was interrupted while this step ran; its action may have taken effect."
     return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
 
 
-def _dispatch(step: StepState, now: datetime, sub_task: SubTask) -> LogEvent:
+def _dispatch(
+    step: StepState, now: datetime, sub_task: SubTask, budget: StepBudget
+) -> list[LogEvent]:
+    """The dispatch; nothing while the tokens it needs may come back, the step's end if not."""
+    reserved = budget.reserve()
+    if reserved is None:
+        if not budget.exhausted:
+            return []
+        text = (
+            f"Not run: {budget.available} of the {budget.limit} tokens of this run are left for "
+            f"steps, and one takes at least {MIN_STEP_TOKENS}. Raise BOS_GATEWAY_MAX_RUN_TOKENS "
+            "or the request's max_tokens, or ask for less."
+        )
+        skipped = AGENT_EXECUTION_STATUS_SKIPPED
+        return _unsuccessful(step, now, BUDGET_EXHAUSTED, text, skipped)
     dispatched = StepDispatched(
         revision=step.revision,
         step_id=step.step.step_id,
         agent_id=step.agent_id,
         sub_task=sub_task,
         attempt=step.attempt + 1,
+        reserved_tokens=reserved,
     )
-    return _at(now, LogEvent(step_dispatched=dispatched))
+    return [_at(now, LogEvent(step_dispatched=dispatched))]
 
 
 def _ready(state: RunState, step: StepState) -> bool:

@@ -24,6 +24,7 @@ from bos.gateway.v1 import (
     RunStatus,
     Stage,
 )
+from bos_gateway.budget import held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
 from bos_gateway.results import MAX_RESULTS_BYTES, fit
 from bos_gateway.state import RunState, StepState, add_usage
@@ -181,6 +182,9 @@ def _response(state: RunState, now: datetime, status: RunStatus) -> Orchestrator
         usage=Usage(),
     )
     add_usage(metadata.usage, state.usage)
+    # Of steps that are stopped with the run nobody will say what they consumed.
+    metadata.usage.unreported_tokens += held_by_steps(state)
+    metadata.max_tokens = state.request.settings.max_tokens
     metadata.latency.FromTimedelta(now - state.accept_time)
     metadata.trace_id = _trace_id(state)
     if state.decision is not None and state.decision.HasField("confidence"):

@@ -27,6 +27,7 @@ from bos.gateway.v1 import (
     OrchestratorResponse,
     RunStatus,
 )
+from bos_gateway.budget import for_planning
 from bos_plans import dependencies, execution_order
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class StepState:
     """What was sent, once it was."""
     interrupted: bool = False
     """Its last attempt was under way when the run changed owner."""
+    reserved_tokens: int = 0
+    """Held of the run's budget until it ends."""
     result: AgentResult | None = None
     trace: list[TraceEvent] = field(default_factory=list)
 
@@ -99,6 +102,8 @@ class RunState:
     plan_trace: list[TraceEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     answer_attempt: int = 0
+    answer_tokens: int = 0
+    """Held of the run's budget for composing."""
     cancel_reason: str | None = None
     response: OrchestratorResponse | None = None
 
@@ -186,6 +191,7 @@ def _planned(state: RunState, event: LogEvent) -> None:
     state.intent = planned.intent
     state.plan_trace += planned.trace
     add_usage(state.usage, planned.usage)
+    _forfeit_steps(state)
     if planned.HasField("clarification"):
         state.clarification = planned.clarification
     state.steps = {
@@ -201,6 +207,8 @@ def _planned(state: RunState, event: LogEvent) -> None:
 
 
 def _plan_failed(state: RunState, event: LogEvent) -> None:
+    if not event.plan_failed.HasField("usage"):
+        state.usage.unreported_tokens += for_planning(state) or 0
     state.plan_failure = event.plan_failed
     state.plan_trace += event.plan_failed.trace
     add_usage(state.usage, event.plan_failed.usage)
@@ -216,6 +224,7 @@ def _step_dispatched(state: RunState, event: LogEvent) -> None:
     step.attempt = dispatched.attempt
     step.sub_task = dispatched.sub_task
     step.interrupted = False
+    step.reserved_tokens = dispatched.reserved_tokens
 
 
 def _step_progressed(state: RunState, event: LogEvent) -> None:
@@ -236,10 +245,16 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
     step.attempt = finished.attempts
     state.outputs[finished.step_id] = finished.result
     add_usage(state.usage, finished.result.usage)
+    if not finished.result.HasField("usage"):
+        # Ended by the gateway while an agent was at work: nobody will say what that consumed.
+        state.usage.unreported_tokens += step.reserved_tokens
+    step.reserved_tokens = 0
 
 
 def _answer_started(state: RunState, event: LogEvent) -> None:
     state.answer_attempt = event.answer_started.attempt
+    state.usage.unreported_tokens += state.answer_tokens
+    state.answer_tokens = event.answer_started.reserved_tokens
 
 
 def _run_finished(state: RunState, event: LogEvent) -> None:
@@ -252,8 +267,24 @@ def _cancel_requested(state: RunState, event: LogEvent) -> None:
 
 
 def _run_adopted(state: RunState, event: LogEvent) -> None:
+    """Whatever was under way ended with its owner, and nobody will say what it consumed.
+
+    Planning is taken to have begun: the log does not tell.
+    """
     for step in state.steps.values():
         step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
+    if state.plan is None and state.plan_failure is None:
+        state.usage.unreported_tokens += for_planning(state) or 0
+    _forfeit_steps(state)
+    state.usage.unreported_tokens += state.answer_tokens
+    state.answer_tokens = 0
+
+
+def _forfeit_steps(state: RunState) -> None:
+    """Count all that is held for steps as consumed."""
+    for step in state.steps.values():
+        state.usage.unreported_tokens += step.reserved_tokens
+        step.reserved_tokens = 0
 
 
 def _nothing(state: RunState, event: LogEvent) -> None:
@@ -296,6 +327,7 @@ def add_usage(total: Usage, more: Usage) -> None:
     total.output_tokens += more.output_tokens
     total.api_calls += more.api_calls
     total.cost_micros += more.cost_micros
+    total.unreported_tokens += more.unreported_tokens
     nanos = total.duration.ToNanoseconds() + more.duration.ToNanoseconds()
     total.duration.FromNanoseconds(nanos)
     total.models.extend(model for model in more.models if model not in total.models)

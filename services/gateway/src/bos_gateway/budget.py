@@ -1,0 +1,116 @@
+"""What a run may still spend: tokens held before a call and settled after it, and steps. Pure.
+
+Everything follows from the log. A dispatch and the start of composing say what they hold; planning
+holds what :func:`for_planning` says of the state it began in. What was consumed counts as soon as
+it is reported, and what nobody will report any more counts as if all that was held had been
+consumed: the model may have been paid for it. So what is counted and held never exceeds the budget,
+as long as every call keeps to what it was given (``bos_llm.budget`` sees to that); a call that does
+not is paid for by those after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_RUNNING
+
+if TYPE_CHECKING:
+    from bos.common.v1 import Usage
+    from bos_gateway.state import RunState
+
+# Kept for composing from the first call on: whatever the steps cost, their results can be told in
+# words. The same part as of the run's time.
+COMPOSE_SHARE = 0.2
+# Most that one planning may take, so that one which is interrupted leaves enough for the work.
+PLAN_SHARE = 0.25
+# Kept for another attempt at a step while one is possible: the first may end without saying what it
+# consumed.
+RETRY_SHARE = 0.25
+# The prompt of a step alone has hundreds of tokens; with less than this nothing comes of it.
+MIN_STEP_TOKENS = 1000
+
+
+def counted(usage: Usage) -> int:
+    """Tokens that count against a budget."""
+    return usage.input_tokens + usage.output_tokens + usage.unreported_tokens
+
+
+def held_by_steps(state: RunState) -> int:
+    """Tokens held for steps under way."""
+    return sum(step.reserved_tokens for step in state.steps.values())
+
+
+def left(state: RunState) -> int:
+    """Tokens neither counted nor held; 0 also when more was consumed than there was."""
+    used = counted(state.usage) + held_by_steps(state) + state.answer_tokens
+    return max(0, state.request.settings.max_tokens - used)
+
+
+def for_planning(state: RunState) -> int | None:
+    """What a planning that begins now may consume; None for no bound."""
+    limit = state.request.settings.max_tokens
+    return min(int(limit * PLAN_SHARE), _beside_composing(state)) if limit else None
+
+
+def for_composing(state: RunState) -> int | None:
+    """What a composing that begins now may consume; None for no bound.
+
+    At most half of what is left, once that is more than was kept for it: an attempt that is
+    interrupted counts in full, and another one must remain possible.
+    """
+    limit = state.request.settings.max_tokens
+    if not limit:
+        return None
+    rest = left(state)
+    return min(rest, max(int(limit * COMPOSE_SHARE), rest // 2))
+
+
+def for_attempt(rest: int, retries_left: int) -> int:
+    """What one attempt at a step may consume of the ``rest`` of what is held for the step."""
+    rest = max(0, rest)
+    return rest - int(rest * RETRY_SHARE) if retries_left > 0 else rest
+
+
+def steps_left(state: RunState) -> int:
+    """Steps that a plan may have now: those of earlier revisions that were run count as well."""
+    return max(0, state.request.settings.max_steps - state.turns)
+
+
+class StepBudget:
+    """Tokens for the steps that are dispatched at one moment.
+
+    Everybody who still needs tokens is given the same share of what is left; what a step does not
+    consume comes back when it ends, and the shares of those after it grow.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self.limit = state.request.settings.max_tokens
+        self.available = _beside_composing(state)
+        open_steps = [step for step in state.steps.values() if not step.settled]
+        waiting = [step for step in open_steps if step.sub_task is None or step.interrupted]
+        self._waiting = len(waiting)
+        self._at_work = any(
+            step.status == AGENT_EXECUTION_STATUS_RUNNING and not step.interrupted
+            for step in open_steps
+        )
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no step is under way whose end could make tokens available."""
+        return not self._at_work
+
+    def reserve(self) -> int | None:
+        """Tokens to hold for one more step: 0 without a budget, None if there are too few now."""
+        if not self.limit:
+            return 0
+        if self.available < MIN_STEP_TOKENS:
+            return None
+        share = max(MIN_STEP_TOKENS, self.available // max(1, self._waiting))
+        self.available -= share
+        self._waiting -= 1
+        self._at_work = True
+        return share
+
+
+def _beside_composing(state: RunState) -> int:
+    return max(0, left(state) - int(state.request.settings.max_tokens * COMPOSE_SHARE))
