@@ -6,17 +6,20 @@ from bos_postgres.dsn import check_dsn, describe, with_database
 from bos_postgres.embedded import EmbeddedPostgres
 from bos_postgres.migrations import migrate, migration_files
 from bos_postgres.notices import Notices
+from bos_postgres.row_security import acting_for, for_user
 from bos_postgres.sessions import require_session_features
 
 __all__ = [
     "EmbeddedPostgres",
     "Notices",
     "acquire",
+    "acting_for",
     "check_dsn",
     "connect",
     "create_database",
     "describe",
     "drop_database",
+    "for_user",
     "migrate",
     "migration_files",
     "open_database",

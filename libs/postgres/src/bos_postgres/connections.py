@@ -51,6 +51,7 @@ async def open_database(
     statement_timeout_s: float = 30.0,
     application_name: str = "bos",
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    role: str | None = None,
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
     """A pool whose connections see ``schema`` only; closed, with its connections, at the end.
 
@@ -64,12 +65,15 @@ async def open_database(
         statement_timeout_s: After this the server cancels a statement; 0 for never.
         application_name: Shown in ``pg_stat_activity``.
         connect_timeout_s: Bound for opening a connection.
+        role: Role of the sessions instead of the URL's own, which must be a member of it.
 
     Raises:
         Unavailable: The server cannot be reached; the message names host and database.
         ConfigurationError: The URL is unusable, or the server refuses user, password or database.
     """
     settings = _server_settings(application_name, schema, statement_timeout_s)
+    if role is not None:
+        settings["role"] = check_identifier(role, "The role name")
     with connection_errors(dsn):
         pool = await asyncpg.create_pool(
             driver_dsn(dsn),

@@ -1,0 +1,59 @@
+"""Reading on behalf of a user: PostgreSQL itself hides the rows of all others.
+
+A service's own role owns its tables and sees every row. What a user asks for is read over a pool of
+its own (``open_database(..., role=...)``) whose role is subject to row-level security, by policies
+that compare the owner of a row with the setting ``bos.user_id``::
+
+    CREATE POLICY own_runs ON runs FOR SELECT TO bos_gateway_reader
+        USING (user_id = nullif(current_setting('bos.user_id', true), ''));
+
+A query that forgets to ask for the owner then returns nothing of anybody else; one that does not
+say for whom it is returns nothing at all.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from bos_postgres.connections import acquire, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+
+USER_SETTING: Final = "bos.user_id"
+
+
+def for_user(query: str) -> str:
+    """``query`` as the user in ``$1``, in one statement; its own arguments begin with ``$2``.
+
+    The setting is local to the statement. It is in force before the query reads its first row: the
+    query is the inner side of a join that needs the outer side's row first, and that row is the
+    setting's value.
+    """
+    return (
+        "SELECT answer.* "  # noqa: S608  The query is ours; what callers say are its arguments.
+        f"FROM (SELECT set_config('{USER_SETTING}', $1, true) AS user_id OFFSET 0) AS caller "
+        "CROSS JOIN LATERAL "
+        f"(SELECT * FROM ({query}) AS query WHERE caller.user_id <> '' OFFSET 0) AS answer"
+    )
+
+
+@asynccontextmanager
+async def acting_for(
+    pool: asyncpg.Pool[asyncpg.Record], user_id: str
+) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
+    """A transaction as the user, for what :func:`for_user` cannot hold, such as an UPDATE.
+
+    Raises:
+        Unavailable: No connection is free, or the server went away.
+        DeadlineExceeded: A statement ran into the statement time-out.
+    """
+    async with acquire(pool) as connection:
+        with statement_errors(connection):
+            async with connection.transaction():
+                await connection.execute("SELECT set_config($1, $2, true)", USER_SETTING, user_id)
+                yield connection
