@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from bos_sqlguard import Dialect
 
 CORPUS = Path(__file__).parent / "corpus"
-LIVE_DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 SECURITY = Path(__file__).parent / "security"
 TABLES = frozenset({"orders", "invoices", "customers", "products", "employees"})
 
@@ -55,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             if kind == "legitimate":
                 cases += [
                     pytest.param((dialect, heading, statement), id=f"{dialect}: {statement}"[:70])
-                    for dialect in LIVE_DIALECTS
+                    for dialect in DIALECTS
                     for heading, statement in read_lines(f"{kind}_{dialect}")
                 ]
             metafunc.parametrize(kind, cases)

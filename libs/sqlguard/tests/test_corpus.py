@@ -75,6 +75,10 @@ def _shape(tree: exp.Expr) -> Counter[str]:
     """Names, literals and constructs of a query, regardless of spelling and brackets."""
     shape: Counter[str] = Counter()
     for node in tree.walk():
+        # T-SQL's writer names columns of inner queries once more: `a AS a`.
+        named = node.parent if node.arg_key == "alias" else None
+        if isinstance(named, exp.Alias) and named.alias == named.this.name:
+            continue
         if isinstance(node, exp.Identifier | exp.Literal | exp.RawString):
             shape[f"{node.name.lower()}"] += 1
         elif isinstance(node, exp.Func | exp.Binary | exp.Query):

@@ -51,7 +51,7 @@ def test_several_named_databases_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
             "system catalogue",
         ),
         ({"database_url": "mysql://h/d", "database_allowed_tables": "a"}, "postgresql://"),
-        ({"database_url": "mssql://h/d", "database_allowed_tables": "a"}, "SQL Server"),
+        ({"database_url": "mssql://h/d", "database_allowed_tables": "a"}, "mssql://user"),
         ({"database_url": "sqlite://host/a.db", "database_allowed_tables": "a"}, "sqlite:////"),
         ({"database_url": "sqlite:///", "database_allowed_tables": "a"}, "sqlite:////"),
         ({"databases": {"a": {"url": "sqlite:///a.db", "allowed_tables": []}}}, "DATABASES"),

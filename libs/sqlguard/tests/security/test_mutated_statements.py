@@ -214,7 +214,7 @@ def test_no_payload_passes_at_any_place(dialect: Dialect, guards: dict[str, Guar
     assert [query for query in queries if guards[dialect].check(query).is_safe] == []
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_same_mutations_leave_legitimate_queries_readable(
     dialect: Dialect, corpus: Corpus, guards: dict[str, Guard]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The port to a database: two questions, two adapters (``postgres.py``, ``sqlite.py``)."""
+"""The port to a database: two questions, an adapter each for PostgreSQL, SQLite and SQL Server."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 from bos_chassis.errors import ConfigurationError
 from bos_mcp_db.backend import Limits
 from bos_mcp_db.failures import QueryRefused, UnknownDatabase, UnknownTable
+from bos_mcp_db.mssql import MssqlBackend
+from bos_mcp_db.mssql_driver import driver_installed, parse_address, session_opener
 from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
@@ -25,6 +27,8 @@ _DIALECTS: dict[str, Dialect] = {
     "postgresql": "postgres",
     "postgres": "postgres",
     "sqlite": "sqlite",
+    "mssql": "tsql",
+    "sqlserver": "tsql",
 }
 
 
@@ -152,14 +156,9 @@ def _build(name: str, wanted: DatabaseSettings, limits: Limits, pool_size: int) 
 
 def _dialect(name: str, url: str) -> Dialect:
     scheme = urlsplit(url).scheme
-    if scheme in ("mssql", "sqlserver"):
-        raise ConfigurationError(
-            f"Database {name!r}: SQL Server cannot be connected by this installation."
-            " Use a PostgreSQL or SQLite database."
-        )
     if scheme not in _DIALECTS:
         raise ConfigurationError(
-            f"Database {name!r}: the URL must start with postgresql:// or sqlite:///."
+            f"Database {name!r}: the URL must start with postgresql://, mssql:// or sqlite:///."
         )
     return _DIALECTS[scheme]
 
@@ -167,6 +166,8 @@ def _dialect(name: str, url: str) -> Dialect:
 def _backend(name: str, url: str, policy: GuardPolicy, pool_size: int) -> Backend:
     if policy.dialect == "postgres":
         return PostgresBackend(url, default_schema=policy.default_schema, pool_size=pool_size)
+    if policy.dialect == "tsql":
+        return _mssql_backend(name, url, policy, pool_size)
     # sqlite:///relative.db and sqlite:////absolute.db, as is custom.
     parts = urlsplit(url)
     path = Path(unquote(parts.path.removeprefix("/")))
@@ -179,4 +180,19 @@ def _backend(name: str, url: str, policy: GuardPolicy, pool_size: int) -> Backen
         tables=tuple(policy.allowed_tables),
         functions=load_functions("sqlite").scalar,
         threads=pool_size,
+    )
+
+
+def _mssql_backend(name: str, url: str, policy: GuardPolicy, pool_size: int) -> Backend:
+    if not driver_installed():
+        raise ConfigurationError(
+            f"Database {name!r}: the driver for SQL Server is not installed. Install it with"
+            " pip install 'bos-mcp-db[mssql]', or use a PostgreSQL or SQLite database."
+        )
+    try:
+        address = parse_address(url)
+    except ValueError as error:
+        raise ConfigurationError(f"Database {name!r}: {error}.") from None
+    return MssqlBackend(
+        session_opener(address), default_schema=policy.default_schema, threads=pool_size
     )

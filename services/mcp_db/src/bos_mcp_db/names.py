@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def quote(name: str) -> str:
-    """Return ``name`` as a quoted identifier, the same in PostgreSQL and SQLite."""
+    """Return ``name`` as a quoted identifier, the same in every database here."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -12,3 +12,8 @@ def split_table(entry: str, default_schema: str) -> tuple[str, str]:
     """Return schema and table of an allow-list entry, ``table`` or ``schema.table``."""
     schema, dot, table = entry.rpartition(".")
     return (schema, table) if dot else (default_schema, entry)
+
+
+def literal(text: str) -> str:
+    """Return ``text`` as a text literal of T-SQL, for queries that this service writes itself."""
+    return "N'" + text.replace("'", "''") + "'"

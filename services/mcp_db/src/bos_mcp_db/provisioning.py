@@ -1,4 +1,4 @@
-"""SQL that prepares a PostgreSQL role able to read the listed tables and nothing else (R-02)."""
+"""SQL that prepares a role able to read the listed tables and nothing else (R-02)."""
 
 from __future__ import annotations
 
@@ -57,10 +57,7 @@ def provision_sql(role: str, tables: Sequence[str], *, default_schema: str = "pu
     Raises:
         ValueError: no tables, or a role name that is not plain.
     """
-    if not _ROLE.fullmatch(role):
-        raise ValueError("role must be a plain lower-case name of at most 63 characters")
-    if not tables or not all(tables):
-        raise ValueError("tables must not be empty")
+    _check(role, tables)
     qualified = [split_table(table, default_schema) for table in tables]
     schemas = sorted({quote(schema) for schema, _ in qualified})
     return _SCRIPT.format(
@@ -69,3 +66,54 @@ def provision_sql(role: str, tables: Sequence[str], *, default_schema: str = "pu
         usages="\n".join(f"GRANT USAGE ON SCHEMA {s} TO {role};" for s in schemas),
         tables=",\n    ".join(f"{quote(schema)}.{quote(table)}" for schema, table in qualified),
     )
+
+
+_MSSQL_SCRIPT = """\
+-- Run in the database itself, by its administrator, after CREATE LOGIN {role} WITH PASSWORD = '…'.
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+IF DATABASE_PRINCIPAL_ID(N'{role}') IS NULL
+    CREATE USER {user} FOR LOGIN {user} WITH DEFAULT_SCHEMA = {schema};
+ELSE
+    ALTER USER {user} WITH DEFAULT_SCHEMA = {schema};
+IF EXISTS (SELECT 1 FROM sys.database_role_members
+           WHERE member_principal_id = DATABASE_PRINCIPAL_ID(N'{role}'))
+    THROW 50000, N'{role} is a member of a role; choose another name', 1;
+DECLARE @revoke nvarchar(max) = N'';
+SELECT @revoke += N'REVOKE SELECT ON ' + QUOTENAME(SCHEMA_NAME(o.schema_id)) + N'.'
+                + QUOTENAME(o.name) + N' FROM {user};'
+FROM sys.database_permissions AS p
+JOIN sys.objects AS o ON o.object_id = p.major_id
+WHERE p.class = 1 AND p.grantee_principal_id = DATABASE_PRINCIPAL_ID(N'{role}');
+EXEC sys.sp_executesql @revoke;
+GRANT SHOWPLAN TO {user};
+DENY INSERT, UPDATE, DELETE TO {user};
+{grants}
+COMMIT TRANSACTION;
+"""
+
+
+def provision_mssql(role: str, tables: Sequence[str], *, default_schema: str = "dbo") -> str:
+    """Return the same for SQL Server; it was checked by reading only, not on a server.
+
+    Raises:
+        ValueError: no tables, or a role name that is not plain.
+    """
+    _check(role, tables)
+    qualified = [split_table(table, default_schema) for table in tables]
+    return _MSSQL_SCRIPT.format(
+        role=role,
+        user=quote(role),
+        schema=quote(default_schema),
+        grants="\n".join(
+            f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(role)};"
+            for schema, table in qualified
+        ),
+    )
+
+
+def _check(role: str, tables: Sequence[str]) -> None:
+    if not _ROLE.fullmatch(role):
+        raise ValueError("role must be a plain lower-case name of at most 63 characters")
+    if not tables or not all(tables):
+        raise ValueError("tables must not be empty")

@@ -72,6 +72,8 @@ async def _sample_table(
     limits = replace(database.limits, max_rows=_ROWS_READ, timeout_s=_TIMEOUT_S)
     # Names come from the catalogue and are quoted.
     sql = f"SELECT {columns} FROM {source} LIMIT {_ROWS_READ}"  # noqa: S608
+    if database.backend.dialect == "tsql":
+        sql = f"SELECT TOP ({_ROWS_READ}) {columns} FROM {source}"  # noqa: S608
     try:
         result = await database.backend.query(sql, limits)
     except (QueryFailed, QueryRefused, QueryTimedOut, ResultTooLarge):

@@ -37,11 +37,12 @@ class DatabaseSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr = Field(
-        description="postgresql://user:password@host/database, or sqlite:///path/to/file.db"
+        description="postgresql://user:password@host/database, sqlite:///path/to/file.db, or"
+        " mssql://user:password@host/database"
     )
     allowed_tables: tuple[str, ...] = Field(min_length=1, description=_TABLES_HELP)
     default_schema: str = Field(
-        default="", description="Schema of unqualified table names; public or main by default"
+        default="", description="Schema of unqualified table names; public, main or dbo by default"
     )
     description: str = Field(default="", description="What the database is about, for the agents")
     sample_values: int = Field(
@@ -78,7 +79,8 @@ class McpDbSettings(Settings):
     max_estimated_cost: float | None = Field(
         default=None,
         gt=0,
-        description="Most that PostgreSQL's planner may expect a query to cost; unset: not checked",
+        description="Most that the planner of PostgreSQL or SQL Server may expect a query to cost;"
+        " unset: not checked",
     )
     pool_size: int = Field(
         default=8, ge=1, le=100, description="Queries at once against one database"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 from bos_mcp_db.backend import ColumnType, Result
+from bos_mcp_db.blocking import BlockingCalls
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 from bos_mcp_db.rows import RowCollector, check_columns
 from bos_mcp_db.sqlite_functions import bounded_functions
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos_mcp_db.backend import Limits, TableInfo
+    from bos_mcp_db.blocking import Clock
     from bos_sqlguard import Dialect
 
 T = TypeVar("T")
@@ -50,8 +49,7 @@ class SqliteBackend:
         self._uri = f"{path.absolute().as_uri()}?mode=ro"
         self._tables = frozenset(entry.rpartition(".")[2].lower() for entry in tables)
         self._functions = functions | _OPERATORS
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="sqlite")
-        self._running: set[_Clock] = set()
+        self._calls = BlockingCalls(threads, "sqlite")
 
     async def query(self, sql: str, limits: Limits) -> Result:
         """See :class:`~bos_mcp_db.backend.Backend`."""
@@ -69,31 +67,21 @@ class SqliteBackend:
 
     async def aclose(self) -> None:
         """See :class:`~bos_mcp_db.backend.Backend`."""
-        for clock in tuple(self._running):
-            clock.stop()
-        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        await self._calls.aclose()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], timeout_s: float) -> T:
         """Run ``work`` on a new connection; when the caller gives up, so does the thread."""
-        clock = _Clock(timeout_s)
 
-        def call() -> T:
-            if clock.is_over():
-                raise QueryTimedOut(timeout_s)
+        def call(clock: Clock) -> T:
             try:
                 with closing(self._connect(clock)) as connection:
                     return work(connection)
             except sqlite3.Error as error:
                 raise _translate(error, timeout_s) from None
 
-        self._running.add(clock)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        finally:
-            clock.stop()
-            self._running.discard(clock)
+        return await self._calls.run(call, timeout_s)
 
-    def _connect(self, clock: _Clock) -> sqlite3.Connection:
+    def _connect(self, clock: Clock) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S
         )
@@ -133,20 +121,6 @@ class SqliteBackend:
             return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
         connection.set_authorizer(authorize)
-
-
-class _Clock:
-    """Says when a query has to end: at its time limit, or when its caller is gone."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._deadline = time.monotonic() + timeout_s
-        self._stopped = False
-
-    def stop(self) -> None:
-        self._stopped = True
-
-    def is_over(self) -> bool:
-        return self._stopped or time.monotonic() >= self._deadline
 
 
 def _fetch(connection: sqlite3.Connection, sql: str, limits: Limits) -> Result:
