@@ -11,13 +11,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bos.runlog.v1 import LogEvent, Planned, RunAccepted, RunAdopted, RunReleased, StepDispatched
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock, monotonic
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
-from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED, deaths_without_progress
+from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate, open_database
@@ -190,31 +189,3 @@ async def test_next_expiry_is_that_of_the_living_others(
     left_s = await ownership.next_expiry_s()
     assert left_s is not None
     assert 0 <= left_s <= LEASE_S
-
-
-def adopted(reason: str) -> LogEvent:
-    return LogEvent(run_adopted=RunAdopted(reason=reason))
-
-
-ACCEPTED = LogEvent(run_accepted=RunAccepted())
-PLANNED = LogEvent(planned=Planned())
-DIED = adopted(LEASE_EXPIRED)
-SENT_AGAIN = LogEvent(step_dispatched=StepDispatched(attempt=2))
-DRAINED = [LogEvent(run_released=RunReleased(reason="drain")), adopted(RELEASED)]
-
-
-@pytest.mark.parametrize(
-    ("events", "deaths"),
-    [
-        ([ACCEPTED], 0),
-        ([ACCEPTED, DIED, DIED], 2),
-        ([ACCEPTED, DIED, SENT_AGAIN, DIED, SENT_AGAIN, DIED], 3),
-        ([ACCEPTED, DIED, DIED, PLANNED, DIED], 1),
-        ([ACCEPTED, DIED, *DRAINED, DIED, adopted(RESUMED)], 2),
-        ([ACCEPTED, *DRAINED, *DRAINED, adopted(RESUMED)], 0),
-    ],
-)
-def test_deaths_count_until_the_run_gets_further_and_drains_do_not(
-    events: list[LogEvent], deaths: int
-) -> None:
-    assert deaths_without_progress(events) == deaths

@@ -27,7 +27,7 @@ from bos_gateway.failures import NEUTRAL, failed_result
 from bos_gateway.planning import make_plan
 from bos_gateway.response import broken_response, explained_response
 from bos_gateway.run_log import Append
-from bos_gateway.state import RunState, apply, status_after
+from bos_gateway.state import RunState, UnknownEvent, apply, status_after
 from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class OwnedRun:
     state: RunState
     feed: RunFeed
     secrets: Mapping[str, str]
+    deaths: int = 0
+    """Owners that died of late, one after the other, without the run getting further."""
 
 
 class Orchestrator:
@@ -96,6 +98,7 @@ class Orchestrator:
 
         Raises:
             LostRun: another replica owns the run now.
+            UnknownEvent: an input is of a kind that this version does not know.
             BosError: its log cannot be written.
         """
         propagator = TraceContextTextMapPropagator()
@@ -280,11 +283,16 @@ class Orchestrator:
 
         After a request to cancel nothing else counts: what comes first of cancel and end wins.
         Results of steps that have ended, or of a plan that was revised, are dropped.
+
+        Raises:
+            UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
         """
         settled = {step_id for step_id, step in self._state.steps.items() if step.settled}
         found: list[LogEvent] = []
         for event in events:
             kind = event.WhichOneof("event")
+            if kind is None:
+                raise UnknownEvent(f"run {self._state.run_id}, an input")
             if kind == "cancel_requested":
                 return [*found, event] if self._state.cancel_reason is None else found
             if kind in _OF_STEPS:

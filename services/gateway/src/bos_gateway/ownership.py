@@ -21,7 +21,7 @@ from bos_gateway.commits import (
     TAKE_LEASE,
     committing,
 )
-from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED
+from bos_gateway.poison import GETS_FURTHER, LEASE_EXPIRED, RELEASED, RESUMED
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ WITH lease AS (
 )
 SELECT now() AS written_at, run_id, epoch FROM (SELECT) AS one LEFT JOIN ours ON true
 """
+#
+# Every adoption of a run whose owner died counts that death, in the same commit: else the deaths of
+# those that die of the adoption itself would never be known.
 _ADOPT = """
 WITH free AS (
     SELECT r.run_id, r.replica_id IS NULL AS released
@@ -53,14 +56,26 @@ WITH free AS (
     WHERE r.finished_at IS NULL AND r.status <> $2 AND r.replica_id IS DISTINCT FROM $1
           AND (r.replica_id IS NULL
                OR now() < $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
-          AND r.run_id <> ALL ($4)
+          AND r.run_id <> ALL ($4) AND (r.deaths > 0) = $6
     ORDER BY r.created_at
     LIMIT $3
     FOR UPDATE OF r SKIP LOCKED
+), further AS (
+    SELECT f.run_id, max(e.sequence) AS sequence
+    FROM free AS f JOIN run_events AS e USING (run_id)
+    WHERE NOT f.released AND e.kind = ANY ($7)
+    GROUP BY f.run_id
 )
-UPDATE runs AS r SET replica_id = $1, epoch = epoch + 1
-FROM free WHERE r.run_id = free.run_id
-RETURNING r.run_id, r.epoch, free.released
+UPDATE runs AS r SET
+    replica_id = $1, epoch = epoch + 1,
+    deaths = CASE WHEN free.released THEN r.deaths
+                  WHEN further.sequence > r.deaths_after THEN 1
+                  ELSE r.deaths + 1 END,
+    deaths_after = coalesce(further.sequence, r.deaths_after)
+FROM free LEFT JOIN further USING (run_id)
+WHERE r.run_id = free.run_id
+RETURNING r.run_id, r.epoch, free.released,
+          CASE WHEN free.released THEN 0 ELSE r.deaths END AS deaths
 """
 _NEXT_EXPIRY = """
 SELECT extract(epoch FROM min(lease_until) - now())::float8 FROM replicas
@@ -101,6 +116,8 @@ class Adopted:
     epoch: int
     reason: str
     """As in ``bos.runlog.v1.RunAdopted``."""
+    deaths: int = 0
+    """If its last owner died: how many did in a row, without the run getting further."""
 
 
 class Ownership:
@@ -149,6 +166,7 @@ class Ownership:
         except_for: Collection[UUID] = (),
         *,
         judge_until: datetime | None,
+        suspect: bool = False,
     ) -> list[Adopted]:
         """Take up to ``limit`` runs that nobody owns, oldest first.
 
@@ -157,6 +175,7 @@ class Ownership:
             except_for: Runs to leave alone.
             judge_until: Until when, by the database's clock, a lease that has run out means that
                 its replica died; None for released runs only.
+            suspect: Take those whose owners died of late, instead of the others.
         """
         async with acquire(self._pool) as connection:
             with statement_errors(), committing(self._observer, (ADOPT,)) as kinds:
@@ -167,11 +186,18 @@ class Ownership:
                     limit,
                     list(except_for),
                     judge_until,
+                    suspect,
+                    list(GETS_FURTHER),
                 )
                 if not rows:
                     kinds.discard(ADOPT)
         return [
-            Adopted(r["run_id"], r["epoch"], RELEASED if r["released"] else LEASE_EXPIRED)
+            Adopted(
+                r["run_id"],
+                r["epoch"],
+                RELEASED if r["released"] else LEASE_EXPIRED,
+                r["deaths"],
+            )
             for r in rows
         ]
 

@@ -1,15 +1,12 @@
-"""When a run that keeps killing its owners is given up. Pure."""
+"""When a run that keeps killing its owners is given up. Pure.
+
+Deaths are counted by the statement of adoption, in the run's row: an owner that dies of reading the
+run's log could write nothing into it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos.common.v1 import AgentError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.runlog.v1 import LogEvent
 
 LEASE_EXPIRED = "lease_expired"
 """The last owner died, or was cut off for long: the one reason that counts."""
@@ -20,8 +17,7 @@ RESUMED = "resumed"
 
 OWNERS_DIED = "OwnersDied"
 
-# Nothing that an owner does over again may count, or a step that kills would never be found out.
-_GETS_FURTHER = frozenset(
+GETS_FURTHER = frozenset(
     {
         "run_accepted",
         "planned",
@@ -33,20 +29,11 @@ _GETS_FURTHER = frozenset(
         "cancel_requested",
     }
 )
+"""Kinds of events that are progress: planning, a result of a step, a decision.
 
-
-def deaths_without_progress(events: Sequence[LogEvent]) -> int:
-    """How many owners have died since the run last got further.
-
-    Planning, a result of a step, or a decision is progress. Another attempt at the same step, its
-    trace, and text of an answer that was never finished are not.
-    """
-    deaths = 0
-    for event in reversed(events):
-        if event.WhichOneof("event") in _GETS_FURTHER:
-            break
-        deaths += event.run_adopted.reason == LEASE_EXPIRED
-    return deaths
+Nothing that an owner does over again may count, or a step that kills would never be found out:
+another attempt at it, its trace, text of an answer that was never finished.
+"""
 
 
 def given_up(deaths: int) -> AgentError:

@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
+from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
+from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunFinished, RunReleased
 from bos_chassis.errors import (
     BosError,
     NotFound,
@@ -20,13 +21,14 @@ from bos_gateway.acceptance import new_run, same_request
 from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
-from bos_gateway.poison import deaths_without_progress, given_up
+from bos_gateway.poison import given_up
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun
 from bos_gateway.state import UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
@@ -43,6 +45,7 @@ _HOLD_OFF_S = 30.0
 _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
 _CANCEL = "cancel"
+_UNKNOWN_EVENT = "unknown_event"
 
 
 class _Driven:
@@ -177,11 +180,24 @@ class Replica:
             return None
         now = time.monotonic()
         self._held_off = {run: until for run, until in self._held_off.items() if until > now}
-        adopted = await self._ownership.adopt(
-            room, self._held_off, judge_until=self._lease.others_judged_until()
-        )
+        judge_until = self._lease.others_judged_until()
+        adopted = await self._ownership.adopt(room, self._held_off, judge_until=judge_until)
         await self._resume_all(adopted, {})
+        await self._adopt_suspects(judge_until)
         return await self._ownership.next_expiry_s()
+
+    async def _adopt_suspects(self, judge_until: datetime | None) -> None:
+        """Take over runs whose owners died of late, one by one.
+
+        One of them may kill this process as well, and then no other run may look guilty of it.
+        """
+        while self._room() > 0 and not (self._stopping or self._suspended):
+            suspect = await self._ownership.adopt(
+                1, self._held_off, judge_until=judge_until, suspect=True
+            )
+            if not suspect:
+                return
+            await self._resume_all(suspect, {})
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.
@@ -270,6 +286,9 @@ class Replica:
         """Record the adoption, then drive the run from where its log ends."""
         run_id = adopted.run_id
         try:
+            if adopted.deaths > self._with.settings.max_owner_deaths:
+                await self._end_unread(adopted)
+                return
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
             event = LogEvent(
@@ -302,7 +321,36 @@ class Replica:
         self._log.info("run adopted", run=str(run_id), reason=adopted.reason)
         self._bulletin.adopted(run_id)
         first = [LogEvent.FromString(payload) for _, payload in inputs]
-        self._drive(run_id, adopted.epoch, state, [*events, event], secrets, first)
+        deaths = adopted.deaths
+        self._drive(run_id, adopted.epoch, state, [*events, event], secrets, first, deaths)
+
+    async def _end_unread(self, adopted: Adopted) -> None:
+        """End a run that kills even those who only want to say that it is given up."""
+        run_id, error = adopted.run_id, given_up(adopted.deaths)
+        self._log.error("run given up unread", run=str(run_id), deaths=adopted.deaths)
+        event = LogEvent(
+            run_finished=RunFinished(
+                response=OrchestratorResponse(
+                    run_id=str(run_id),
+                    status=RUN_STATUS_FAILED,
+                    answer=error.message,
+                    error=error,
+                )
+            )
+        )
+        event.create_time.FromDatetime(self._with.clock.now())
+        append = Append(
+            run_id,
+            adopted.epoch,
+            await self._runs.last_sequence(run_id) + 1,
+            [event],
+            durable=True,
+            status=RUN_STATUS_FAILED,
+            finished=True,
+        )
+        await self._writer.append(append)
+        self._with.metrics.runs.labels("failed").inc()
+        self._bulletin.adopted(run_id)
 
     def _drive(
         self,
@@ -312,9 +360,10 @@ class Replica:
         events: list[LogEvent],
         secrets: Mapping[str, str],
         inputs: Sequence[LogEvent] = (),
+        deaths: int = 0,
     ) -> None:
         feed = RunFeed(events, lambda: self._bulletin.published(run_id))
-        run = OwnedRun(run_id, epoch, state, feed, secrets)
+        run = OwnedRun(run_id, epoch, state, feed, secrets, deaths)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
         for event in inputs:
             orchestrator.submit(event)
@@ -337,7 +386,7 @@ class Replica:
         """Drive the run; a defect of ours ends it, and what cannot even be ended is let go."""
         try:
             try:
-                deaths = deaths_without_progress(driven.feed.events)
+                deaths = driven.run.deaths
                 if deaths >= self._with.settings.max_owner_deaths:
                     self._log.error("run given up", run=str(run_id), deaths=deaths)
                     await driven.orchestrator.fail(given_up(deaths))
@@ -345,6 +394,10 @@ class Replica:
                     await driven.orchestrator.drive()
             except (LostRun, Unavailable):
                 raise
+            except UnknownEvent as error:
+                self._log.info("run left to a newer version", run=str(run_id), at=str(error))
+                await driven.orchestrator.release(self._released(_UNKNOWN_EVENT))
+                await self._let_go(run_id, driven.run.epoch)
             except Exception:
                 self._log.exception("run broke", run=str(run_id))
                 await driven.orchestrator.fail()

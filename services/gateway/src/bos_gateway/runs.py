@@ -38,6 +38,7 @@ WHERE user_id = $1 AND (created_at, run_id) < ($2, $3) AND ($4 = 0 OR status = $
 ORDER BY created_at DESC, run_id DESC
 LIMIT $6
 """
+_LAST_SEQUENCE = "SELECT max(sequence) AS last FROM run_events WHERE run_id = $1"
 _FIRST_EVENT = "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1"
 _COMPACTED = """
 SELECT lower(r) AS first, upper(r) AS behind
@@ -103,6 +104,11 @@ class Runs:
         if row is None:
             raise not_found(str(run_id))
         return LogEvent.FromString(row["payload"])
+
+    async def last_sequence(self, run_id: UUID) -> int:
+        """Where the run's log ends; 0 if it is not stored."""
+        row = await self._row(_LAST_SEQUENCE, run_id)
+        return (row["last"] if row is not None else None) or 0
 
     async def log(self, run_id: UUID) -> list[LogEvent]:
         """The whole log of a run: event ``n`` has sequence ``n + 1``.
