@@ -44,7 +44,7 @@ from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bos.agent.v1 import AgentResult
     from bos_agentkit import Agent
@@ -183,11 +183,16 @@ class Client:
 
 @asynccontextmanager
 async def gateway_process(
-    house: House, *, log: IO[bytes] | int = asyncio.subprocess.DEVNULL, **overrides: object
+    house: House,
+    *,
+    log: IO[bytes] | int = asyncio.subprocess.DEVNULL,
+    program: Sequence[str] = ("-m", "bos_gateway"),
+    **overrides: object,
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
     """A gateway in a process of its own, with a client; killed at the end if it still runs.
 
-    Its log goes to ``log``; ``overrides`` are settings of the gateway.
+    Its log goes to ``log``; ``program`` is what Python runs; ``overrides`` are settings of the
+    gateway.
     """
     settings = {
         "STORE_URL": house.dsn,
@@ -201,9 +206,9 @@ async def gateway_process(
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
-        "bos_gateway",
+        *program,
         env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=log,
     )

@@ -1,0 +1,296 @@
+"""What crash tests share: agents that count, a planner that knows them, clients that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import grpc
+from gateway_house import Client, House, PlannerDouble, gateway_process, open_house
+from run_contract import Execution, Seen
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
+from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
+from bos.planner.v1 import (
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    add_PlannerServiceServicer_to_server,
+)
+from bos_agentkit import succeeded
+from bos_chassis.errors import InvalidArgument
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_testkit.agents import CountingAgent, RecordingAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from bos.agent.v1 import AgentResult, SideEffectClass
+    from bos_agentkit import AgentTask
+
+PROGRAM = Path(__file__).parent / "crashing_gateway.py"
+_MOST_RECONNECTS = 2000
+_BETWEEN_S = 0.05
+_STREAM_S = 30.0
+# How a gateway looks that is gone, going, full, or frozen for longer than a call may take.
+_AWAY = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    }
+)
+WAITS = "wait"
+"""In a question: its run waits for the gate."""
+FAILS = "no plan"
+"""In a question: it cannot be planned."""
+
+
+class WitnessAgent(RecordingAgent):
+    """Notes every step that arrives; has no effect, so all it does may be repeated."""
+
+    repeatable = True
+
+    def __init__(self, name: str, *, takes_s: float = 0.0) -> None:
+        super().__init__(name)
+        self.executions: list[Execution] = []
+        self.landed: Counter[str] = Counter()
+        self._takes_s = takes_s
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Note, work, tell what is going on, succeed."""
+        metadata = task.input.metadata
+        self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
+        task.trace.decision("under way", attempt=metadata.attempt)
+        await self.work()
+        self.landed[metadata.step_key] += 1
+        return succeeded(task, answer=f"{self.card.name} done", data={"x": 1})
+
+    async def work(self) -> None:
+        """Takes as long as it takes."""
+        await asyncio.sleep(self._takes_s)
+
+
+class GatedWitness(WitnessAgent):
+    """Works until the gate is open."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.gate = asyncio.Event()
+
+    async def work(self) -> None:
+        """Wait."""
+        await self.gate.wait()
+
+
+class EffectAgent(CountingAgent):
+    """Has one effect per step, noted where it lands, and then takes its time to say so."""
+
+    def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
+        super().__init__(name, side_effect=side_effect)
+        self.repeatable = side_effect == SIDE_EFFECT_CLASS_IDEMPOTENT
+        self.executions: list[Execution] = []
+        self._takes_s = takes_s
+
+    @property
+    def landed(self) -> Counter[str]:
+        """Effects by step key; one that is known by its key lands once however often it comes."""
+        keys = [effect.idempotency_key for effect in self.effects]
+        known = set(keys) if self.repeatable else keys
+        return Counter(key.rsplit("/", 1)[0] for key in known)
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Note, act, take time."""
+        metadata = task.input.metadata
+        self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
+        result = await super().behave(task)
+        await asyncio.sleep(self._takes_s)
+        return result
+
+
+class CrashPlanner(PlannerDouble):
+    """Four steps, of which two act: one that may be repeated and one that may not."""
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        if FAILS in request.question:
+            raise InvalidArgument("There is no plan for this.")
+        steps = [
+            step("look", "quick"),
+            step("put", "keyed", "put @{outputs.look.x}"),
+            step("send", "once", "send @{outputs.look.x}"),
+            step("sum", "slow" if WAITS in request.question else "quick", "", "put", "send"),
+        ]
+        response = MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        response.decision.chosen_agents.extend(dict.fromkeys(each.agent for each in steps))
+        return response
+
+
+@dataclass
+class CrashHouse:
+    """A house with its agents, and everything that clients of it were told."""
+
+    house: House
+    quick: WitnessAgent
+    keyed: EffectAgent
+    once: EffectAgent
+    slow: GatedWitness
+    seen: list[Seen] = field(default_factory=list)
+
+    @property
+    def witnesses(self) -> list[WitnessAgent | EffectAgent]:
+        return [self.quick, self.keyed, self.once, self.slow]
+
+
+@asynccontextmanager
+async def open_crash_house(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[CrashHouse]:
+    """Planner, composer and agents that take ``takes_s`` for a step, in front of a database."""
+    async with open_house(dsn) as house:
+        house.planner = CrashPlanner()
+        server = grpc_server(
+            ServerSettings.load(grace_s=0.1),
+            [
+                Servicer(
+                    house.planner,
+                    add_PlannerServiceServicer_to_server,
+                    "bos.planner.v1.PlannerService",
+                )
+            ],
+            telemetry=house.telemetry,
+        )
+        house.planner_target = (await house.stack.enter_async_context(server)).address
+        crash = CrashHouse(
+            house,
+            WitnessAgent("quick", takes_s=takes_s),
+            EffectAgent("keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
+            EffectAgent("once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
+            GatedWitness("slow"),
+        )
+        for agent in crash.witnesses:
+            await house.add_agent(agent)
+        yield crash
+
+
+@dataclass
+class Gateway:
+    """A gateway process that can be told where to fail."""
+
+    process: Process
+    client: Client
+    replica_id: UUID
+
+    async def arm(self, failpoint: str) -> None:
+        """Set the failpoint; it is in force once this returns."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{failpoint}\n".encode())
+        await self.process.stdin.drain()
+        answer = json.loads(await self.process.stdout.readline())
+        assert answer == {"armed": failpoint}
+
+    async def died(self, within_s: float = 20) -> None:
+        """Wait until it has killed itself."""
+        assert await asyncio.wait_for(self.process.wait(), within_s) == -signal.SIGKILL
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has frozen itself."""
+        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.process.pid, flags) is not None
+
+
+@asynccontextmanager
+async def crashing_gateway(
+    crash: CrashHouse, failpoint: str = "disarm", *options: str, **overrides: object
+) -> AsyncIterator[Gateway]:
+    """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
+    replica_id = uuid4()
+    program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
+    settings = {"max_owner_deaths": 1000, **overrides}
+    async with gateway_process(crash.house, program=program, **settings) as (process, client):
+        yield Gateway(process, client, replica_id)
+
+
+async def follow_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+    """Ask and follow to the end, reconnecting to the next gateway behind the last event seen.
+
+    Args:
+        where: Clients of the gateways that there are at the moment, the preferred one first.
+        question: What is asked.
+        seen: Takes what the client is told.
+    """
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                await _read(clients[turn % len(clients)], question, seen)
+        if seen.events and seen.events[-1].HasField("run_finished"):
+            return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError(f"{question}: no end")
+
+
+async def _read(client: Client, question: str, seen: Seen) -> None:
+    """One stream; what was read before an error counts."""
+    call: Any
+    if seen.events:
+        request = WatchRunRequest(
+            run_id=seen.events[0].run_id, after_sequence=seen.events[-1].sequence
+        )
+        call = client.stub.WatchRun(request, timeout=_STREAM_S)
+    else:
+        call = client.stream(question, request_id=seen.request_id, trace=True)
+    try:
+        async for message in call:
+            seen.events.append(message.event)
+    finally:
+        call.cancel()
+
+
+async def ask_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+    """The same by unary calls with one request id."""
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                client = clients[turn % len(clients)]
+                seen.response = await client.ask(question, request_id=seen.request_id, trace=True)
+                return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError(f"{question}: no answer")
+
+
+async def cancel_anywhere(where: Callable[[], Sequence[Client]], seen: Seen) -> None:
+    """Cancel the run; once this returns, the request was acknowledged."""
+    request = CancelRunRequest(run_id=seen.events[0].run_id, reason="enough")
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                await clients[turn % len(clients)].stub.CancelRun(request, timeout=_STREAM_S)
+                seen.cancelled = True
+                return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError("nobody cancels")
+
+
+@contextmanager
+def may_be_away() -> Iterator[None]:
+    """Lets a gateway be away; any other error is wrong."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in _AWAY:
+            raise

@@ -1,0 +1,146 @@
+"""``python crashing_gateway.py``: a gateway that ends or freezes itself where it commits.
+
+The gateway itself is that of the product; only this program gives it an observer. It is told where
+to fail by its first argument or, later, by lines on stdin::
+
+    kill step_finished:before 3    # at the third commit with such an event, before it is sent
+    stop run_accepted:after        # freezes; SIGCONT lets it go on
+    disarm
+
+Each line on stdin is answered by a line of JSON on stdout. Options: ``--replica-id`` names the
+replica, so that a test can find its runs; ``--deaf`` loses every notification; ``--skew-s`` moves
+what this process takes for the time of day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Self
+from uuid import UUID
+
+from bos_chassis.process import run_service
+from bos_chassis.telemetry import setup_telemetry
+from bos_gateway import service
+from bos_gateway.bulletin import Bulletin
+from bos_gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.server import GrpcServer
+
+_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+@dataclass
+class Failpoint:
+    """Where to fail, and how."""
+
+    action: str
+    kind: str
+    moment: str
+    left: int
+
+    @classmethod
+    def parse(cls, line: str) -> Failpoint | None:
+        """From ``action kind:moment [n]``; None for ``disarm``."""
+        action, *rest = line.split()
+        if action == "disarm":
+            return None
+        kind, moment = rest[0].split(":")
+        assert action in _SIGNALS
+        assert moment in {"before", "after"}
+        return cls(action, kind, moment, int(rest[1]) if len(rest) > 1 else 1)
+
+
+class Crasher:
+    """The observer: counts down, then ends or freezes the process."""
+
+    def __init__(self, failpoint: Failpoint | None) -> None:
+        self._lock = threading.Lock()  # the lease is renewed in a thread of its own
+        self._failpoint = failpoint
+
+    def arm(self, failpoint: Failpoint | None) -> None:
+        with self._lock:
+            self._failpoint = failpoint
+
+    def before(self, kinds: frozenset[str]) -> None:
+        self._passed(kinds, "before")
+
+    def after(self, kinds: frozenset[str]) -> None:
+        self._passed(kinds, "after")
+
+    def _passed(self, kinds: frozenset[str], moment: str) -> None:
+        with self._lock:
+            point = self._failpoint
+            if point is None or point.kind not in kinds or point.moment != moment:
+                return
+            point.left -= 1
+            if point.left > 0:
+                return
+            self._failpoint = None
+        os.kill(os.getpid(), _SIGNALS[point.action])
+
+    def obey(self) -> None:
+        """Take orders from stdin, to its end."""
+        for line in sys.stdin:
+            self.arm(Failpoint.parse(line))
+            sys.stdout.write(json.dumps({"armed": line.strip()}) + "\n")
+            sys.stdout.flush()
+
+
+def skew(seconds: float) -> None:
+    """Move the time of day for every module of ours; libraries and timers keep the real one."""
+
+    class Skewed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(seconds=seconds)
+
+    shifted = SimpleNamespace(**vars(time))
+    shifted.time = lambda: time.time() + seconds
+    shifted.time_ns = lambda: time.time_ns() + round(seconds * 1e9)
+    replaced = {"time": (time, shifted), "datetime": (datetime, Skewed)}
+    for name, module in list(sys.modules.items()):
+        for attribute, (real, instead) in replaced.items() if name.startswith("bos_") else ():
+            if getattr(module, attribute, None) is real:
+                setattr(module, attribute, instead)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("failpoint", nargs="?", default="disarm")
+    parser.add_argument("--replica-id", type=UUID)
+    parser.add_argument("--deaf", action="store_true")
+    parser.add_argument("--skew-s", type=float, default=0.0)
+    options = parser.parse_args()
+    crasher = Crasher(Failpoint.parse(options.failpoint))
+    threading.Thread(target=crasher.obey, daemon=True).start()
+    if options.replica_id:
+        service.uuid4 = lambda: options.replica_id  # type: ignore[attr-defined]
+    if options.deaf:
+        Bulletin._heard = lambda *_: None  # type: ignore[method-assign]
+    if options.skew_s:
+        skew(options.skew_s)
+
+    @asynccontextmanager
+    async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
+        with setup_telemetry("gateway", settings.telemetry) as telemetry:
+            async with service.serve(settings, telemetry, observer=crasher) as server:
+                yield server
+
+    run_service(serve, GatewaySettings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""A gateway is ended, or frozen, at every kind of commit that it makes; the contract holds.
+
+Each case ends one gateway just before a commit is sent and another one just after it was
+acknowledged, before anybody was told. Their clients go on at a third.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from crash_house import (
+    FAILS,
+    WAITS,
+    CrashHouse,
+    Gateway,
+    ask_anywhere,
+    cancel_anywhere,
+    crashing_gateway,
+    follow_anywhere,
+    open_crash_house,
+)
+from run_contract import Seen, Verdict, check_contract
+
+from bos.runlog.v1 import LogEvent
+from bos_gateway import commits
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
+from bos_postgres import connect
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from gateway_house import Client
+
+_EACH = 4  # clients per gateway
+
+# At which of these commits a gateway with runs in full swing is ended; one commit may hold the same
+# event of all runs, so there are no more for certain than a run has steps one after the other.
+UNDER_LOAD = {
+    "run_accepted": 1,
+    "planned": 1,
+    "plan_failed": 1,
+    "step_dispatched": 3,
+    "step_progressed": 3,
+    "step_finished": 2,
+    "answer_started": 1,
+    "answer_delta": 1,
+    "run_finished": 1,
+}
+# Commits that need a situation of their own; each has its test below.
+DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
+ADOPTING = (commits.ADOPT, "run_adopted")
+ALONE = (commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.ADD_INPUT, "cancel_requested")
+
+
+@pytest.fixture
+async def crash(postgres_dsn: str) -> AsyncIterator[CrashHouse]:
+    async with open_crash_house(postgres_dsn, takes_s=0.02) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def gateways(crash: CrashHouse, *failpoints: str) -> AsyncIterator[list[Gateway]]:
+    """Gateways with these failpoints, started at the same time."""
+    async with AsyncExitStack() as stack:
+        entering = [stack.enter_async_context(crashing_gateway(crash, f)) for f in failpoints]
+        yield list(await asyncio.gather(*entering))
+
+
+class Clients:
+    """Clients that go on wherever they can, and what they were told."""
+
+    def __init__(self, crash: CrashHouse) -> None:
+        self._crash = crash
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def ask(self, where: Callable[[], Sequence[Client]], question: str, times: int) -> list[Seen]:
+        """Ask, and follow to the end; the last one asks without a stream."""
+        asked = []
+        for n in range(times):
+            seen = Seen(uuid4().hex)
+            self._crash.seen.append(seen)
+            asked.append(seen)
+            unary = 0 < n == times - 1
+            follow = ask_anywhere if unary else follow_anywhere
+            self._tasks.append(asyncio.create_task(follow(where, f"{question} {n}", seen)))
+        return asked
+
+    def follow(self, where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+        """One more client of a run."""
+        self._crash.seen.append(seen)
+        self._tasks.append(asyncio.create_task(follow_anywhere(where, question, seen)))
+
+    async def ended(self) -> Verdict:
+        """Wait for every end, and check the contract."""
+        async with asyncio.timeout(60):
+            await asyncio.gather(*self._tasks)
+        crash = self._crash
+        verdict = await check_contract(crash.house.dsn, crash.seen, crash.witnesses)
+        assert not verdict.broken, verdict
+        assert not verdict.late
+        assert verdict.runs == len({seen.request_id for seen in crash.seen})
+        return verdict
+
+
+def at(*found: Gateway) -> Callable[[], list[Client]]:
+    """Where clients go, the first one first."""
+    return lambda: [gateway.client for gateway in found]
+
+
+async def until_waiting(crash: CrashHouse, runs: int) -> None:
+    """Until so many steps have reached the agent that waits."""
+    await eventually(lambda: len(crash.slow.executions) >= runs, within_s=30)
+
+
+async def execute(crash: CrashHouse, sql: str, *arguments: object) -> None:
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection:
+        await connection.execute(sql, *arguments)
+
+
+def test_every_kind_of_commit_has_its_case() -> None:
+    """A new kind of event or statement needs a case here: what if the process ends right there?"""
+
+    def written(kind: str) -> bool:
+        event = LogEvent()
+        getattr(event, kind).SetInParent()
+        try:
+            apply(RunState("run"), event)
+        except UnknownEvent:
+            return False  # of the contracts, but no gateway writes it yet
+        except BrokenLog:
+            return True
+        return True
+
+    kinds = {field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields}
+    points = {kind for kind in kinds if written(kind)} | commits.STATEMENTS
+    assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE} == points
+
+
+@pytest.mark.parametrize("kind", UNDER_LOAD)
+async def test_ended_at_an_event(crash: CrashHouse, kind: str) -> None:
+    nth = UNDER_LOAD[kind]
+    question = FAILS if kind == "plan_failed" else "Go on?"
+    victims = (f"kill {kind}:before {nth}", f"kill {kind}:after {nth}")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        clients.ask(at(before, survivor), question, _EACH)
+        clients.ask(at(after, survivor), question, _EACH)
+        clients.ask(at(survivor), question, _EACH)
+        await asyncio.gather(before.died(), after.died())
+        await clients.ended()
+
+
+@pytest.mark.parametrize("kind", DRAINING)
+async def test_ended_while_draining(crash: CrashHouse, kind: str) -> None:
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), WAITS, _EACH)
+        await until_waiting(crash, 2 * _EACH)
+        for each in (before, after):
+            each.process.send_signal(signal.SIGTERM)
+        await asyncio.gather(before.died(), after.died())
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+@pytest.mark.parametrize("kind", ADOPTING)
+async def test_ended_while_adopting(crash: CrashHouse, kind: str) -> None:
+    async with gateways(crash, *["disarm"] * 4) as (owner, before, after, survivor):
+        clients = Clients(crash)
+        clients.ask(at(owner, survivor), WAITS, _EACH)
+        await until_waiting(crash, _EACH)
+        # One after the other: who comes second must find something to take over as well.
+        await after.arm(f"kill {kind}:after")
+        for each in (before, survivor):
+            each.process.send_signal(signal.SIGSTOP)
+        owner.process.kill()
+        await after.died()
+        # Others are judged only by who has had a lease for a while, so this is in time.
+        before.process.send_signal(signal.SIGCONT)
+        await before.arm(f"kill {kind}:before")
+        await before.died()
+        survivor.process.send_signal(signal.SIGCONT)
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_letting_go_of_a_run_that_is_not_understood(crash: CrashHouse) -> None:
+    async with AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(crashing_gateway(crash))
+        clients, there = Clients(crash), [owner]
+        clients.ask(lambda: at(*there)(), WAITS, 1)
+        await until_waiting(crash, 1)
+        owner.process.kill()
+        await owner.process.wait()
+        await execute(crash, "UPDATE run_events SET schema_version = 99 WHERE sequence = 2")
+        for moment in ("before", "after"):
+            victim = crashing_gateway(crash, f"kill release:{moment}")
+            await (await stack.enter_async_context(victim)).died()
+        await execute(crash, "UPDATE run_events SET schema_version = 1 WHERE sequence = 2")
+        there.append(await stack.enter_async_context(crashing_gateway(crash)))
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_taking_its_first_lease(crash: CrashHouse) -> None:
+    for moment in ("before", "after"):
+        with pytest.raises(ValueError, match="Expecting value"):  # it says nothing any more
+            async with crashing_gateway(crash, f"kill take_lease:{moment}"):
+                pass
+    async with gateways(crash, "disarm") as (survivor,):
+        clients = Clients(crash)
+        clients.ask(at(survivor), "Go on?", 2)
+        await clients.ended()
+
+
+async def test_ended_while_taking_its_lease_again(crash: CrashHouse) -> None:
+    """After having been frozen, with runs that are still its own."""
+    async with gateways(crash, *["disarm"] * 3) as (before, after, survivor):
+        survivor.process.send_signal(signal.SIGSTOP)
+        clients = Clients(crash)
+        clients.ask(at(before, survivor), WAITS, 2)
+        clients.ask(at(after, survivor), WAITS, 2)
+        await until_waiting(crash, 4)
+        for each, moment in ((before, "before"), (after, "after")):
+            await each.arm(f"kill take_lease:{moment}")
+            each.process.send_signal(signal.SIGSTOP)
+        for each in (before, after):
+            await lease_ran_out(crash, each)
+            each.process.send_signal(signal.SIGCONT)
+        await asyncio.gather(before.died(), after.died())
+        survivor.process.send_signal(signal.SIGCONT)
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def lease_ran_out(crash: CrashHouse, gateway: Gateway) -> None:
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection:
+        left = await connection.fetchval(
+            "SELECT extract(epoch FROM lease_until - now())::float8 FROM replicas "
+            "WHERE replica_id = $1",
+            gateway.replica_id,
+        )
+        await connection.execute("SELECT pg_sleep($1)", max(0.0, left) + 0.1)
+
+
+async def test_ended_while_renewing_the_lease(crash: CrashHouse) -> None:
+    async with gateways(crash, "disarm", "disarm", "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), WAITS, _EACH)
+        await until_waiting(crash, 2 * _EACH)
+        await before.arm("kill renew_lease:before")
+        await after.arm("kill renew_lease:after")
+        await asyncio.gather(before.died(), after.died())
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_taking_a_request_to_cancel(crash: CrashHouse) -> None:
+    """At a replica that does not own the run; the client asks again elsewhere."""
+    victims = ("kill add_input:before", "kill add_input:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+        clients = Clients(crash)
+        for each in (before, after):
+            (seen,) = clients.ask(at(owner), WAITS, 1)
+            await eventually(lambda seen=seen: bool(seen.events), within_s=20)
+            await cancel_anywhere(at(each, owner), seen)
+            await each.died()
+        await clients.ended()
+
+
+async def test_ended_while_recording_a_request_to_cancel(crash: CrashHouse) -> None:
+    """At the owner, after the request was acknowledged elsewhere."""
+    victims = ("kill cancel_requested:before", "kill cancel_requested:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            (seen,) = clients.ask(at(each, survivor), WAITS, 1)
+            await eventually(lambda seen=seen: bool(seen.events), within_s=20)
+            await cancel_anywhere(at(survivor), seen)
+            await each.died()
+        await clients.ended()
+
+
+@pytest.mark.parametrize(
+    "point", ["step_finished:before", "run_accepted:after", "answer_delta:after"]
+)
+async def test_frozen_past_its_lease(crash: CrashHouse, point: str) -> None:
+    """It wakes up in the middle of what others have long taken over, and goes on serving."""
+    async with gateways(crash, f"stop {point}", "disarm") as (frozen, other):
+        clients = Clients(crash)
+        clients.ask(at(frozen, other), "Go on?", _EACH)
+        clients.ask(at(other), "Go on?", _EACH)
+        await eventually(lambda: frozen.stopped, within_s=20)
+        await lease_ran_out(crash, frozen)
+        await adopted(crash)
+        frozen.process.send_signal(signal.SIGCONT)
+        await clients.ended()
+        clients.ask(at(frozen), "Still there?", 2)
+        await clients.ended()
+
+
+async def adopted(crash: CrashHouse) -> None:
+    """Until somebody has taken something over."""
+    async with asyncio.timeout(20), connect(crash.house.dsn, schema=SCHEMA) as connection:
+        while not await connection.fetchval(
+            "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
+        ):
+            await connection.execute("SELECT pg_sleep(0.02)")
+
+
+async def test_no_notification_ever_arrives(crash: CrashHouse) -> None:
+    """What others commit is found by looking, on both sides: events, runs to adopt, a cancel."""
+    async with AsyncExitStack() as stack:
+        one, other, victim = await asyncio.gather(
+            *(
+                stack.enter_async_context(crashing_gateway(crash, "disarm", "--deaf"))
+                for _ in range(3)
+            )
+        )
+        clients = Clients(crash)
+        # Asked here, followed there.
+        for here, there in ((one, other), (other, one), (victim, one)):
+            (seen,) = clients.ask(at(here, there), WAITS, 1)
+            same = Seen(seen.request_id)
+            clients.follow(at(there), f"{WAITS} 0", same)
+        (stopped,) = clients.ask(at(one), WAITS, 1)
+        await until_waiting(crash, 4)
+        await cancel_anywhere(at(other), stopped)
+        victim.process.send_signal(signal.SIGTERM)
+        await victim.process.wait()
+        crash.slow.gate.set()
+        await clients.ended()
