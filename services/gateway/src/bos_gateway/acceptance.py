@@ -67,6 +67,9 @@ def new_run(
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
+    if normalised.HasField("max_tokens"):
+        limit_tokens = settings.max_run_tokens or normalised.max_tokens
+        accepted.settings.max_tokens = min(limit_tokens, normalised.max_tokens)
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)
     event.create_time.FromDatetime(now)

@@ -32,6 +32,7 @@ def agent_input(
     attempt: int,
     timeout_s: float,
     secrets: Mapping[str, str],
+    token_budget: int | None = None,
 ) -> AgentInput:
     """The input of one attempt at ``step``.
 
@@ -42,6 +43,7 @@ def agent_input(
         attempt: Counted from 1.
         timeout_s: Time the attempt may take.
         secrets: Credentials of the run; only those that the agent's card declares are sent.
+        token_budget: Model tokens the attempt may consume; None for no bound.
     """
     accepted = state.request
     card = state.card(step.step.agent)
@@ -76,6 +78,8 @@ def agent_input(
             state.outputs[needed].tainted for needed in step.needs if needed in state.outputs
         ),
     )
+    if token_budget is not None:
+        message.token_budget = token_budget
     message.retry_config.timeout.FromMilliseconds(int(timeout_s * 1000))
     return message
 

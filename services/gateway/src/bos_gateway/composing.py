@@ -13,33 +13,49 @@ from bos_gateway.decide import run_deadline
 from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.response import composed_response, fallback_output, final_answer
-from bos_gateway.results import MAX_RESULTS_BYTES, fit
+from bos_gateway.results import MAX_RESULTS_BYTES, fit, fitting_answer
 
 if TYPE_CHECKING:
+    from bos_gateway.decide import Compose
     from bos_gateway.effects import EffectContext
     from bos_gateway.state import RunState
 
 
-async def compose(run: EffectContext) -> None:
+# What is streamed of one answer at most; a composer that writes more is heard to its end, and the
+# answer is what its output says.
+MAX_STREAMED_BYTES = 1024 * 1024
+MAX_DELTAS = 20_000
+
+
+async def compose(run: EffectContext, command: Compose) -> None:
     """Have the answer composed; ends in RunFinished."""
     attempt = run.state.answer_attempt + 1
-    await run.emit(run.stamped(LogEvent(answer_started=AnswerStarted(attempt=attempt))))
-    problem = ""
     output = final_answer(run.state)
+    held = command.token_budget if output is None else 0
+    started = AnswerStarted(attempt=attempt, reserved_tokens=held)
+    await run.emit(run.stamped(LogEvent(answer_started=started)))
+    problem = ""
     if output is not None:
         await _delta(run, attempt, output.answer)
     else:
-        output, problem = await _composed(run, attempt)
+        output, problem = await _composed(run, attempt, command.token_budget)
+    output = fitting_answer(output)
     response = composed_response(run.state, run.now(), output, problem=problem)
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
 
-async def _composed(run: EffectContext, attempt: int) -> tuple[ComposerOutput, str]:
+async def _composed(
+    run: EffectContext, attempt: int, token_budget: int | None
+) -> tuple[ComposerOutput, str]:
     """What the composer made of the results, and what went wrong if the gateway had to."""
     limit_s = run.state.request.settings.compose_timeout.ToNanoseconds() / 1e9
     timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
+    request = _request(run.state)
+    if token_budget is not None:
+        request.token_budget = token_budget
+    deltas, room = 0, MAX_STREAMED_BYTES
     call = run.services.composer.Compose(
-        _request(run.state),
+        request,
         timeout=timeout_s,
         metadata=run.token("", [COMPOSER], timeout_s),
     )
@@ -47,7 +63,10 @@ async def _composed(run: EffectContext, attempt: int) -> tuple[ComposerOutput, s
         async for message in call:
             if message.WhichOneof("payload") == "output":
                 return message.output, ""
-            await _delta(run, attempt, message.delta)
+            deltas += 1
+            room -= len(message.delta.encode())
+            if deltas <= MAX_DELTAS and room >= 0:
+                await _delta(run, attempt, message.delta)
         problem = "The composer ended without an answer."
     except grpc.RpcError as error:
         problem = from_rpc_error(error).message
@@ -56,6 +75,8 @@ async def _composed(run: EffectContext, attempt: int) -> tuple[ComposerOutput, s
     log = run.services.telemetry.logger("bos.gateway.composing")
     log.warning("composing failed", run=run.state.run_id, problem=problem)
     output = fallback_output(run.state)
+    # Nobody will say what the call consumed.
+    output.usage.unreported_tokens = token_budget or 0
     text = f"The answer was put together without the composer: {problem}"
     output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, text, run.now()))
     return output, problem

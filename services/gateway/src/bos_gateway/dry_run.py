@@ -8,6 +8,7 @@ from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
+from bos_gateway.budget import PLAN_SHARE
 from bos_gateway.effects import PLANNER
 from bos_gateway.planning import plan_request, usable_problems
 from bos_plans import stages
@@ -43,6 +44,8 @@ class DryRun:
         message = plan_request(
             normalised, cards, fallback_agent=settings.fallback_agent, max_steps=settings.max_steps
         )
+        if settings.max_run_tokens:
+            message.token_budget = int(settings.max_run_tokens * PLAN_SHARE)
         timeout_s = settings.plan_timeout_s
         token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         with translate_rpc_errors():

@@ -28,6 +28,13 @@ class GatewayMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self.run_tokens = Counter(
+            "bos_run_tokens",
+            "Tokens counted against the budgets of runs that ended: reported by those who called a "
+            "model, or unreported because a call or its caller was cut off",
+            ("kind",),
+            registry=registry,
+        )
         self.active_runs = Gauge(
             "bos_runs_active", "Runs that this replica works on", registry=registry
         )

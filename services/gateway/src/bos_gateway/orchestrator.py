@@ -169,12 +169,12 @@ class Orchestrator:
 
     def _effect(self, command: Command) -> Coroutine[Any, Any, None]:
         match command:
-            case MakePlan(revision=revision):
-                return make_plan(self._effects, revision)
+            case MakePlan():
+                return make_plan(self._effects, command)
             case RunStep():
                 return run_step(self._effects, command)
             case Compose():
-                return compose(self._effects)
+                return compose(self._effects, command)
             case Record():
                 raise TypeError("records are stored, not performed")
 
@@ -319,6 +319,9 @@ class Orchestrator:
             response = event.run_finished.response
             outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()
             metrics.runs.labels(outcome).inc()
+            usage = response.metadata.usage
+            metrics.run_tokens.labels("reported").inc(usage.input_tokens + usage.output_tokens)
+            metrics.run_tokens.labels("unreported").inc(usage.unreported_tokens)
             latency_s = response.metadata.latency.ToNanoseconds() / 1e9
             metrics.run_seconds.labels(outcome).observe(latency_s)
 

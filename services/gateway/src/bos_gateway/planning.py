@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos.common.v1 import AgentError
-from bos.planner.v1 import MakePlanRequest
+from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import from_rpc_error
+from bos_gateway.budget import steps_left
 from bos_gateway.decide import run_deadline
 from bos_gateway.effects import PLANNER
-from bos_gateway.failures import INVALID_PLAN, error_trace
+from bos_gateway.failures import INVALID_PLAN, STEPS_EXHAUSTED, error_trace
 from bos_plans import plan_problems
 
 if TYPE_CHECKING:
@@ -20,14 +21,19 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentCard
     from bos.gateway.v1 import AgentRequest
-    from bos.planner.v1 import MakePlanResponse
+    from bos_gateway.decide import MakePlan
     from bos_gateway.effects import EffectContext
 
 
-async def make_plan(run: EffectContext, revision: int) -> None:
+async def make_plan(run: EffectContext, command: MakePlan) -> None:
     """Ask the planner; ends in Planned or PlanFailed."""
     accepted = run.state.request
-    settings = accepted.settings
+    settings, revision = accepted.settings, command.revision
+    max_steps = steps_left(run.state)
+    if max_steps <= 0:  # which in a request means no limit
+        text = f"The limit of {settings.max_steps} steps over all plans was reached."
+        await run.emit(_failed(run, revision, STEPS_EXHAUSTED, text, MakePlanResponse(usage={})))
+        return
     timeout_s = min(
         settings.plan_timeout.ToNanoseconds() / 1e9, run.left_s(run_deadline(run.state))
     )
@@ -35,8 +41,10 @@ async def make_plan(run: EffectContext, revision: int) -> None:
         accepted.request,
         accepted.cards,
         fallback_agent=settings.fallback_agent,
-        max_steps=settings.max_steps,
+        max_steps=max_steps,
     )
+    if command.token_budget is not None:
+        request.token_budget = command.token_budget
     request.long_term_memory.CopyFrom(accepted.long_term_memory)
     request.conversation_history.extend(accepted.conversation_history)
     try:
@@ -48,9 +56,7 @@ async def make_plan(run: EffectContext, revision: int) -> None:
         message = f"The question could not be planned: {failure.message}"
         await run.emit(_failed(run, revision, type(failure).__name__, message, None))
         return
-    problems = usable_problems(
-        answer, accepted.cards, accepted.request.disable_agents, settings.max_steps
-    )
+    problems = usable_problems(answer, accepted.cards, accepted.request.disable_agents, max_steps)
     if problems:
         log = run.services.telemetry.logger("bos.gateway.planning")
         log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)

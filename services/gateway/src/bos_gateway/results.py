@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentResult
+from bos.composer.v1 import ComposerOutput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 MAX_RESULT_BYTES = 256 * 1024
 MAX_RESULTS_BYTES = 2 * 1024 * 1024
 MAX_TRACE_EVENTS = 500
-"""Trace events kept of one step; agents that write more lose the rest, with a note."""
+"""Trace events kept of one step; agents that write more lose the rest."""
+MAX_TRACE_BYTES = 1024 * 1024
+"""Size of the trace events kept of one step."""
+MAX_ANSWER_BYTES = 256 * 1024
+"""Longest answer, several times what people read; it is stored with the run."""
+
+_CUT = "\n\n(The answer was longer and is cut off here.)"
 
 _MIN_SECONDS = -62_135_596_800  # 0001-01-01, the first time that Timestamp can hold
 _MAX_SECONDS = 253_402_300_799  # 9999-12-31
@@ -65,6 +72,17 @@ def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
         if not _shrink(max(copies, key=AgentResult.ByteSize)):
             break
     return copies
+
+
+def fitting_answer(output: ComposerOutput) -> ComposerOutput:
+    """The output; an answer longer than ``MAX_ANSWER_BYTES`` is cut, and says so."""
+    text = output.answer.encode()
+    if len(text) <= MAX_ANSWER_BYTES:
+        return output
+    cut = ComposerOutput()
+    cut.CopyFrom(output)
+    cut.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
+    return cut
 
 
 def _shrink(result: AgentResult) -> bool:

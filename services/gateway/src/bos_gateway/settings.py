@@ -31,6 +31,9 @@ class GatewaySettings(Settings):
     )
 
     max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
+    max_run_tokens: int = Field(
+        default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
+    )
     max_context_bytes: int = Field(default=65536, ge=1024, description="Largest request context")
     run_timeout_s: float = Field(default=300.0, gt=0, description="Time a run may take")
     plan_timeout_s: float = Field(default=60.0, gt=0, description="Time planning may take")
@@ -102,6 +105,7 @@ class GatewaySettings(Settings):
             fallback_agent=self.fallback_agent,
             backoff_multiplier=self.backoff_multiplier,
             confidence_threshold=self.confidence_threshold,
+            max_tokens=self.max_run_tokens,
         )
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
         settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))

@@ -20,8 +20,17 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
-from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable, from_rpc_error
+from bos_chassis.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+    from_rpc_error,
+)
 from bos_gateway.agent_input import agent_input
+from bos_gateway.budget import counted, for_attempt
 from bos_gateway.decide import steps_deadline
 from bos_gateway.failures import (
     AGENT_PROTOCOL,
@@ -33,6 +42,7 @@ from bos_gateway.failures import (
 )
 from bos_gateway.results import (
     MAX_RESULT_BYTES,
+    MAX_TRACE_BYTES,
     MAX_TRACE_EVENTS,
     fit,
     result_problem,
@@ -45,6 +55,9 @@ if TYPE_CHECKING:
     from bos_gateway.effects import EffectContext
 
 _TRANSIENT = (Unavailable, ResourceExhausted, DeadlineExceeded)
+# Agents fail by their results; with these they have not begun.
+_TURNED_AWAY = (InvalidArgument, PermissionDenied, Unauthenticated)
+_AGENT_BUSY = "AGENT_BUSY"
 # Contract of every agent: AgentError.details says whether another attempt makes sense.
 _RETRYABLE_DETAIL = "retryable"
 # The agent ends by itself at its time-out; only then can it hand over what it has.
@@ -76,6 +89,8 @@ class _StepRun:
         self._agent = self._step.step.agent
         self._card = run.state.card(self._agent)
         self._traced = len(self._step.trace)
+        self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
+        self._budgeted = run.state.request.settings.max_tokens > 0
 
     async def run(self) -> None:
         settings = self._run.services.settings
@@ -85,7 +100,14 @@ class _StepRun:
         started = time.monotonic()
         spent = Usage()
         while True:
-            result, worth_repeating = await self._attempt(attempt)
+            tokens = None
+            if self._budgeted:
+                rest = self._command.reserved_tokens - counted(spent)
+                tokens = for_attempt(rest, attempts_left)
+            result, worth_repeating = await self._attempt(attempt, tokens)
+            if not result.HasField("usage"):
+                # A call that broke off, or an agent that does not count: nobody will say.
+                result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
             over = self._run.left_s(steps_deadline(self._run.state)) <= wait_s
             if not worth_repeating or attempts_left <= 0 or over:
@@ -108,12 +130,12 @@ class _StepRun:
         )
         await self._run.emit(self._run.stamped(LogEvent(step_finished=finished)))
 
-    async def _attempt(self, attempt: int) -> tuple[AgentResult, bool]:
+    async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
         """One call of the agent: its result, and whether trying again could help."""
         stub = self._run.services.registry.stub(self._agent)
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
-            return await self._failed(AGENT_UNKNOWN, text), False
+            return _unstarted(await self._failed(AGENT_UNKNOWN, text)), False
         command = self._command
         timeout_s = min(self._timeout_s(), self._run.left_s(steps_deadline(self._run.state)))
         step_input = agent_input(
@@ -122,6 +144,7 @@ class _StepRun:
             command.sub_task,
             attempt=attempt,
             timeout_s=timeout_s,
+            token_budget=tokens,
             secrets=self._run.secrets,
         )
         audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
@@ -140,6 +163,8 @@ class _StepRun:
             failure = from_rpc_error(error)
             text = f"The agent {self._agent} could not do its part: {failure.message}"
             result = await self._failed(type(failure).__name__, text)
+            if isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY:
+                _unstarted(result)
             return result, repeatable and isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()
@@ -195,6 +220,7 @@ class _StepRun:
             agent_id=self._step.agent_id,
             sub_task=self._command.sub_task,
             attempt=attempt,
+            reserved_tokens=self._command.reserved_tokens,
         )
         await self._run.emit(self._run.stamped(LogEvent(step_dispatched=dispatched)))
 
@@ -202,7 +228,8 @@ class _StepRun:
         """Store trace events, as many as a step may have."""
         room = MAX_TRACE_EVENTS - self._traced
         self._traced += len(events)
-        if room <= 0:
+        self._traced_bytes += sum(event.ByteSize() for event in events)
+        if room <= 0 or self._traced_bytes > MAX_TRACE_BYTES:
             return
         progressed = StepProgressed(
             revision=self._command.revision,
@@ -220,3 +247,9 @@ class _StepRun:
         else:
             wanted = self._run.services.settings.agent_timeout_s
         return max(_MIN_TIMEOUT_S, wanted)
+
+
+def _unstarted(result: AgentResult) -> AgentResult:
+    """The result of an attempt that cannot have consumed anything, and says so."""
+    result.usage.SetInParent()
+    return result
