@@ -37,10 +37,15 @@ async def collect(
     return [item async for item in model.stream(messages)]
 
 
+async def collect_into(items: list[TextDelta | Completion], model: Model) -> None:
+    async for item in model.stream(HELLO):
+        items.append(item)
+
+
 async def test_a_stream_yields_its_pieces_and_then_the_whole_with_usage(rig: Rig) -> None:
     *deltas, last = await collect(await rig.model())
     assert all(isinstance(delta, TextDelta) for delta in deltas)
-    assert len(deltas) == 6
+    assert 1 <= len(deltas) <= 6, "what arrives together is one piece"
     assert isinstance(last, Completion)
     assert last.text == "".join(delta.text for delta in deltas) == "Good day to you, dear reader."
     assert (last.usage.calls, last.usage.output_tokens) == (1, 8)
@@ -80,10 +85,10 @@ async def test_a_stream_under_a_rate_limit_is_rate_limited(rig: Rig) -> None:
 
 async def test_a_stream_that_breaks_off_fails_after_what_it_yielded(rig: Rig) -> None:
     rig.server.knobs.broken_stream_next(after_chunks=3)
-    items = (await rig.model()).stream(HELLO)
-    assert [await anext(items), await anext(items)] == [TextDelta("Good "), TextDelta("day ")]
+    shown: list[TextDelta | Completion] = []
     with pytest.raises(ModelUnavailable):
-        await anext(items)
+        await collect_into(shown, await rig.model())
+    assert "".join(item.text for item in shown) == "Good day "
     assert rig.server.calls == 1, "a half-shown answer is not asked for again"
 
 

@@ -2,18 +2,22 @@
 
 It calls ``client.post(..., cast_to=object)`` instead of ``chat.completions.create``: the same
 authentication, transport and exceptions, without transforming every parameter and building typed
-objects of every chunk, which is most of the CPU of a call (README).
+objects, which is most of the CPU of a call (README). Streams are read piece by piece as the
+network delivers them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.utils
+import json
 import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
+import httpx2
 import openai
 from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 
@@ -26,9 +30,12 @@ from bos_llm.errors import (
     ModelUnavailable,
 )
 from bos_llm.retry import Verdict
+from bos_llm.sse import EventReader
 from bos_llm.wire import Reply, read_chunk, read_completion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bos_llm.settings import Access
 
 _PATH = "/chat/completions"
@@ -39,6 +46,9 @@ _TIMED_OUT = frozenset((408, 502, 504))
 _TOO_LONG = frozenset(("context_length_exceeded", "string_above_max_length"))
 _FILTERED = frozenset(("content_filter", "content_policy_violation"))
 _QUOTA_USED_UP = "insufficient_quota"
+_MAX_EVENT_BYTES = 1024 * 1024
+_DRAIN_S = 0.1
+_DONE = b"[DONE]"
 
 
 class Endpoint:
@@ -152,9 +162,13 @@ class Endpoint:
 class ReplyStream:
     """The chunks of a streamed reply; an async context manager that ends the HTTP response."""
 
-    def __init__(self, chunks: AsyncStream[object], ends_at: float) -> None:
-        self._chunks = chunks
+    def __init__(self, stream: AsyncStream[object], ends_at: float) -> None:
+        self._response = stream.response
+        self._pieces = self._response.aiter_bytes()
         self._ends_at = ends_at
+        self._events = EventReader(_MAX_EVENT_BYTES)
+        self._done = False
+        self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -164,19 +178,54 @@ class ReplyStream:
 
     async def close(self) -> None:
         """End the HTTP response, whether or not it was read to its end."""
-        await self._chunks.close()
+        await self._response.aclose()
 
-    async def next(self) -> Reply | None:
-        """The next chunk; None after the last.
+    async def next(self) -> Sequence[Reply] | None:
+        """The next chunks, all that arrived together, at least one; None after the last.
 
         Raises:
             Exception: see :meth:`Endpoint.judge`.
         """
+        if self._failure is not None:
+            raise self._failure
         async with asyncio.timeout_at(self._ends_at):
             try:
-                return read_chunk(await anext(self._chunks))
-            except StopAsyncIteration:
-                return None
+                while not self._done and (piece := await anext(self._pieces, None)) is not None:
+                    if chunks := self._chunks(piece):
+                        return chunks
+            except httpx2.TimeoutException as error:
+                raise openai.APITimeoutError(request=self._response.request) from error
+            except httpx2.RequestError as error:
+                raise openai.APIConnectionError(request=self._response.request) from error
+            await self._drain()
+        return None
+
+    def _chunks(self, piece: bytes) -> list[Reply]:
+        chunks: list[Reply] = []
+        try:
+            for data in self._events.feed(piece):
+                if data.startswith(_DONE):
+                    self._done = True
+                    break
+                chunks.append(self._chunk(json.loads(data)))
+        except Exception as error:
+            if not chunks:
+                raise
+            self._failure = error  # what came before it counts
+        return chunks
+
+    def _chunk(self, body: object) -> Reply:
+        if isinstance(body, dict) and body.get("error"):
+            text = "the endpoint reports an error in its stream"
+            raise openai.APIError(text, request=self._response.request, body=None)
+        return read_chunk(body)
+
+    async def _drain(self) -> None:
+        """Read what follows the end, usually nothing, so that the connection can be used again."""
+        with contextlib.suppress(TimeoutError, httpx2.RequestError):
+            async with asyncio.timeout(_DRAIN_S):
+                async for _ in self._pieces:
+                    pass
 
 
 def _client(access: Access) -> AsyncOpenAI:

@@ -43,7 +43,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of a streamed reply."""
+    """A piece of a streamed reply: all that arrived together."""
 
     text: str
 
@@ -249,8 +249,8 @@ class Model:
         try:
             stream = await endpoint.stream(limited, timeout_s, self._settings.stream_idle_timeout_s)
             whole = ReplyBuilder(self._settings.max_reply_chars)
-            while not whole.text and (chunk := await stream.next()) is not None:
-                whole.add(chunk)
+            while not whole.text and (chunks := await stream.next()) is not None:
+                whole.add_all(chunks)
             if whole.is_blank:
                 raise ForeignReply("a stream without a chunk")
         except BaseException as error:
@@ -266,8 +266,8 @@ class Model:
         self, endpoint: Endpoint, stream: ReplyStream, whole: ReplyBuilder
     ) -> str | None:
         try:
-            chunk = await stream.next()
-            return None if chunk is None else whole.add(chunk)
+            chunks = await stream.next()
+            return None if chunks is None else whole.add_all(chunks)
         except Exception as error:
             verdict = endpoint.judge(error)
             if verdict is None:

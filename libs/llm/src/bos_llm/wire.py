@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ForeignReply(ValueError):
@@ -68,6 +71,14 @@ class ReplyBuilder:
             tokens=chunk.tokens or self._last.tokens,
         )
         return chunk.text
+
+    def add_all(self, chunks: Iterable[Reply]) -> str:
+        """Append chunks; returns their text.
+
+        Raises:
+            ForeignReply: the reply is longer than any real one.
+        """
+        return "".join([self.add(chunk) for chunk in chunks])
 
     def reply(self) -> Reply:
         """The whole."""

@@ -1,0 +1,38 @@
+"""Events come out whole, however the network cuts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bos_llm.sse import EventReader
+
+STREAM = b': hello\r\n\r\nevent: x\ndata: {"a": 1}\n\ndata:two\ndata: lines\r\n\r\ndata: [DONE]\n\n'
+EVENTS = [b'{"a": 1}', b"two\nlines", b"[DONE]"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, len(STREAM)])
+def test_events_are_the_same_in_pieces_of_any_size(size: int) -> None:
+    reader = EventReader(100)
+    pieces = [STREAM[start : start + size] for start in range(0, len(STREAM), size)]
+    assert [event for piece in pieces for event in reader.feed(piece)] == EVENTS
+
+
+def test_what_arrives_together_is_returned_together() -> None:
+    assert EventReader(100).feed(STREAM) == EVENTS
+
+
+def test_an_event_that_has_not_ended_is_kept_back() -> None:
+    reader = EventReader(100)
+    assert reader.feed(b"data: one\n") == []
+    assert reader.feed(b"\n") == [b"one"]
+
+
+@pytest.mark.parametrize("piece", [b"data: " + b"x" * 101, b"data: xxxx\n" * 26])
+def test_an_event_without_an_end_is_refused(piece: bytes) -> None:
+    with pytest.raises(ValueError, match="without an end"):
+        EventReader(100).feed(piece)
+
+
+def test_events_may_be_as_long_as_the_limit_and_as_many_as_they_like() -> None:
+    reader = EventReader(100)
+    assert reader.feed((b"data: " + b"x" * 90 + b"\n\n") * 50) == [b"x" * 90] * 50
