@@ -19,7 +19,7 @@ from bos_sqlguard.limits import (
 )
 from bos_sqlguard.policy import Dialect, GuardPolicy, load_functions
 from bos_sqlguard.rules import Violation, load_rules
-from bos_sqlguard.wording import same_wording
+from bos_sqlguard.wording import same_text, same_wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,7 @@ _NOT_WORDS = frozenset(
         TokenType.NUMBER,
     }
 )
+_SIGNS = frozenset({TokenType.SEMICOLON, TokenType.L_PAREN, TokenType.R_PAREN, TokenType.L_BRACKET})
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _MAX_CHARACTERS = 20_000
 _MAX_TOKENS = 5_000
@@ -130,7 +131,7 @@ class Guard:
         limited = self._limit(tree)
         safe_sql = self._write(tree)
         # A query that an earlier check wrote comes back as it was and needs no second reading.
-        if safe_sql != sql:
+        if safe_sql != sql and not same_text(tokens, sql, safe_sql):
             self._check_written(tokens, safe_sql, used_tables)
         return Verdict(
             dialect=self.policy.dialect,
@@ -215,18 +216,19 @@ def _check_tokens(tokens: list[Token]) -> None:
         kind = token.token_type
         if kind in _NOT_WORDS:
             continue
-        if kind == TokenType.SEMICOLON:
+        if kind not in _SIGNS:
+            if (word := token.text.upper()) in FORBIDDEN_KEYWORDS:
+                broken.append(("KEYWORD", word))
+        elif kind == TokenType.SEMICOLON:
             broken.append(("SINGLE_STATEMENT", "more than one"))
-        elif kind in (TokenType.L_PAREN, TokenType.R_PAREN):
-            depth += 1 if kind == TokenType.L_PAREN else -1
-            if depth > _MAX_DEPTH:
-                raise _Refused(("TOO_COMPLEX", f"more than {_MAX_DEPTH} nested parentheses"))
         elif kind == TokenType.L_BRACKET:
             brackets += 1
             if brackets > _MAX_BRACKETS:
                 raise _Refused(("TOO_COMPLEX", f"more than {_MAX_BRACKETS} brackets"))
-        elif token.text.upper() in FORBIDDEN_KEYWORDS:
-            broken.append(("KEYWORD", token.text.upper()))
+        else:
+            depth += 1 if kind == TokenType.L_PAREN else -1
+            if depth > _MAX_DEPTH:
+                raise _Refused(("TOO_COMPLEX", f"more than {_MAX_DEPTH} nested parentheses"))
     if tokens[0].token_type not in _OPENING:
         broken.insert(0, ("SELECT_ONLY", tokens[0].text))
     if broken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
@@ -65,35 +65,33 @@ class Inspection:
             if allowed is None:
                 self._refuse_node(node)
                 continue
-            if isinstance(node, exp.Table):
-                self._check_table(node, visible)
+            if kind is exp.Table:
+                self._check_table(cast("exp.Table", node), visible)
             elif (check := checks.get(kind)) is not None:
                 check(node)
             if kind in dialect_rules:
                 self.broken.append((dialect_rules[kind], kind.__name__))
-            with_ = node.args.get("with_")
+            arguments = node.args
+            with_ = arguments.get("with_")
             if isinstance(with_, exp.With):
                 stack.extend(self._enter_with(with_, visible))
                 visible = visible.union(self._cte_name(cte) for cte in with_.expressions)
-            for key, value in node.args.items():
+            for key, value in arguments.items():
                 if value is None or value is False or value is with_:
                     continue
-                items = value if isinstance(value, list) else (value,)
                 if key not in allowed:
-                    if items:
-                        rule = ARGUMENT_RULES.get((type(node), key), "NODE_NOT_ALLOWED")
-                        self.broken.append((rule, f"{type(node).__name__} {key.strip('_')}"))
+                    if value != []:
+                        rule = ARGUMENT_RULES.get((kind, key), "NODE_NOT_ALLOWED")
+                        self.broken.append((rule, f"{kind.__name__} {key.strip('_')}"))
                     continue
-                for item in items:
+                for item in value if type(value) is list else (value,):
                     if isinstance(item, exp.Expr):
                         stack.append((item, visible))
-                    else:
+                    elif item is not True and kind not in _SELF_CHECKED:
                         self._check_plain(node, item)
 
     def _check_plain(self, node: exp.Expr, item: object) -> None:
         """What is no node in an argument must be a flag or a keyword."""
-        if item is True or isinstance(node, _SELF_CHECKED):
-            return
         if not (isinstance(item, str) and _KEYWORDS.fullmatch(item)):
             self.broken.append(("NODE_NOT_ALLOWED", f"{type(node).__name__} {item!s}"))
 
@@ -250,14 +248,16 @@ class Inspection:
 
 
 # Their text is checked by a rule of its own, or is data that the writer escapes.
-_SELF_CHECKED = (
-    exp.Identifier,
-    exp.Literal,
-    exp.RawString,
-    exp.National,
-    exp.Var,
-    exp.DataType,
-    exp.Anonymous,
+_SELF_CHECKED: frozenset[type[exp.Expr]] = frozenset(
+    {
+        exp.Identifier,
+        exp.Literal,
+        exp.RawString,
+        exp.National,
+        exp.Var,
+        exp.DataType,
+        exp.Anonymous,
+    }
 )
 
 
