@@ -9,6 +9,7 @@ import pytest
 
 from bos_chassis.errors import ConfigurationError
 from bos_client.connection import CONNECTION_FILE, find_connection
+from bos_gateway.run_secrets import SecretsKeyRing
 from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
 
 if TYPE_CHECKING:
@@ -94,3 +95,19 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigurationError, match="file/data"):
         open_log(tmp_path / "file/data")
+
+
+def test_the_key_of_credentials_is_kept_and_private(tmp_path: Path) -> None:
+    with own_folder(tmp_path / "data") as folder:
+        first = folder.secrets_keys()
+        assert SecretsKeyRing.parse(first).ids == {"standalone"}
+        assert mode(folder.path / "secrets.key") == 0o600
+    with own_folder(tmp_path / "data") as folder:
+        assert folder.secrets_keys() == first
+
+
+def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with own_folder(tmp_path) as folder:
+        (tmp_path / "secrets.key").mkdir()
+        with pytest.raises(ConfigurationError, match=r"secrets\.key"):
+            folder.secrets_keys()

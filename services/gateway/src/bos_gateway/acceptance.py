@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.registry import Registry
+    from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.runs import StoredRun
     from bos_gateway.settings import GatewaySettings
 
@@ -31,6 +32,7 @@ def new_run(
     now: datetime,
     settings: GatewaySettings,
     registry: Registry,
+    vault: RunSecrets,
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -43,6 +45,7 @@ def new_run(
         now: The time in UTC, the same for all replicas.
         settings: The limits that are frozen into it.
         registry: The agents that are frozen into it.
+        vault: Encrypts what is kept of the credentials.
 
     Raises:
         InvalidArgument: the request cannot be run; names fields and fixes.
@@ -53,7 +56,7 @@ def new_run(
         request, cards, max_context_bytes=settings.max_context_bytes, configured=registry.names
     )
     normalised.request_id = normalised.request_id or str(run_id)
-    secrets = context.take_secrets(normalised.context, cards)
+    secrets = context.of_use(context.take_secrets(normalised.context, cards), cards)
     context.attach_temporal_context(normalised.context, now)
     accepted = RunAccepted(
         user_id=user_id,
@@ -63,6 +66,7 @@ def new_run(
         interactive=interactive,
         traceparent=traceparent,
         unavailable_agents=registry.unavailable,
+        secret_keys=sorted(secrets),
     )
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
@@ -81,6 +85,7 @@ def new_run(
         conversation_id=normalised.conversation_id,
         question=normalised.question,
         event=event,
+        sealed=vault.seal(run_id, secrets),
     )
     return run, secrets
 

@@ -84,6 +84,13 @@ def agent_input(
     return message
 
 
+def missing_secrets(state: RunState, step: StepState, secrets: Mapping[str, str]) -> list[str]:
+    """Credentials that came with the question and that the step's agent needs, but are gone."""
+    card = state.card(step.step.agent)
+    declared = set(card.secret_context_keys) if card else set()
+    return sorted(declared & set(state.request.secret_keys) - secrets.keys())
+
+
 def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]:
     return {
         needed: _handed_on(state.outputs[needed])

@@ -23,6 +23,9 @@ WITH due AS (
     DELETE FROM run_events AS e USING due
     WHERE e.run_id = due.run_id AND e.kind = 'answer_delta'
     RETURNING e.run_id, e.sequence
+), forgotten AS (
+    -- Left behind only if a version that knows nothing of credentials ended the run.
+    DELETE FROM run_secrets AS s USING due WHERE s.run_id = due.run_id
 ), gaps AS (
     SELECT run_id, range_agg(int8range(sequence, sequence, '[]')) AS sequences, count(*) AS events
     FROM removed GROUP BY run_id

@@ -12,7 +12,7 @@ from bos.gateway.v1 import AgentRequest
 from bos_chassis.errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from google.protobuf.struct_pb2 import Struct, Value
@@ -134,6 +134,12 @@ def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
         secrets[key] = value.string_value if value.HasField("string_value") else _text(value)
         del context.fields[key]
     return secrets
+
+
+def of_use(secrets: Mapping[str, str], cards: Iterable[AgentCard]) -> dict[str, str]:
+    """Those credentials that an agent declares; nobody would ever be given the others."""
+    declared = {key for card in cards for key in card.secret_context_keys}
+    return {key: value for key, value in secrets.items() if key in declared}
 
 
 def looks_secret(key: str) -> bool:

@@ -7,7 +7,7 @@ The effects themselves are in ``planning``, ``stepping`` and ``composing``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
+    from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
     from bos_gateway.tokens import Metadata, Tokens
@@ -44,6 +45,7 @@ class Collaborators:
     metrics: GatewayMetrics
     telemetry: Telemetry
     clock: DatabaseClock
+    vault: RunSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class EffectContext:
 
     state: RunState
     """Read only: it belongs to the run's loop."""
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
     """Credentials of the run, by context key."""
     services: Collaborators
     emit: Emit

@@ -13,6 +13,7 @@ from bos.agent.v1 import (
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from bos.agent.v1 import AgentCard, AgentExecutionStatus
@@ -32,6 +33,7 @@ CANCELLED = "Cancelled"
 INVALID_PLAN = "InvalidPlan"
 AGENT_UNKNOWN = "AgentUnknown"
 AGENT_PROTOCOL = "AgentProtocolError"
+CREDENTIAL_LOST = "CredentialLost"
 RESULT_TOO_LARGE = "ResultTooLarge"
 COMPOSING_FAILED = "ComposingFailed"
 HITL_SKIPPED = "hitl_skipped_non_streaming"
@@ -53,6 +55,14 @@ def failed_result(
         error=AgentError(type=error_type, message=message),
         task_description=step.sub_task.task if step.sub_task else step.step.task,
         depends_on=sorted(step.needs),
+    )
+
+
+def credentials_lost(keys: Sequence[str]) -> str:
+    """What a user is told whose credentials did not survive their gateway."""
+    return (
+        f"The service was interrupted, and the credentials given with this question are gone: "
+        f"{', '.join(keys)}. Ask again, with context.{keys[0]} set."
     )
 
 

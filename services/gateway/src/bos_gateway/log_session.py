@@ -73,6 +73,8 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [_time(run.event) for run in runs],
         replica_id,
         SCHEMA_VERSION,
+        [run.sealed.key_id if run.sealed else None for run in runs],
+        [run.sealed.ciphertext if run.sealed else None for run in runs],
     )
     return {row["run_id"] for row in rows}
 

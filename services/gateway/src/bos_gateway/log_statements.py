@@ -6,9 +6,9 @@ ACCEPT = """
 WITH new AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::smallint[],
-        $8::uuid[], $9::bytea[], $10::timestamptz[]
+        $8::uuid[], $9::bytea[], $10::timestamptz[], $13::text[], $14::bytea[]
     ) AS t (run_id, user_id, request_id, request_digest, conversation_id, question, status,
-            event_id, payload, created_at)
+            event_id, payload, created_at, secrets_key_id, secrets)
 ), created AS (
     INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
                       status, replica_id, created_at)
@@ -22,6 +22,11 @@ WITH new AS (
                             created_at)
     SELECT run_id, 1, event_id, 1, 'run_accepted', $12, payload, created_at
     FROM new JOIN created USING (run_id)
+), sealed AS (
+    INSERT INTO run_secrets (run_id, key_id, ciphertext)
+    SELECT run_id, secrets_key_id, secrets
+    FROM new JOIN created USING (run_id)
+    WHERE secrets IS NOT NULL
 )
 SELECT run_id FROM created
 """
@@ -77,6 +82,10 @@ WITH mode AS MATERIALIZED (
     DELETE FROM run_inputs AS i
     USING wanted AS w JOIN owned USING (run_id)
     WHERE i.run_id = w.run_id AND w.finished
+), forgotten_secrets AS (
+    DELETE FROM run_secrets AS s
+    USING wanted AS w JOIN owned USING (run_id)
+    WHERE s.run_id = w.run_id AND w.finished
 ), touched AS (
     UPDATE runs AS r
     SET status = w.status, updated_at = now(),

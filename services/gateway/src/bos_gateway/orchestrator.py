@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -51,7 +51,7 @@ class OwnedRun:
     epoch: int
     state: RunState
     feed: RunFeed
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
     deaths: int = 0
     """Owners that died of late, one after the other, without the run getting further."""
 

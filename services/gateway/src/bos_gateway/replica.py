@@ -128,6 +128,7 @@ class Replica:
             now=self._with.clock.now(),
             settings=self._with.settings,
             registry=self._with.registry,
+            vault=self._with.vault,
         )
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and that nobody drives. And a context of its own: the run outlives the call, so
@@ -301,6 +302,8 @@ class Replica:
             await self._writer.append(append)
             apply(state, event)
             inputs = await self._ownership.inputs([run_id])
+            if state.request.secret_keys and not secrets:
+                secrets = await self._with.vault.load(run_id)
         except UnknownEvent as error:
             self._log.info("run left to a newer version", run=str(run_id), at=str(error))
             await self._let_go(run_id, adopted.epoch)

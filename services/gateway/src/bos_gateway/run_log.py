@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.commits import CommitObserver
     from bos_gateway.metrics import GatewayMetrics
+    from bos_gateway.run_secrets import SealedSecrets
 
 SCHEMA = "gateway"
 
@@ -89,6 +90,8 @@ class NewRun:
     question: str
     event: LogEvent
     """The RunAccepted event."""
+    sealed: SealedSecrets | None = None
+    """Its credentials, stored and deleted with the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
+from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import Runs
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
@@ -62,6 +63,7 @@ async def serve(
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
+    ring = settings.secrets_key_ring()
     auth = authenticator_from(settings.auth, "gateway")
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
@@ -98,6 +100,7 @@ async def serve(
             metrics=metrics,
             telemetry=telemetry,
             clock=clock,
+            vault=RunSecrets(ring, pool, telemetry),
         )
         runs = Runs(pool)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)

@@ -8,7 +8,9 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
+from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_gateway.run_secrets import SecretsKeyRing
 
 
 class GatewaySettings(Settings):
@@ -28,6 +30,12 @@ class GatewaySettings(Settings):
     )
     run_token_private_key: SecretStr | None = Field(
         default=None, description="Ed25519 private key (PEM) that signs run tokens"
+    )
+
+    secrets_keys: SecretStr | None = Field(
+        default=None,
+        description="Keys that encrypt the credentials of runs as id=base64, separated by commas; "
+        "the first encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`",
     )
 
     max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
@@ -88,6 +96,16 @@ class GatewaySettings(Settings):
             targets[name.strip()] = target.strip()
         return targets
 
+    @field_validator("secrets_keys")
+    @classmethod
+    def _check_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                SecretsKeyRing.parse(value.get_secret_value())
+            except ConfigurationError as error:
+                raise ValueError(error.message) from None
+        return value
+
     @model_validator(mode="after")
     def _lease_outlives_renewals(self) -> Self:
         if self.lease_s < 2 * self.lease_renewal_s:
@@ -95,6 +113,11 @@ class GatewaySettings(Settings):
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
             )
         return self
+
+    def secrets_key_ring(self) -> SecretsKeyRing | None:
+        """The keys that encrypt credentials, if there are any."""
+        keys = self.secrets_keys
+        return SecretsKeyRing.parse(keys.get_secret_value()) if keys else None
 
     def run_settings(self) -> RunSettings:
         """The limits as they are frozen into a run."""

@@ -29,13 +29,15 @@ from bos_chassis.errors import (
     Unavailable,
     from_rpc_error,
 )
-from bos_gateway.agent_input import agent_input
+from bos_gateway.agent_input import agent_input, missing_secrets
 from bos_gateway.budget import counted, for_attempt
 from bos_gateway.decide import steps_deadline
 from bos_gateway.failures import (
     AGENT_PROTOCOL,
     AGENT_UNKNOWN,
+    CREDENTIAL_LOST,
     HITL_SKIPPED,
+    credentials_lost,
     error_trace,
     failed_result,
     may_repeat,
@@ -136,6 +138,8 @@ class _StepRun:
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
             return _unstarted(await self._failed(AGENT_UNKNOWN, text)), False
+        if lost := missing_secrets(self._run.state, self._step, self._run.secrets):
+            return _unstarted(await self._failed(CREDENTIAL_LOST, credentials_lost(lost))), False
         command = self._command
         timeout_s = min(self._timeout_s(), self._run.left_s(steps_deadline(self._run.state)))
         step_input = agent_input(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import json
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CONNECTION_FILE = "standalone.json"
+_SECRETS_FILE = "secrets.key"
 _LOCK_FILE = "standalone.lock"
 LOG_FILE = "standalone.log"
 _LOG_BYTES = 8 * 1024 * 1024
@@ -53,6 +55,24 @@ class DataFolder:
             except OSError:
                 return 0
         return self.last_port
+
+    def secrets_keys(self) -> str:
+        """What encrypts the credentials of runs; made at the first start and kept.
+
+        Raises:
+            ConfigurationError: it cannot be read or written.
+        """
+        file = self.path / _SECRETS_FILE
+        try:
+            if not file.exists():
+                key = base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+                _write_private(file, f"standalone={key}\n")
+            return file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(
+                f"The key file {file} cannot be used ({type(error).__name__}). Make it readable, "
+                "or remove it: credentials of runs under way are then lost."
+            ) from error
 
     def announce(
         self,

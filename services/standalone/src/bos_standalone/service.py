@@ -152,14 +152,10 @@ class _House:
             name: server.address for name, server in zip(self._agents, agent_servers, strict=True)
         }
         api_key = self._api_key()
-        (gateway_server,) = await self._group.start(
-            gateway=partial(
-                self._gateway,
-                self._gateway_settings(
-                    api_key, store, planner_server.address, composer_server.address, agents
-                ),
-            )
+        settings = self._gateway_settings(
+            api_key, store, planner_server.address, composer_server.address, agents
         )
+        (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         context = _today(company) if company else {}
         operator = {
             "store_url": store,
@@ -167,6 +163,7 @@ class _House:
             "composer_target": composer_server.address,
             "agent_targets": agents,
             "model": self._model_name(scripted),
+            "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
         self._folder.announce(gateway_server.address, api_key, context, operator)
         return Standalone(
@@ -263,7 +260,7 @@ class _House:
         agents: Mapping[str, str],
     ) -> GatewaySettings:
         port = self._folder.gateway_port(self._settings.port)
-        return GatewaySettings.load(
+        settings = GatewaySettings.load(
             # The metrics of all services are in one registry, so one of them offers it.
             server=ServerSettings.load(host=_HOST, port=port, grace_s=self._settings.grace_s),
             auth=AuthSettings.load(static_key=SecretStr(api_key), run_token_public_keys=None),
@@ -273,6 +270,10 @@ class _House:
             agent_targets=dict(agents),
             run_token_private_key=SecretStr(self._private_key),
         )
+        if settings.secrets_keys is not None:
+            return settings
+        keys = SecretStr(self._folder.secrets_keys())
+        return settings.model_copy(update={"secrets_keys": keys})
 
     def _server(self) -> ServerSettings:
         return ServerSettings.load(

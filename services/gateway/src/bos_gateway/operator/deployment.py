@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from bos_gateway.run_secrets import SecretsKeyRing
+
 
 class _StoreSettings(Settings):
     """Of the gateway's settings, the one that tells whether there are any."""
@@ -41,6 +43,10 @@ class Deployment:
     fallback_agent: str
     run_timeout_s: float
     run_token_private_key: SecretStr | None = None
+    secrets: SecretsKeyRing | None = None
+    """What encrypts the credentials of runs."""
+    secrets_key_ids: frozenset[str] = frozenset()
+    """The ids of its keys; a standalone tells no more."""
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
     model: str = ""
@@ -71,6 +77,7 @@ def find_deployment(start: Path) -> Deployment:
     if not (given.store_url or given.planner_target):
         return _standalone(start)
     settings = GatewaySettings.load()
+    ring = settings.secrets_key_ring()
     return Deployment(
         source="BOS_GATEWAY_… (environment and .env)",
         store_url=settings.store_url,
@@ -80,6 +87,8 @@ def find_deployment(start: Path) -> Deployment:
         fallback_agent=settings.fallback_agent,
         run_timeout_s=settings.run_timeout_s,
         run_token_private_key=settings.run_token_private_key,
+        secrets=ring,
+        secrets_key_ids=ring.ids if ring else frozenset(),
     )
 
 
@@ -95,6 +104,7 @@ def _standalone(start: Path) -> Deployment:
             agent_targets={str(k): str(v) for k, v in operator["agent_targets"].items()},
             fallback_agent=GatewaySettings.model_fields["fallback_agent"].default,
             run_timeout_s=GatewaySettings.model_fields["run_timeout_s"].default,
+            secrets_key_ids=frozenset(map(str, operator.get("secrets_key_ids", ()))),
             local=local,
             model=str(operator["model"]),
         )

@@ -28,7 +28,7 @@ PROBLEMS = 2
 async def examine(deployment: Deployment, *, call_models: bool = False) -> list[Finding]:
     """All findings about a deployment. Every check has a bound; none waits for another's."""
     store, answers, models = await asyncio.gather(
-        check_store(deployment.store_url, deployment.remedy),
+        check_store(deployment),
         check_targets(deployment),
         check_models(deployment, call=call_models),
     )

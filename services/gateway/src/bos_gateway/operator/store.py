@@ -15,6 +15,7 @@ from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, ConfigurationError, Unavailable
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.secrets import check_secrets
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import (
@@ -27,6 +28,8 @@ from bos_postgres import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from bos_gateway.operator.deployment import Deployment
 
     Session = asyncpg.Connection[asyncpg.Record]
 
@@ -67,12 +70,12 @@ WHERE r.finished_at IS NULL AND r.status <> $1
 """
 
 
-async def check_store(dsn: str, remedy: str) -> list[Finding]:
+async def check_store(deployment: Deployment) -> list[Finding]:
     """Everything about the database, within a bounded time."""
     found: list[Finding] = []
     try:
         async with asyncio.timeout(_ALL_S):
-            await _check(dsn, found)
+            await _check(deployment, found)
     except (
         BosError,
         TimeoutError,
@@ -80,11 +83,12 @@ async def check_store(dsn: str, remedy: str) -> list[Finding]:
         asyncpg.PostgresError,
         asyncpg.InterfaceError,
     ) as error:
-        found.append(_failed(error, remedy))
+        found.append(_failed(error, deployment.remedy))
     return found
 
 
-async def _check(dsn: str, found: list[Finding]) -> None:
+async def _check(deployment: Deployment, found: list[Finding]) -> None:
+    dsn = deployment.store_url
     async with connect(
         dsn,
         application_name="bos-doctor",
@@ -101,6 +105,7 @@ async def _check(dsn: str, found: list[Finding]) -> None:
             if usable:
                 found.append(await _write(session))
                 found.extend(await _ownership(session))
+                found.append(await check_secrets(session, deployment))
 
 
 def _failed(error: BaseException, remedy: str) -> Finding:
