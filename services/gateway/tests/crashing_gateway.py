@@ -8,8 +8,7 @@ to fail by its first argument or, later, by lines on stdin::
     disarm
 
 Each line on stdin is answered by a line of JSON on stdout. Options: ``--replica-id`` names the
-replica, so that a test can find its runs; ``--deaf`` loses every notification; ``--skew-s`` moves
-what this process takes for the time of day.
+replica, so that a test can find its runs; ``--deaf`` loses every notification.
 """
 
 from __future__ import annotations
@@ -20,12 +19,9 @@ import os
 import signal
 import sys
 import threading
-import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos_chassis.process import run_service
@@ -99,30 +95,11 @@ class Crasher:
             sys.stdout.flush()
 
 
-def skew(seconds: float) -> None:
-    """Move the time of day for every module of ours; libraries and timers keep the real one."""
-
-    class Skewed(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + timedelta(seconds=seconds)
-
-    shifted = SimpleNamespace(**vars(time))
-    shifted.time = lambda: time.time() + seconds
-    shifted.time_ns = lambda: time.time_ns() + round(seconds * 1e9)
-    replaced = {"time": (time, shifted), "datetime": (datetime, Skewed)}
-    for name, module in list(sys.modules.items()):
-        for attribute, (real, instead) in replaced.items() if name.startswith("bos_") else ():
-            if getattr(module, attribute, None) is real:
-                setattr(module, attribute, instead)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("failpoint", nargs="?", default="disarm")
     parser.add_argument("--replica-id", type=UUID)
     parser.add_argument("--deaf", action="store_true")
-    parser.add_argument("--skew-s", type=float, default=0.0)
     options = parser.parse_args()
     crasher = Crasher(Failpoint.parse(options.failpoint))
     threading.Thread(target=crasher.obey, daemon=True).start()
@@ -130,8 +107,6 @@ def main() -> None:
         service.uuid4 = lambda: options.replica_id  # type: ignore[attr-defined]
     if options.deaf:
         Bulletin._heard = lambda *_: None  # type: ignore[method-assign]
-    if options.skew_s:
-        skew(options.skew_s)
 
     @asynccontextmanager
     async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:

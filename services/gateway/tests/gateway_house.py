@@ -181,6 +181,21 @@ class Client:
         return [message.event async for message in self.stub.WatchRun(request, timeout=30)]
 
 
+def gateway_settings(house: House, **overrides: object) -> dict[str, str]:
+    """The environment of a gateway process."""
+    settings = {
+        "STORE_URL": house.dsn,
+        "PLANNER_TARGET": house.planner_target,
+        "COMPOSER_TARGET": house.composer_target,
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in house.agent_targets.items()),
+        "LEASE_S": "1",
+        "LEASE_RENEWAL_S": "0.25",
+        "SERVER__GRACE_S": "0.2",
+        **{name.upper(): str(value) for name, value in overrides.items()},
+    }
+    return {f"BOS_GATEWAY_{key}": value for key, value in settings.items()}
+
+
 @asynccontextmanager
 async def gateway_process(
     house: House,
@@ -194,20 +209,10 @@ async def gateway_process(
     Its log goes to ``log``; ``program`` is what Python runs; ``overrides`` are settings of the
     gateway.
     """
-    settings = {
-        "STORE_URL": house.dsn,
-        "PLANNER_TARGET": house.planner_target,
-        "COMPOSER_TARGET": house.composer_target,
-        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in house.agent_targets.items()),
-        "LEASE_S": "1",
-        "LEASE_RENEWAL_S": "0.25",
-        "SERVER__GRACE_S": "0.2",
-        **{name.upper(): str(value) for name, value in overrides.items()},
-    }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *program,
-        env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
+        env={**os.environ, **gateway_settings(house, **overrides)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=log,
