@@ -1,0 +1,106 @@
+"""Builds identity and serves it: the same function for its own process and for standalone."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.json_format import MessageToDict
+
+from bos.identity.v1 import add_IdentityServiceServicer_to_server
+from bos_chassis.jwks import KeySet
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.user_tokens import UserTokenVerifier, with_users
+from bos_identity.accounts import LOCAL_USER_ID, Accounts
+from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
+from bos_identity.identity import Identity
+from bos_identity.key_ring import open_key_ring
+from bos_identity.metrics import IdentityMetrics
+from bos_identity.passwords import Passwords
+from bos_identity.sessions import Sessions
+from bos_identity.throttle import Throttle
+from bos_identity.tokens import AccessTokens
+from bos_identity.upkeep import running_upkeep
+from bos_postgres import migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_identity.key_ring import KeyRing
+    from bos_identity.settings import IdentitySettings
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = "identity"
+READER = "bos_identity_reader"
+_POOL_SIZE = 8
+_READERS = 4
+# Its own keys are at hand: they are looked at anew with every token that is not known.
+_OWN_KEYS_S = 1.0
+
+
+@asynccontextmanager
+async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
+    """Serve identity until the context is left.
+
+    Raises:
+        ConfigurationError: a setting is not usable, such as missing keys.
+        Unavailable: the store cannot be reached.
+    """
+    metrics = IdentityMetrics(telemetry.registry)
+    log = telemetry.logger("bos.identity")
+    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+        )
+        readers = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+        )
+        keys = await stack.enter_async_context(open_key_ring(settings, pool, metrics, telemetry))
+        passwords = await stack.enter_async_context(Passwords(settings, metrics))
+        own_keys = await stack.enter_async_context(
+            KeySet(_published(keys), max_age_s=_OWN_KEYS_S, log=log, pause_s=0.0)
+        )
+        accounts = Accounts(pool, readers)
+        if settings.auth.static_key_user == str(LOCAL_USER_ID):
+            await accounts.add_local_user()
+        identity = Identity(
+            accounts=accounts,
+            sessions=Sessions(pool, readers, settings),
+            passwords=passwords,
+            throttle=Throttle(pool, settings),
+            tokens=AccessTokens(keys, settings),
+            settings=settings,
+            metrics=metrics,
+            log=log,
+        )
+        await stack.enter_async_context(
+            running_upkeep(identity.sessions, identity.throttle, telemetry)
+        )
+        users = UserTokenVerifier(
+            own_keys, issuer=settings.issuer, audience=settings.audience, log=log
+        )
+        servicer = Servicer(
+            IdentityServicer(identity, keys),
+            add_IdentityServiceServicer_to_server,
+            SERVICE_NAME,
+            open_methods=OPEN_METHODS,
+        )
+        yield await stack.enter_async_context(
+            grpc_server(
+                settings.server,
+                [servicer],
+                telemetry=telemetry,
+                auth=with_users(settings.auth, "identity", users),
+            )
+        )
+
+
+def _published(keys: KeyRing) -> Any:
+    async def fetch() -> Sequence[Mapping[str, Any]]:
+        return [MessageToDict(key, preserving_proto_field_name=True) for key in keys.published]
+
+    return fetch

@@ -1,0 +1,104 @@
+"""Settings of the identity service."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+
+_DAY_S = 86400.0
+
+
+class IdentitySettings(Settings):
+    """Accounts, sessions and tokens. Times are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_IDENTITY_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
+    auth: AuthSettings = Field(default_factory=AuthSettings.load)
+
+    store_url: str = Field(min_length=1, description="PostgreSQL URL of accounts and sessions")
+    issuer: str = Field(
+        default="bos-identity",
+        min_length=1,
+        description="What tokens call their issuer; the public URL of the REST gateway, if others "
+        "are to find the keys by it",
+    )
+    audience: str = Field(default="bos", min_length=1, description="What access tokens are for")
+    access_token_s: float = Field(
+        default=600.0, ge=1, le=86400, description="Life of an access token"
+    )
+    session_idle_s: float = Field(
+        default=14 * _DAY_S, gt=0, description="A session ends when it was not used for this long"
+    )
+    session_max_s: float = Field(
+        default=90 * _DAY_S, gt=0, description="A session ends after this, however much it is used"
+    )
+    registration_open: bool = Field(default=True, description="Let anybody make an account")
+    min_password_chars: int = Field(
+        default=10, ge=1, le=256, description="Least length of new passwords"
+    )
+
+    key_encryption_keys: SecretStr | None = Field(
+        default=None,
+        description="Fernet keys separated by commas that encrypt the signing keys in the store; "
+        "the first one encrypts, the others can still decrypt",
+    )
+    signing_key_files: tuple[Path, ...] = Field(
+        default=(),
+        description="Ed25519 private keys (PEM) instead of keys in the store: the first one signs, "
+        "the others are published as well",
+    )
+    signing_key_life_s: float = Field(
+        default=30 * _DAY_S, gt=0, description="A signing key in the store is replaced after this"
+    )
+    signing_key_ahead_s: float = Field(
+        default=3600.0, gt=0, description="A new key is published this long before it signs"
+    )
+    signing_key_refresh_s: float = Field(
+        default=30.0, gt=0, description="Time between two looks at the keys in the store"
+    )
+
+    argon2_time_cost: int = Field(default=3, ge=1, description="Passes over the memory")
+    argon2_memory_kib: int = Field(default=65536, ge=8, description="Memory of one hash, in KiB")
+    hash_threads: int = Field(default=2, ge=1, le=64, description="Hashes at the same time")
+    hash_queue: int = Field(
+        default=32, ge=1, description="Hashes under way or waiting; more are RESOURCE_EXHAUSTED"
+    )
+
+    account_attempts: int = Field(
+        default=5, ge=1, description="Failed logins of an account before it has to wait"
+    )
+    address_attempts: int = Field(
+        default=20, ge=1, description="Failed logins from an address before it has to wait"
+    )
+    throttle_first_s: float = Field(
+        default=1.0, gt=0, description="First wait; each further failure doubles it"
+    )
+    throttle_max_s: float = Field(default=300.0, gt=0, description="Longest wait")
+    throttle_forget_s: float = Field(
+        default=3600.0, gt=0, description="Failures are forgotten after this long without another"
+    )
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(), description="Networks of proxies whose x-forwarded-for is believed"
+    )
+
+    @model_validator(mode="after")
+    def _keys_live_longer_than_their_announcement(self) -> Self:
+        if self.signing_key_life_s <= self.signing_key_ahead_s:
+            raise ValueError(
+                "BOS_IDENTITY_SIGNING_KEY_LIFE_S must be greater than "
+                "BOS_IDENTITY_SIGNING_KEY_AHEAD_S"
+            )
+        if self.signing_key_ahead_s <= 2 * self.signing_key_refresh_s:
+            raise ValueError(
+                "BOS_IDENTITY_SIGNING_KEY_AHEAD_S must be more than twice "
+                "BOS_IDENTITY_SIGNING_KEY_REFRESH_S"
+            )
+        return self

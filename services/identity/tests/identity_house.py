@@ -1,0 +1,97 @@
+"""An identity service on a fresh database, and clients that call it as somebody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from bos.identity.v1 import (
+    GetUserRequest,
+    IdentityServiceStub,
+    ListSessionsRequest,
+    LogInRequest,
+    RefreshSessionRequest,
+    RegisterUserRequest,
+)
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_identity.key_ring import new_key_encryption_key
+from bos_identity.service import serve
+from bos_identity.settings import IdentitySettings
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from bos.identity.v1 import LogInResponse, Session, Tokens, User
+
+PASSWORD = "correct horse battery"
+KEY = new_key_encryption_key()
+# Real argon2, at the least cost there is.
+CHEAP = {"argon2_time_cost": 1, "argon2_memory_kib": 8}
+
+
+@dataclass
+class Caller:
+    """Calls one server, with an access token or without."""
+
+    stub: Any
+    telemetry: Telemetry
+
+    async def call(self, method: str, request: Any, token: str = "", **metadata: str) -> Any:
+        entries = [(key.replace("_", "-"), value) for key, value in metadata.items()]
+        if token:
+            entries.append(("authorization", f"Bearer {token}"))
+        with translate_rpc_errors():
+            return await getattr(self.stub, method)(request, metadata=tuple(entries), timeout=20)
+
+    async def register(self, username: str = "ada", password: str = PASSWORD, **more: str) -> User:
+        fields = {"email": f"{username}@example.com", **more}
+        request = RegisterUserRequest(username=username, password=password, **fields)
+        return (await self.call("RegisterUser", request)).user
+
+    async def log_in(
+        self, username: str = "ada", password: str = PASSWORD, **metadata: str
+    ) -> LogInResponse:
+        request = LogInRequest(username=username, password=password, client_name="test")
+        return await self.call("LogIn", request, **metadata)
+
+    async def refresh(self, refresh_token: str) -> Tokens:
+        request = RefreshSessionRequest(refresh_token=refresh_token)
+        return (await self.call("RefreshSession", request)).tokens
+
+    async def me(self, token: str) -> User:
+        return (await self.call("GetUser", GetUserRequest(), token)).user
+
+    async def sessions(self, token: str) -> list[Session]:
+        return list((await self.call("ListSessions", ListSessionsRequest(), token)).sessions)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.telemetry.registry.get_sample_value(name, labels) or 0.0
+
+
+class Starter:
+    """Starts replicas that end with the test."""
+
+    def __init__(self, stack: AsyncExitStack, dsn: str) -> None:
+        self.stack = stack
+        self.dsn = dsn
+
+    async def __call__(self, **settings: Any) -> Caller:
+        telemetry = Telemetry.for_tests("identity")
+        given = {
+            "server": ServerSettings.load(grace_s=0.1),
+            "auth": AuthSettings.load(),
+            "telemetry": TelemetrySettings.load(),
+            "store_url": self.dsn,
+            "key_encryption_keys": KEY,
+            **CHEAP,
+            **settings,
+        }
+        server = await self.stack.enter_async_context(
+            serve(IdentitySettings.load(**given), telemetry)
+        )
+        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(server.address))
+        return Caller(IdentityServiceStub(channel), telemetry)

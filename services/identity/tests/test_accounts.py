@@ -1,0 +1,302 @@
+"""Registering, signing in and out, over gRPC and real PostgreSQL (SPEC O-01, O-02)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+from identity_house import CHEAP, PASSWORD, Caller, Starter
+
+from bos.identity.v1 import (
+    ChangePasswordRequest,
+    GetOpenIdConfigurationRequest,
+    LogOutRequest,
+    RevokeSessionRequest,
+)
+from bos_chassis.errors import (
+    AlreadyExists,
+    BosError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+)
+from bos_chassis.settings import AuthSettings
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+async def refused(work: Coroutine[Any, Any, Any]) -> tuple[str, str]:
+    with pytest.raises(Unauthenticated) as error:
+        await work
+    return error.value.reason, error.value.message
+
+
+async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
+    identity: Caller, postgres_dsn: str
+) -> None:
+    user = await identity.register(display_name="Ada L.")
+    login = await identity.log_in()
+    assert login.user == user == await identity.me(login.tokens.access_token)
+    claims = jwt.decode(login.tokens.access_token, options={"verify_signature": False})
+    assert claims["sub"] == user.user_id
+    assert claims["sid"] == login.session.session_id
+    assert claims["exp"] - claims["iat"] == 600 == login.tokens.access_token_lifetime.seconds
+    assert (claims["iss"], claims["aud"]) == ("bos-identity", "bos")
+    assert jwt.get_unverified_header(login.tokens.access_token)["alg"] == "EdDSA"
+    async with connect(postgres_dsn, schema="identity") as connection:
+        row = await connection.fetchrow("SELECT * FROM sessions")
+        stored = await connection.fetchval("SELECT password FROM users")
+        tokens = await connection.fetchval("SELECT count(*) FROM refresh_tokens")
+    assert row is not None
+    assert (str(row["session_id"]), row["is_active"]) == (login.session.session_id, True)
+    assert stored.startswith("$argon2id$")
+    assert PASSWORD not in stored
+    assert tokens == 1
+
+
+async def test_name_and_address_lead_to_the_account_in_any_case(identity: Caller) -> None:
+    await identity.register("Ada", email="Ada@Example.com")
+    for name in ("ada", "ADA", "ada@example.COM"):
+        assert (await identity.log_in(name)).user.username == "Ada"
+
+
+@pytest.mark.parametrize(
+    ("username", "email", "field"),
+    [("ADA", "other@example.com", "username"), ("other", "ADA@example.com", "email")],
+)
+async def test_names_and_addresses_are_unique_whatever_their_case(
+    identity: Caller, username: str, email: str, field: str
+) -> None:
+    await identity.register("ada")
+    with pytest.raises(AlreadyExists) as taken:
+        await identity.register(username, email=email)
+    assert taken.value.metadata == {"field": field}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"password": "short"}, "password"),
+        ({"password": "longer.name@example.com", "email": "longer.name@example.com"}, "password"),
+        ({"username": "local"}, "username"),
+        ({"username": "a b", "email": "ab@example.com"}, "username"),
+        ({"email": "nobody"}, "email"),
+        ({"display_name": "a\0b"}, "display_name"),
+    ],
+)
+async def test_what_cannot_be_registered_is_named(
+    identity: Caller, fields: dict[str, str], field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as wrong:
+        await identity.register(**fields)
+    assert [violation.field for violation in wrong.value.violations] == [field]
+
+
+async def test_registration_can_be_closed(start: Starter) -> None:
+    closed = await start(registration_open=False)
+    with pytest.raises(PermissionDenied) as error:
+        await closed.register()
+    assert error.value.reason == "REGISTRATION_CLOSED"
+
+
+async def test_a_wrong_password_and_an_unknown_user_look_the_same(identity: Caller) -> None:
+    await identity.register()
+    answers = {
+        await refused(identity.log_in("ada", "wrong")),
+        await refused(identity.log_in("nobody", "wrong")),
+        await refused(identity.log_in("nobody@example.com", "wrong")),
+        await refused(identity.log_in("nob\0dy", "wrong")),
+    }
+    assert answers == {("LOGIN_FAILED", "The username or the password is wrong.")}
+    # As many hashes were computed as there were attempts (and one at start, one to register).
+    assert identity.metric("bos_identity_hash_duration_seconds_count") == 6
+
+
+async def test_the_same_password_is_stored_differently_for_everybody(
+    identity: Caller, postgres_dsn: str
+) -> None:
+    await identity.register("ada")
+    await identity.register("eve")
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert await connection.fetchval("SELECT count(DISTINCT password) FROM users") == 2
+
+
+async def test_letters_may_be_entered_in_several_ways(identity: Caller) -> None:
+    await identity.register(password="pässwörter")
+    await identity.log_in(password="pässwörter")
+
+
+async def test_a_hash_at_an_old_cost_is_replaced_at_login(
+    start: Starter, postgres_dsn: str
+) -> None:
+    await (await start()).register()
+    dearer = await start(**{**CHEAP, "argon2_time_cost": 2})
+    await dearer.log_in()
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert ",t=2," in await connection.fetchval("SELECT password FROM users")
+    await dearer.log_in()
+
+
+async def test_every_refresh_token_works_once(identity: Caller) -> None:
+    await identity.register()
+    first = (await identity.log_in()).tokens
+    second = await identity.refresh(first.refresh_token)
+    third = await identity.refresh(second.refresh_token)
+    assert await identity.me(third.access_token)
+    assert len({first.refresh_token, second.refresh_token, third.refresh_token}) == 3
+
+
+async def test_using_a_refresh_token_again_ends_its_session_for_everybody(identity: Caller) -> None:
+    await identity.register()
+    stolen = (await identity.log_in()).tokens
+    other = (await identity.log_in()).tokens
+    newest = await identity.refresh(stolen.refresh_token)
+    shapes = {
+        await refused(identity.refresh(stolen.refresh_token)),
+        await refused(identity.refresh(newest.refresh_token)),
+        await refused(identity.refresh("bosr_made-up")),
+        await refused(identity.me(newest.access_token)),
+    }
+    assert shapes == {("TOKEN_INVALID", "The token is not valid, or no longer. Sign in again.")}
+    assert await identity.me(other.access_token)
+    assert identity.metric("bos_identity_refreshes_total", outcome="reused") == 1
+
+
+async def test_of_two_refreshes_at_once_one_wins_and_the_session_ends(start: Starter) -> None:
+    replicas = [await start(), await start()]
+    await replicas[0].register()
+    tokens = (await replicas[0].log_in()).tokens
+    answers = await asyncio.gather(
+        *(replica.refresh(tokens.refresh_token) for replica in replicas), return_exceptions=True
+    )
+    won = [answer for answer in answers if not isinstance(answer, BaseException)]
+    assert len(won) == 1
+    await refused(replicas[0].refresh(won[0].refresh_token))
+
+
+async def test_logging_out_ends_the_session_by_any_of_its_tokens(identity: Caller) -> None:
+    await identity.register()
+    first = (await identity.log_in()).tokens
+    second = await identity.refresh(first.refresh_token)
+    await identity.call("LogOut", LogOutRequest(refresh_token=first.refresh_token))
+    await identity.call("LogOut", LogOutRequest(refresh_token="bosr_made-up"))
+    await refused(identity.refresh(second.refresh_token))
+    await refused(identity.sessions(second.access_token))
+
+
+async def test_a_session_that_is_not_used_expires(start: Starter) -> None:
+    identity = await start(session_idle_s=0.001)
+    await identity.register()
+    login = await identity.log_in()
+    await refused(identity.refresh(login.tokens.refresh_token))
+
+
+async def test_a_session_ends_after_its_longest_life_however_much_it_is_used(
+    start: Starter, postgres_dsn: str
+) -> None:
+    identity = await start(session_max_s=3600)
+    await identity.register()
+    login = await identity.log_in()
+    tokens = await identity.refresh(login.tokens.refresh_token)
+    assert tokens.refresh_token_expire_time == login.session.expire_time
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute("UPDATE sessions SET started_at = now() - interval '2 hours'")
+    late = await identity.refresh(tokens.refresh_token)  # not expired yet, and not for longer
+    await refused(identity.refresh(late.refresh_token))
+
+
+async def test_sessions_can_be_seen_and_revoked_one_by_one(identity: Caller) -> None:
+    await identity.register()
+    here, there = await identity.log_in(), await identity.log_in()
+    sessions = await identity.sessions(here.tokens.access_token)
+    assert {s.session_id: s.current for s in sessions} == {
+        here.session.session_id: True,
+        there.session.session_id: False,
+    }
+    assert {(s.client_name, s.client_address) for s in sessions} == {("test", "127.0.0.1")}
+    request = RevokeSessionRequest(session_id=there.session.session_id)
+    revoked = await identity.call("RevokeSession", request, here.tokens.access_token)
+    assert not revoked.session.active
+    assert len(await identity.sessions(here.tokens.access_token)) == 1
+    await refused(identity.refresh(there.tokens.refresh_token))
+
+
+@pytest.mark.parametrize("made_up", ["no uuid", "00000000-0000-4000-8000-000000000000", "theirs"])
+async def test_sessions_of_others_do_not_exist(identity: Caller, made_up: str) -> None:
+    await identity.register("ada")
+    await identity.register("eve")
+    ada, eve = await identity.log_in("ada"), await identity.log_in("eve")
+    session_id = ada.session.session_id if made_up == "theirs" else made_up
+    with pytest.raises(NotFound, match=r"There is no such session\."):
+        await identity.call(
+            "RevokeSession",
+            RevokeSessionRequest(session_id=session_id),
+            eve.tokens.access_token,
+        )
+    assert await identity.refresh(ada.tokens.refresh_token)
+
+
+async def test_a_new_password_ends_all_other_sessions(identity: Caller) -> None:
+    await identity.register()
+    here, there = await identity.log_in(), await identity.log_in()
+    request = ChangePasswordRequest(current_password=PASSWORD, new_password="another one, longer")
+    await identity.call("ChangePassword", request, here.tokens.access_token)
+    await refused(identity.refresh(there.tokens.refresh_token))
+    await refused(identity.log_in())
+    assert await identity.refresh(here.tokens.refresh_token)
+    assert await identity.log_in(password="another one, longer")
+
+
+@pytest.mark.parametrize(
+    ("current", "new", "field"),
+    [("wrong", "another one, longer", "current_password"), (PASSWORD, "short", "new_password")],
+)
+async def test_a_password_that_cannot_be_changed_is_named(
+    identity: Caller, current: str, new: str, field: str
+) -> None:
+    await identity.register()
+    token = (await identity.log_in()).tokens.access_token
+    request = ChangePasswordRequest(current_password=current, new_password=new)
+    with pytest.raises(InvalidArgument) as wrong:
+        await identity.call("ChangePassword", request, token)
+    assert wrong.value.violations[0].field == field
+
+
+async def test_a_flood_of_logins_is_refused_and_leaves_nobody_waiting_longer(
+    start: Starter,
+) -> None:
+    identity = await start(hash_queue=1, hash_threads=1, argon2_memory_kib=32768)
+    await identity.register()
+    answers = await asyncio.gather(*(identity.log_in() for _ in range(12)), return_exceptions=True)
+    full = [a for a in answers if isinstance(a, ResourceExhausted)]
+    assert full
+    assert {error.reason for error in full} <= {"TOO_MANY_LOGINS", "LOGIN_THROTTLED"}
+    assert all(error.retry_after_s for error in full)
+    assert not [a for a in answers if isinstance(a, BosError) and a not in full]
+
+
+async def test_the_local_user_is_whoever_holds_the_key(start: Starter) -> None:
+    auth = AuthSettings.load(static_key="0123456789abcdef", static_key_user=str(LOCAL_USER_ID))
+    identity = await start(auth=auth)
+    again = await start(auth=auth)
+    for replica in (identity, again):
+        assert (await replica.me("0123456789abcdef")).username == "local"
+    await refused(identity.log_in("local", "anything at all"))
+    request = ChangePasswordRequest(current_password="x", new_password="another one, longer")
+    with pytest.raises(BosError) as error:
+        await identity.call("ChangePassword", request, "0123456789abcdef")
+    assert error.value.reason == "NO_PASSWORD"
+
+
+async def test_the_issuer_says_where_its_keys_are(start: Starter) -> None:
+    identity = await start(issuer="https://bos.example.com/")
+    found = await identity.call("GetOpenIdConfiguration", GetOpenIdConfigurationRequest())
+    assert found.issuer == "https://bos.example.com/"
+    assert found.jwks_uri == "https://bos.example.com/.well-known/jwks.json"

@@ -1,0 +1,140 @@
+"""Signing keys: published before they sign, encrypted in the store, the same for all replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import jwt
+import pytest
+from cryptography.fernet import Fernet, MultiFernet
+from identity_house import KEY, Caller, Starter
+
+from bos.identity.v1 import GetJsonWebKeySetRequest
+from bos_chassis.auth import generate_keypair
+from bos_chassis.errors import ConfigurationError
+from bos_identity.key_ring import new_key_encryption_key
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+
+async def key_ids(identity: Caller) -> list[str]:
+    found = await identity.call("GetJsonWebKeySet", GetJsonWebKeySetRequest())
+    kinds = {(key.kty, key.crv, key.use, key.alg) for key in found.keys}
+    assert kinds == {("OKP", "Ed25519", "sig", "EdDSA")}
+    return [key.kid for key in found.keys]
+
+
+async def signer(identity: Caller) -> str:
+    token = (await identity.log_in()).tokens.access_token
+    return str(jwt.get_unverified_header(token)["kid"])
+
+
+async def test_replicas_that_start_at_once_agree_on_one_key(start: Starter) -> None:
+    replicas = await asyncio.gather(*(start() for _ in range(3)))
+    published = [await key_ids(replica) for replica in replicas]
+    assert published == [published[0]] * 3
+    assert len(published[0]) == 1
+
+
+async def test_a_token_of_one_replica_is_good_at_another(start: Starter) -> None:
+    first, second = await start(), await start()
+    await first.register()
+    assert await second.me((await first.log_in()).tokens.access_token)
+
+
+async def test_a_key_is_published_then_signs_then_disappears(
+    start: Starter, postgres_dsn: str
+) -> None:
+    identity = await start(signing_key_refresh_s=0.02, signing_key_ahead_s=3600.0)
+    await identity.register()
+    (old,) = await key_ids(identity)
+    token = (await identity.log_in()).tokens.access_token
+
+    async def age(hours: float) -> None:
+        async with connect(postgres_dsn, schema="identity") as connection:
+            await connection.execute(
+                "UPDATE signing_keys SET active_from = active_from - make_interval(secs => $1)",
+                hours * 3600,
+            )
+
+    await age(30 * 24 - 0.5)  # half an hour before the end of its life
+    await becomes(lambda: _has(identity, 2))
+    assert await signer(identity) == old  # the new one waits for the caches of others
+    await age(1.0)
+    await becomes(lambda: _signs_with_another(identity, old))
+    assert await identity.me(token)  # the old one still verifies
+    await age(1.0)
+    await becomes(lambda: _has(identity, 1))
+    assert await key_ids(identity) != [old]
+
+
+async def becomes(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask the service until the condition holds; each question takes a while by itself."""
+    async with asyncio.timeout(30):
+        while not await condition():
+            pass
+
+
+async def _has(identity: Caller, count: int) -> bool:
+    return len(await key_ids(identity)) == count
+
+
+async def _signs_with_another(identity: Caller, old: str) -> bool:
+    return await signer(identity) != old
+
+
+async def test_the_store_never_sees_a_private_key(start: Starter, postgres_dsn: str) -> None:
+    await start()
+    async with connect(postgres_dsn, schema="identity") as connection:
+        sealed = await connection.fetchval("SELECT sealed_key FROM signing_keys")
+    assert len(MultiFernet([Fernet(KEY)]).decrypt(sealed)) == 32
+    assert Fernet(KEY).decrypt(sealed) not in sealed
+
+
+async def test_the_encrypting_key_can_be_replaced_and_not_lost(start: Starter) -> None:
+    first = await start()
+    newer = new_key_encryption_key()
+    second = await start(key_encryption_keys=f"{newer},{KEY}")
+    assert await key_ids(first) == await key_ids(second)
+    with pytest.raises(ConfigurationError, match="BOS_IDENTITY_KEY_ENCRYPTION_KEYS"):
+        await start(key_encryption_keys=newer)
+
+
+async def test_a_key_that_somebody_slipped_in_is_not_used(
+    start: Starter, postgres_dsn: str
+) -> None:
+    await start()
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute("UPDATE signing_keys SET key_id = 'another'")
+    with pytest.raises(ConfigurationError, match="not what it says"):
+        await start()
+
+
+@pytest.mark.parametrize("keys", [None, "", "not a key"])
+async def test_without_a_way_to_keep_keys_it_does_not_start(
+    start: Starter, keys: str | None
+) -> None:
+    with pytest.raises(ConfigurationError, match="BOS_IDENTITY_SIGNING_KEY_FILES"):
+        await start(key_encryption_keys=keys)
+
+
+async def test_keys_may_come_from_files(start: Starter, tmp_path: Path) -> None:
+    files = [tmp_path / "one.pem", tmp_path / "two.pem"]
+    for file in files:
+        file.write_text(generate_keypair()[0])
+    identity = await start(key_encryption_keys=None, signing_key_files=files)
+    await identity.register()
+    published = await key_ids(identity)
+    assert len(published) == 2
+    assert await signer(identity) == published[0]
+
+
+async def test_a_file_without_a_key_is_named(start: Starter, tmp_path: Path) -> None:
+    file = tmp_path / "empty.pem"
+    file.write_text("nothing")
+    with pytest.raises(ConfigurationError, match=r"empty\.pem"):
+        await start(signing_key_files=[file])

@@ -1,0 +1,149 @@
+"""Guessing is slowed down by all replicas together; success is not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from identity_house import PASSWORD, Caller, Starter
+
+from bos_chassis.errors import BosError, ResourceExhausted, Unauthenticated
+from bos_postgres import connect
+
+
+async def guess(identity: Caller, username: str = "ada", **metadata: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await identity.log_in(username, "wrong", **metadata)
+
+
+async def blocked(identity: Caller, username: str = "ada", **metadata: str) -> float:
+    with pytest.raises(ResourceExhausted) as error:
+        await identity.log_in(username, PASSWORD, **metadata)
+    assert error.value.reason == "LOGIN_THROTTLED"
+    assert error.value.retry_after_s is not None
+    return error.value.retry_after_s
+
+
+async def let_time_pass(dsn: str) -> None:
+    """The waits are over; the failures still count."""
+    async with connect(dsn, schema="identity") as connection:
+        await connection.execute("UPDATE login_throttle SET blocked_until = now()")
+
+
+@pytest.mark.parametrize("name", ["ada", "ADA@example.com"])
+async def test_an_account_has_to_wait_whoever_asks_and_under_whatever_name(
+    start: Starter, name: str
+) -> None:
+    identity = await start(account_attempts=3, throttle_first_s=100.0)
+    await identity.register()
+    for _ in range(3):
+        await guess(identity, name)
+    assert 90 < await blocked(identity) <= 100
+    assert identity.metric("bos_identity_logins_total", outcome="throttled") == 1
+
+
+async def test_an_account_that_does_not_exist_waits_like_one_that_does(start: Starter) -> None:
+    identity = await start(account_attempts=3, throttle_first_s=100.0)
+    for _ in range(3):
+        await guess(identity, "nobody")
+    assert 90 < await blocked(identity, "nobody") <= 100
+
+
+async def test_waits_double_up_to_a_limit(start: Starter, postgres_dsn: str) -> None:
+    identity = await start(account_attempts=2, throttle_first_s=100.0, throttle_max_s=300.0)
+    await identity.register()
+    await guess(identity)
+    waits = []
+    for _ in range(4):
+        await guess(identity)
+        waits.append(round(await blocked(identity), -1))
+        await let_time_pass(postgres_dsn)
+    assert waits == [100, 200, 300, 300]
+
+
+async def test_waiting_is_known_to_every_replica_and_survives_a_restart(start: Starter) -> None:
+    settings = {"account_attempts": 2, "throttle_first_s": 100.0}
+    first, second = await start(**settings), await start(**settings)
+    await first.register()
+    await guess(first)
+    await guess(second)
+    assert await blocked(first)
+    assert await blocked(second)
+    assert await blocked(await start(**settings))
+
+
+async def test_guesses_at_the_same_moment_count_one_by_one(start: Starter) -> None:
+    settings = {"account_attempts": 3, "throttle_first_s": 100.0}
+    replicas = [await start(**settings), await start(**settings)]
+    await replicas[0].register()
+
+    async def guessed(replica: Caller) -> bool:
+        with suppress(ResourceExhausted):
+            await guess(replica)
+            return True
+        return False
+
+    looked_at = await asyncio.gather(*(guessed(replicas[n % 2]) for n in range(20)))
+    assert sum(looked_at) == 3
+
+
+async def test_success_starts_the_account_anew(start: Starter) -> None:
+    identity = await start(account_attempts=3, throttle_first_s=100.0)
+    await identity.register()
+    for _ in range(3):
+        await guess(identity)
+        await guess(identity)
+        assert await identity.log_in()
+
+
+async def test_an_address_has_to_wait_whichever_accounts_it_tries(start: Starter) -> None:
+    identity = await start(
+        address_attempts=3, throttle_first_s=100.0, trusted_proxies=["127.0.0.0/8"]
+    )
+    await identity.register()
+    there = {"x_forwarded_for": "203.0.113.7"}
+    for number in range(3):
+        await guess(identity, f"user{number}", **there)
+    assert 90 < await blocked(identity, **there) <= 100
+    assert await identity.log_in(x_forwarded_for="203.0.113.8")
+
+
+async def test_ones_own_success_does_not_pay_for_guesses_at_others(start: Starter) -> None:
+    identity = await start(address_attempts=4, throttle_first_s=100.0)
+    await identity.register()
+    for number in range(3):
+        await guess(identity, f"user{number}")
+        assert await identity.log_in()
+    await guess(identity, "user3")
+    assert await blocked(identity)
+
+
+async def test_failures_are_forgotten_after_a_while(start: Starter, postgres_dsn: str) -> None:
+    identity = await start(account_attempts=2, throttle_first_s=100.0, throttle_forget_s=60.0)
+    await identity.register()
+    await guess(identity)
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute(
+            "UPDATE login_throttle SET updated_at = updated_at - interval '61 seconds'"
+        )
+    await guess(identity)
+    assert await identity.log_in()
+
+
+async def test_making_accounts_is_slowed_down_too(start: Starter) -> None:
+    identity = await start(address_attempts=2, throttle_first_s=100.0)
+    await identity.register("user1")
+    await identity.register("user2")
+    with pytest.raises(BosError) as error:
+        await identity.register("user3")
+    assert error.value.reason == "LOGIN_THROTTLED"
+
+
+async def test_what_people_type_as_a_name_is_not_kept(start: Starter, postgres_dsn: str) -> None:
+    identity = await start()
+    await guess(identity, "my secret password by mistake")
+    async with connect(postgres_dsn, schema="identity") as connection:
+        subjects = await connection.fetch("SELECT subject FROM login_throttle")
+    assert len(subjects) == 2
+    assert all(len(row["subject"]) == 32 for row in subjects)
