@@ -11,6 +11,11 @@ MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml services/a
 PROTOS := $(shell find protos -name '*.proto')
 SOURCES := $(filter-out libs/protos/src,$(wildcard libs/*/src services/*/src services/agents/*/src))
 IMAGE := libs/protos/build/image.binpb
+REST := services/rest
+REST_GENERATED := $(REST)/gen/openapi/openapi.json
+REST_SOURCES := $(shell find $(REST) -path $(REST)/gen -prune -o -name '*.go' -print) \
+    $(REST)/go.mod $(REST)/go.sum
+GO := sh $(REST)/go.sh
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
@@ -29,17 +34,18 @@ help: ## Show this list
 ##@ Use
 
 .PHONY: demo
-demo: install ## Start everything, ask one question about the sample company, show it, stop
+demo: install try-rest ## Start everything, ask one question about the sample company, show it, stop
 	@$(BIN)/bos demo
 
 .PHONY: run
-run: install ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to it
+run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to it
 	@$(BIN)/bos serve all
 
 ##@ Work on it
 
 .PHONY: test
 test: check ## Everything that CI runs: check, then all tests
+	$(GO) test ./...
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-crash
@@ -52,21 +58,34 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
 
 .PHONY: check
-check: install ## Lint, format, types, import floors, contracts
+check: install rest ## Lint, format, types, import floors, contracts
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
 	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
+	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
+	$(GO) vet ./...
 
 .PHONY: format
 format: install ## Format and fix what can be fixed
+	$(GO) gofmt -w main.go cmd internal
 	$(BIN)/ruff check --quiet --fix
 	$(BIN)/ruff format --quiet
 
 .PHONY: protos
 protos: $(VENV)/.protos ## Build messages and stubs from protos/
+
+.PHONY: rest
+rest: build/bos-rest ## Build the REST gateway (Go; fetches Go itself where there is none)
+
+.PHONY: test-rest
+test-rest: install rest ## The REST gateway alone (part of test)
+	$(GO) vet ./...
+	$(GO) test ./...
+	$(BIN)/pytest -n 2 --dist loadfile tests/integration/test_rest.py \
+	    tests/integration/test_rest_contract.py services/standalone/tests/test_rest.py $(PYTEST_ARGS)
 
 .PHONY: release-protos
 release-protos: protos ## Make today's contracts the ones that must not break
@@ -91,7 +110,7 @@ lock: $(VENV)/.python ## Resolve requirements.lock anew
 clean: ## Remove everything that was built, cached or stored
 	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
 	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
-	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build .pytest_cache .hypothesis
+	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
 
 ##@ Pieces
 
@@ -119,3 +138,18 @@ $(VENV)/.installed: requirements.lock pyproject.toml $(MEMBERS) libs/protos/gene
 $(VENV)/.protos: $(PROTOS) libs/protos/generate.py | $(VENV)/.installed
 	@$(BIN)/python libs/protos/generate.py
 	@touch $@
+
+# Where neither Go nor its modules can be had, everything but REST works all the same.
+.PHONY: try-rest
+try-rest: install
+	@$(MAKE) --no-print-directory rest \
+	    || echo 'REST is left out: it could not be built (see above); `make rest` tries again.' >&2
+
+build/bos-rest: $(REST_GENERATED) $(REST_SOURCES)
+	@mkdir -p build
+	@$(GO) build -ldflags='-s -w' -o $(CURDIR)/build/.bos-rest .
+	@mv build/.bos-rest $@
+
+$(REST_GENERATED): $(VENV)/.protos $(wildcard $(REST)/cmd/generate/*.go $(REST)/internal/apidoc/*.go) \
+    $(REST)/go.mod
+	@$(GO) run ./cmd/generate $(CURDIR)/$(IMAGE) gen

@@ -1,0 +1,342 @@
+// Package apidoc writes the OpenAPI document from the schemas: paths from google.api.http, bounds
+// from buf.validate, descriptions from comments, and JSON exactly as the service reads and writes
+// it. Generators that know only Swagger 2 say neither which fields are bounded nor what a stream
+// sends, so this one is our own.
+package apidoc
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+type object = map[string]any
+
+const (
+	jsonType   = "application/json"
+	eventsType = "text/event-stream"
+)
+
+var pathVariable = regexp.MustCompile(`\{([^}=]+)(=[^}]*)?\}`)
+
+// Build returns the document as indented JSON.
+func Build(files *protoregistry.Files) ([]byte, error) {
+	rules, err := newRules(files)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{
+		schemas: &schemas{rules: rules, done: object{}, names: map[string]protoreflect.FullName{}},
+		paths:   object{},
+		tags:    map[string]string{},
+	}
+	eachService(files, func(service protoreflect.ServiceDescriptor) {
+		b.service(service)
+	})
+	b.schemas.done["Error"] = errorSchema()
+	b.operations()
+	return json.MarshalIndent(object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title":       "Bos",
+			"version":     "v1",
+			"description": introduction,
+			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers":  []any{object{"url": "/"}},
+		"security": []any{object{"bearer": []string{}}},
+		"tags":     b.tagList(),
+		"paths":    b.paths,
+		"components": object{
+			"schemas":   b.schemas.done,
+			"responses": errorResponses(),
+			"securitySchemes": object{"bearer": object{
+				"type": "http", "scheme": "bearer",
+				"description": "The API key. A local installation keeps it in " +
+					"`.data/standalone.json`.",
+			}},
+		},
+	}, "", "  ")
+}
+
+// ServiceFiles names the schemas whose services have REST paths.
+func ServiceFiles(files *protoregistry.Files) []string {
+	var names []string
+	eachService(files, func(service protoreflect.ServiceDescriptor) {
+		names = append(names, service.ParentFile().Path())
+	})
+	return names
+}
+
+func eachService(files *protoregistry.Files, visit func(protoreflect.ServiceDescriptor)) {
+	var found []protoreflect.ServiceDescriptor
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				if httpRule(service.Methods().Get(j)) != nil {
+					found = append(found, service)
+					break
+				}
+			}
+		}
+		return true
+	})
+	sort.Slice(found, func(i, j int) bool { return found[i].FullName() < found[j].FullName() })
+	for _, service := range found {
+		visit(service)
+	}
+}
+
+func httpRule(method protoreflect.MethodDescriptor) *annotations.HttpRule {
+	rule, _ := proto.GetExtension(method.Options(), annotations.E_Http).(*annotations.HttpRule)
+	if rule.GetPattern() == nil {
+		return nil
+	}
+	return rule
+}
+
+type builder struct {
+	schemas *schemas
+	paths   object
+	tags    map[string]string
+}
+
+func (b *builder) service(service protoreflect.ServiceDescriptor) {
+	for i := range service.Methods().Len() {
+		method := service.Methods().Get(i)
+		rule := httpRule(method)
+		if rule == nil {
+			continue
+		}
+		b.binding(method, rule, "")
+		for n, other := range rule.AdditionalBindings {
+			b.binding(method, other, "At"+strconv.Itoa(n+2))
+		}
+	}
+}
+
+// binding adds one verb and path of a method; alias is empty for the first.
+func (b *builder) binding(
+	method protoreflect.MethodDescriptor, rule *annotations.HttpRule, alias string,
+) {
+	verb, path := verbAndPath(rule)
+	variables := map[string]bool{}
+	for _, match := range pathVariable.FindAllStringSubmatch(path, -1) {
+		variables[match[1]] = true
+	}
+	path = pathVariable.ReplaceAllString(path, "{$1}")
+	tag := tagOf(path, alias)
+	b.tags[tag] = tagTexts[tag]
+	name := string(method.Name())
+	operation := object{
+		"operationId": strings.ToLower(name[:1]) + name[1:] + alias,
+		"tags":        []string{tag},
+		"description": comment(method),
+		"summary":     summary(comment(method), name),
+		"responses":   b.responses(method, rule, variables, alias != ""),
+		// The service leaves out operations that it has no target for.
+		"x-service": string(method.Parent().FullName()),
+	}
+	if parameters := b.parameters(method, rule, variables); len(parameters) > 0 {
+		operation["parameters"] = parameters
+	}
+	if rule.Body != "" {
+		operation["requestBody"] = b.requestBody(method, rule, variables)
+	}
+	item, _ := b.paths[path].(object)
+	if item == nil {
+		item = object{}
+		b.paths[path] = item
+	}
+	item[verb] = operation
+}
+
+func verbAndPath(rule *annotations.HttpRule) (verb, path string) {
+	switch pattern := rule.Pattern.(type) {
+	case *annotations.HttpRule_Get:
+		return "get", pattern.Get
+	case *annotations.HttpRule_Post:
+		return "post", pattern.Post
+	case *annotations.HttpRule_Put:
+		return "put", pattern.Put
+	case *annotations.HttpRule_Patch:
+		return "patch", pattern.Patch
+	case *annotations.HttpRule_Delete:
+		return "delete", pattern.Delete
+	default:
+		panic(fmt.Sprintf("a custom verb has no place in the document: %v", rule))
+	}
+}
+
+func (b *builder) parameters(
+	method protoreflect.MethodDescriptor, rule *annotations.HttpRule, variables map[string]bool,
+) []any {
+	var parameters []any
+	fields := method.Input().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		name := string(field.Name())
+		schema := b.schemas.parameter(field)
+		switch {
+		case variables[name]:
+			// A slash would be another path, a colon another verb.
+			schema["pattern"] = "^[^/:]+$"
+			parameters = append(parameters, parameter(field, "path", schema))
+		case rule.Body == "" && field.Message() == nil:
+			parameters = append(parameters, parameter(field, "query", schema))
+		}
+	}
+	if method.IsStreamingServer() && rule.Body == "" {
+		parameters = append(parameters, object{
+			"name": "Last-Event-ID", "in": "header",
+			"description": "The `id` of the last event seen; browsers send it by themselves. " +
+				"The larger of this and `after_sequence` counts.",
+			"schema": object{"type": "string", "pattern": "^[0-9]{1,18}$"},
+		})
+	}
+	return parameters
+}
+
+func parameter(field protoreflect.FieldDescriptor, in string, schema object) object {
+	made := object{
+		"name": string(field.Name()), "in": in, "schema": schema, "description": comment(field),
+	}
+	if in == "path" {
+		made["required"] = true
+	}
+	return made
+}
+
+func (b *builder) requestBody(
+	method protoreflect.MethodDescriptor, rule *annotations.HttpRule, variables map[string]bool,
+) object {
+	content := object{}
+	required := true
+	if rule.Body == "*" {
+		schema := b.schemas.inputObject(method.Input(), variables)
+		_, required = schema["required"]
+		content["schema"] = schema
+	} else {
+		field := method.Input().Fields().ByName(protoreflect.Name(rule.Body))
+		content["schema"] = b.schemas.input(field.Message())
+	}
+	if examples := requestExamples[string(method.Name())]; examples != nil {
+		content["examples"] = examples
+	}
+	return object{"required": required, "content": object{jsonType: content}}
+}
+
+func (b *builder) responses(
+	method protoreflect.MethodDescriptor, rule *annotations.HttpRule, variables map[string]bool,
+	alias bool,
+) object {
+	responses := object{}
+	statuses := []int{400, 401, 403, 405, 429, 431, 499, 500, 501, 503, 504}
+	if len(variables) > 0 {
+		statuses = append(statuses, 404)
+	} else {
+		statuses = append(statuses, 409)
+	}
+	if rule.Body != "" {
+		statuses = append(statuses, 408, 413, 415)
+	}
+	for _, status := range statuses {
+		responses[strconv.Itoa(status)] = object{
+			"$ref": "#/components/responses/" + strconv.Itoa(status),
+		}
+	}
+	if method.IsStreamingServer() {
+		b.schemas.output(method.Output())
+		responses["200"] = streamResponse(alias)
+		if rule.Body == "" {
+			responses["204"] = object{"description": "The run has ended and every event was seen."}
+		}
+		return responses
+	}
+	output := b.schemas.output(method.Output())
+	if rule.ResponseBody != "" {
+		field := method.Output().Fields().ByName(protoreflect.Name(rule.ResponseBody))
+		output = b.schemas.output(field.Message())
+	}
+	responses["200"] = object{
+		"description": "Done.", "content": object{jsonType: object{"schema": output}},
+	}
+	return responses
+}
+
+// operations adds what the service offers beside the RPCs.
+func (b *builder) operations() {
+	const tag = "Operation"
+	b.tags[tag] = tagTexts[tag]
+	state := object{
+		"type": "object", "required": []string{"status"},
+		"properties": object{"status": object{"type": "string"}},
+	}
+	answer := object{
+		"description": "Yes.", "content": object{jsonType: object{"schema": state}},
+	}
+	for path, about := range map[string]string{
+		"/healthz": "Whether the process is alive",
+		"/readyz":  "Whether it takes requests: it is not stopping, and the gateway answers",
+	} {
+		get := object{
+			"operationId": strings.Trim(path, "/"), "tags": []string{tag}, "summary": about,
+			"security": []any{}, "responses": object{"200": answer},
+		}
+		for _, status := range []int{400, 403, 405, 431, 503} {
+			get["responses"].(object)[strconv.Itoa(status)] = object{
+				"$ref": "#/components/responses/" + strconv.Itoa(status),
+			}
+		}
+		b.paths[path] = object{"get": get}
+	}
+}
+
+func (b *builder) tagList() []any {
+	var list []any
+	for _, name := range tagOrder {
+		if _, used := b.tags[name]; used {
+			list = append(list, object{"name": name, "description": tagTexts[name]})
+		}
+	}
+	return list
+}
+
+func errorResponses() object {
+	responses := object{}
+	for status, text := range errorTexts {
+		response := object{
+			"description": text,
+			"content": object{jsonType: object{
+				"schema": object{"$ref": "#/components/schemas/Error"},
+			}},
+		}
+		headers := object{}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			headers["Retry-After"] = object{
+				"description": "Seconds to wait before trying again, if known.",
+				"schema":      object{"type": "integer", "minimum": 0},
+			}
+		}
+		if status == http.StatusMethodNotAllowed {
+			headers["Allow"] = object{
+				"description": "Methods of this path.", "schema": object{"type": "string"},
+			}
+		}
+		if len(headers) > 0 {
+			response["headers"] = headers
+		}
+		responses[strconv.Itoa(status)] = response
+	}
+	return responses
+}

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"bos/rest/internal/apierror"
+	"bos/rest/internal/openapi"
+)
+
+type routeKey struct{}
+
+// RouteOf is the template of the request's path, such as /v1/runs/{run_id}; "other" if there is
+// none. It is what metrics and spans are named by, so there are only so many.
+func RouteOf(r *http.Request) string {
+	if route, ok := r.Context().Value(routeKey{}).(*openapi.Route); ok && route != nil {
+		return route.Template
+	}
+	return "other"
+}
+
+// IsStream says whether the request's answer is a stream.
+func IsStream(r *http.Request) bool {
+	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
+	operation := route.Operation(r.Method)
+	return operation != nil && operation.Streams
+}
+
+// Match finds the route of each request, for RouteOf and what follows.
+func Match(document *openapi.Document) Middleware {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			route := document.Match(r.URL.Path)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), routeKey{}, route)))
+		})
+	}
+}
+
+// Routes refuses unknown paths, methods that a path does not have, and unknown query parameters.
+func Routes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
+		if route == nil {
+			apierror.Write(w, apierror.New(http.StatusNotFound, codes.NotFound, "PATH_NOT_FOUND",
+				"There is no such path; /docs shows those that exist."))
+			return
+		}
+		operation := route.Operation(r.Method)
+		if get := route.Operation(http.MethodGet); r.Method == http.MethodHead && get != nil && !get.Streams {
+			// The library leaves the body out, because it looks at the request as it came.
+			operation = get
+			r = r.WithContext(r.Context())
+			r.Method = http.MethodGet
+		}
+		if operation == nil {
+			w.Header().Set("Allow", strings.Join(route.Methods(), ", "))
+			apierror.Write(w, apierror.New(http.StatusMethodNotAllowed, codes.Unimplemented,
+				"METHOD_NOT_ALLOWED", "This path has other methods: "+
+					strings.Join(route.Methods(), ", ")+"."))
+			return
+		}
+		if err := checkQuery(r.URL.RawQuery, operation); err != nil {
+			apierror.Write(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func checkQuery(raw string, operation *openapi.Operation) error {
+	given, err := url.ParseQuery(raw)
+	if err != nil {
+		return apierror.New(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT",
+			"The query is not well formed.")
+	}
+	for name, values := range given {
+		parameter, known := operation.Query[name]
+		switch {
+		case !known:
+			return apierror.Field(name, "is not a parameter of this path")
+		case len(values) > 1:
+			return apierror.Field(name, "must be given once")
+		}
+		if problem := parameter.Problem(values[0]); problem != "" {
+			return apierror.Field(name, problem)
+		}
+	}
+	return nil
+}

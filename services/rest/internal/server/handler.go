@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	identityv1 "bos/rest/gen/bos/identity/v1"
+	"bos/rest/internal/apierror"
+	"bos/rest/internal/codec"
+	"bos/rest/internal/guard"
+	"bos/rest/internal/openapi"
+	"bos/rest/internal/sse"
+	"bos/rest/internal/telemetry"
+)
+
+const (
+	gatewayService  = "bos.gateway.v1.OrchestratorService"
+	identityService = "bos.identity.v1.IdentityService"
+	healthTimeout   = 2 * time.Second
+	openWithin      = time.Second
+	firstWait       = 100 * time.Millisecond
+	longestWait     = 5 * time.Second
+)
+
+// handler puts everything that answers together: guards, own paths, streams, the generated mux.
+func (s *Server) handler() (http.Handler, error) {
+	own := map[string]string{"/openapi.json": http.MethodGet, "/": http.MethodGet}
+	for _, path := range openapi.DocsPaths {
+		own[path] = http.MethodGet
+	}
+	if s.metricsHere() {
+		own["/metrics"] = http.MethodGet
+	}
+	document, err := openapi.Load(s.offers, own)
+	if err != nil {
+		return nil, err
+	}
+	services, err := s.services()
+	if err != nil {
+		return nil, err
+	}
+	root := http.NewServeMux()
+	root.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, "alive") })
+	root.HandleFunc("GET /readyz", s.ready)
+	root.Handle("GET /openapi.json", document)
+	root.HandleFunc("GET /docs", openapi.Docs)
+	root.HandleFunc("GET /docs/", openapi.Docs)
+	root.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
+	if s.metricsHere() {
+		root.Handle("GET /metrics", s.metrics.Handler())
+	}
+	root.Handle("/", guard.Chain(services,
+		guard.Concurrency(s.settings.MaxRequests, guard.IsStream),
+		guard.Key(string(s.settings.StaticKey)),
+		guard.Body(s.settings.MaxBodyBytes, s.settings.ReadTimeout.Duration()),
+		s.writeInTime,
+	))
+	return guard.Chain(root,
+		guard.Match(document),
+		observed(s.log, s.metrics),
+		s.traced,
+		guard.SafeHeaders,
+		guard.Headers(s.settings.MaxHeaderBytes),
+		guard.Hosts(s.settings.AllowedHosts, s.settings.Loopback()),
+		guard.Origins(s.settings.AllowedOrigins),
+		guard.Routes,
+	), nil
+}
+
+func (s *Server) metricsHere() bool {
+	return s.settings.MetricsAddress == "" && s.settings.Loopback()
+}
+
+func (s *Server) offers(service string) bool {
+	return service == gatewayService || (service == identityService && s.identity != nil)
+}
+
+// services is the generated mux with the streams before it.
+func (s *Server) services() (http.Handler, error) {
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New()),
+		// Authorization goes along by itself. Nothing else of a client becomes metadata, and
+		// nothing of the services' metadata becomes a header.
+		runtime.WithIncomingHeaderMatcher(noHeader),
+		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingTrailerMatcher(noHeader),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithErrorHandler(func(
+			_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+			_ *http.Request, err error,
+		) {
+			apierror.Write(w, err)
+		}),
+		runtime.WithRoutingErrorHandler(func(
+			_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+			_ *http.Request, _ int,
+		) {
+			// The guard knows the routes; what it lets pass and the mux does not know is a path
+			// that is not well formed.
+			apierror.Write(w, apierror.New(http.StatusNotFound, codes.NotFound, "PATH_NOT_FOUND",
+				"There is no such path; /docs shows those that exist."))
+		}),
+	)
+	// Their context ends the connection's use, not the connection: the server closes it.
+	ctx := context.Background()
+	if err := gatewayv1.RegisterOrchestratorServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if s.identity != nil {
+		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
+	}
+	streams := sse.New(gatewayv1.NewOrchestratorServiceClient(s.gateway), sse.Settings{
+		Heartbeat:  s.settings.Heartbeat.Duration(),
+		OpenWithin: openWithin,
+		Write:      s.settings.WriteTimeout.Duration(),
+		Leg:        s.settings.RunTimeout.Duration(),
+		Attempts:   s.settings.ReconnectAttempts,
+		First:      firstWait,
+		Cap:        longestWait,
+		Streams:    s.settings.MaxStreams,
+	}, s.metrics, s.ending)
+	return mux, streams.Register(mux)
+}
+
+func noHeader(string) (string, bool) { return "", false }
+
+// writeInTime gives an answer its time from its first byte on: how long making it takes is for the
+// deadlines of the calls to say. Streams set their own, event by event.
+func (s *Server) writeInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if guard.IsStream(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(&timed{ResponseWriter: w, limit: s.settings.WriteTimeout.Duration()}, r)
+		// The connection may serve another request, which has times of its own.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	})
+}
+
+type timed struct {
+	http.ResponseWriter
+	limit time.Duration
+	begun bool
+}
+
+func (t *timed) Write(data []byte) (int, error) {
+	if !t.begun {
+		t.begun = true
+		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit))
+	}
+	return t.ResponseWriter.Write(data)
+}
+
+// Unwrap lets http.ResponseController see through.
+func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (s *Server) traced(next http.Handler) http.Handler {
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		trace.SpanFromContext(r.Context()).SetAttributes(
+			attribute.String("http.route", guard.RouteOf(r)))
+		next.ServeHTTP(w, r)
+	})
+	return otelhttp.NewHandler(named, "request",
+		otelhttp.WithTracerProvider(s.tracing),
+		otelhttp.WithPropagators(telemetry.Propagator),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+			return r.Method + " " + guard.RouteOf(r)
+		}),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			route := guard.RouteOf(r)
+			return route != "/healthz" && route != "/readyz" && route != "/metrics"
+		}),
+	)
+}
+
+// ready tells load balancers whether to send requests here.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	reason, text := "STOPPING", "The service is stopping."
+	if !s.isStopping() {
+		ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+		defer cancel()
+		check, err := grpc_health_v1.NewHealthClient(s.gateway).Check(ctx,
+			&grpc_health_v1.HealthCheckRequest{Service: gatewayService})
+		if err == nil && check.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
+			say(w, "ready")
+			return
+		}
+		reason, text = "GATEWAY_NOT_READY", "The gateway does not answer."
+	}
+	apierror.Write(w, apierror.New(http.StatusServiceUnavailable, codes.Unavailable, reason, text))
+}
+
+func say(w http.ResponseWriter, state string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(`{"status": "` + state + `"}` + "\n"))
+}

@@ -1,0 +1,155 @@
+// Package settings is the only place where the environment is read.
+package settings
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Seconds is a duration, written in seconds as in all of Bos.
+type Seconds float64
+
+// Duration returns it as Go has it.
+func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+// Secret is text that prints as stars.
+type Secret string
+
+// String hides the text from logs and messages.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "**********"
+}
+
+// GoString hides it from %#v as well.
+func (s Secret) GoString() string { return s.String() }
+
+// Settings of the process. The tag `about` is its line in the README; a test compares the two.
+type Settings struct {
+	Host           string   `env:"BOS_REST_HOST" envDefault:"127.0.0.1" about:"Address to bind; another than loopback wants a key"`
+	Port           uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
+	GatewayTarget  string   `env:"BOS_REST_GATEWAY_TARGET" about:"Where the gateway is: host:port, dns:///name:port or unix:path; required"`
+	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
+	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
+	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
+	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
+
+	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" about:"Largest request body"`
+	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" about:"Largest request line and headers together"`
+	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" about:"Requests at once beside the streams; more are refused with 429"`
+	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" about:"Streams at once; more are refused with 429"`
+
+	CallTimeout       Seconds `env:"BOS_REST_CALL_TIMEOUT_S" envDefault:"90" about:"Time for a call, except asking and watching"`
+	RunTimeout        Seconds `env:"BOS_REST_RUN_TIMEOUT_S" envDefault:"3600" about:"Time to wait for a run; a stream that takes longer goes on by itself"`
+	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" about:"Time for the headers, and again for the body, to arrive"`
+	WriteTimeout      Seconds `env:"BOS_REST_WRITE_TIMEOUT_S" envDefault:"10" about:"Time for a client to take an event or an answer before it is dropped"`
+	IdleTimeout       Seconds `env:"BOS_REST_IDLE_TIMEOUT_S" envDefault:"120" about:"How long a connection without a request is kept"`
+	Heartbeat         Seconds `env:"BOS_REST_HEARTBEAT_S" envDefault:"15" about:"Time between comments on a silent stream"`
+	ReconnectAttempts int     `env:"BOS_REST_RECONNECT_ATTEMPTS" envDefault:"12" about:"Attempts in a row to go on with a stream that the gateway interrupted"`
+	DrainDelay        Seconds `env:"BOS_REST_DRAIN_DELAY_S" envDefault:"0" about:"Wait between not ready and refusing requests; covers load-balancer lag"`
+	Grace             Seconds `env:"BOS_REST_GRACE_S" envDefault:"10" about:"Time for requests in flight at shutdown"`
+
+	MetricsAddress string `env:"BOS_REST_METRICS_ADDRESS" about:"host:port for /metrics, which asks nobody who they are; unset offers it on the main port if that is loopback, and not at all elsewhere"`
+	StopWithStdin  bool   `env:"BOS_REST_STOP_WITH_STDIN" envDefault:"false" about:"Stop when standard input closes: for a parent process that may die"`
+
+	LogLevel         string  `env:"BOS_LOG_LEVEL" envDefault:"info" about:"debug, info, warning or error"`
+	OTLPEndpoint     string  `env:"BOS_OTLP_ENDPOINT" about:"Where traces go (OTLP over gRPC), such as http://127.0.0.1:4317"`
+	TraceSampleRatio float64 `env:"BOS_TRACE_SAMPLE_RATIO" envDefault:"1.0" about:"Share of new traces that is recorded"`
+}
+
+// Load reads the settings from environment, NAME to value. An empty value counts as unset.
+func Load(environment map[string]string) (Settings, error) {
+	given := map[string]string{}
+	for name, value := range environment {
+		if value != "" {
+			given[name] = value
+		}
+	}
+	var s Settings
+	if err := env.ParseWithOptions(&s, env.Options{Environment: given}); err != nil {
+		return Settings{}, fmt.Errorf("Configuration is not usable. %w", hideValues(err))
+	}
+	if problems := s.problems(); len(problems) > 0 {
+		return Settings{}, fmt.Errorf("Configuration is not usable. %s", strings.Join(problems, "; "))
+	}
+	return s, nil
+}
+
+// Loopback says whether only this machine can reach the service.
+func (s Settings) Loopback() bool {
+	if s.Host == "localhost" {
+		return true
+	}
+	address, err := netip.ParseAddr(strings.Trim(s.Host, "[]"))
+	return err == nil && address.IsLoopback()
+}
+
+func (s Settings) problems() []string {
+	var found []string
+	wrong := func(bad bool, text string) {
+		if bad {
+			found = append(found, text)
+		}
+	}
+	wrong(s.GatewayTarget == "", "BOS_REST_GATEWAY_TARGET: must be set (where the gateway is)")
+	wrong(s.StaticKey != "" && len(s.StaticKey) < 16,
+		"BOS_AUTH_STATIC_KEY: must have at least 16 characters")
+	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",
+		"BOS_REST_HOST: binding "+s.Host+" would offer the service to the network without "+
+			"authentication; set BOS_AUTH_STATIC_KEY or BOS_REST_IDENTITY_TARGET, or bind 127.0.0.1")
+	for name, value := range map[string]int64{
+		"BOS_REST_MAX_BODY_BYTES": s.MaxBodyBytes, "BOS_REST_MAX_HEADER_BYTES": int64(s.MaxHeaderBytes),
+	} {
+		wrong(value < 1024, name+": must be at least 1024")
+	}
+	for name, value := range map[string]int{
+		"BOS_REST_MAX_REQUESTS": s.MaxRequests, "BOS_REST_MAX_STREAMS": s.MaxStreams,
+		"BOS_REST_RECONNECT_ATTEMPTS": s.ReconnectAttempts,
+	} {
+		wrong(value < 1, name+": must be at least 1")
+	}
+	for name, value := range map[string]Seconds{
+		"BOS_REST_CALL_TIMEOUT_S": s.CallTimeout, "BOS_REST_RUN_TIMEOUT_S": s.RunTimeout,
+		"BOS_REST_READ_TIMEOUT_S": s.ReadTimeout, "BOS_REST_WRITE_TIMEOUT_S": s.WriteTimeout,
+		"BOS_REST_IDLE_TIMEOUT_S": s.IdleTimeout, "BOS_REST_HEARTBEAT_S": s.Heartbeat,
+	} {
+		wrong(value <= 0, name+": must be above 0")
+	}
+	wrong(s.Grace < 0, "BOS_REST_GRACE_S: must be at least 0")
+	wrong(s.DrainDelay < 0, "BOS_REST_DRAIN_DELAY_S: must be at least 0")
+	for _, origin := range s.AllowedOrigins {
+		parsed, err := url.Parse(origin)
+		wrong(err != nil || parsed.Scheme == "" || parsed.Host == "" || parsed.Path != "",
+			"BOS_REST_ALLOWED_ORIGINS: write each as scheme://host[:port], without a path")
+	}
+	switch s.LogLevel {
+	case "debug", "info", "warning", "error":
+	default:
+		found = append(found, "BOS_LOG_LEVEL: must be debug, info, warning or error")
+	}
+	return found
+}
+
+// hideValues keeps the names of wrong variables and drops what they held.
+func hideValues(err error) error {
+	aggregate, ok := err.(env.AggregateError)
+	if !ok {
+		return fmt.Errorf("a variable cannot be read")
+	}
+	var texts []string
+	for _, one := range aggregate.Errors {
+		if parse, ok := one.(env.ParseError); ok {
+			texts = append(texts, fmt.Sprintf("%s: must be a %s", variable(parse.Name), parse.Type))
+			continue
+		}
+		texts = append(texts, "a variable cannot be read")
+	}
+	return fmt.Errorf("%s", strings.Join(texts, "; "))
+}

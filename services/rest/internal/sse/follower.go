@@ -1,0 +1,182 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/upstream"
+)
+
+// A leg that lived this long was no failed attempt.
+const goodLeg = 30 * time.Second
+
+// item is what the follower found: an event, the end of the run, or why it stops.
+type item struct {
+	event *gatewayv1.RunEvent
+	// ended is set when the run is over and every event was seen before.
+	ended *gatewayv1.Run
+	err   error
+	// interrupted says that the run goes on and only the way to it is lost.
+	interrupted bool
+}
+
+// follower reads the events of a run, across connections to the gateway that are lost on the way:
+// none is missing and none comes twice.
+type follower struct {
+	client   gatewayv1.OrchestratorServiceClient
+	settings Settings
+	onRetry  func()
+	// shown is set once the client has its headers. Before that an error is best told by status.
+	shown atomic.Bool
+
+	runID string
+	last  int64
+}
+
+// receive is one connection's way to the next event.
+type receive func() (*gatewayv1.RunEvent, error)
+
+func (f *follower) ask(request *gatewayv1.AskStreamRequest) func(context.Context) (receive, error) {
+	return func(ctx context.Context) (receive, error) {
+		stream, err := f.client.AskStream(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		return func() (*gatewayv1.RunEvent, error) {
+			message, err := stream.Recv()
+			return message.GetEvent(), err
+		}, nil
+	}
+}
+
+func (f *follower) watch(ctx context.Context) (receive, error) {
+	stream, err := f.client.WatchRun(ctx, &gatewayv1.WatchRunRequest{
+		RunId: f.runID, AfterSequence: f.last,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() (*gatewayv1.RunEvent, error) {
+		message, err := stream.Recv()
+		return message.GetEvent(), err
+	}, nil
+}
+
+// follow sends items until the run has ended, something is wrong, or ctx is done; then it closes
+// items. The last item but for a done ctx is a run_finished event, ended, or err.
+func (f *follower) follow(
+	ctx context.Context, open func(context.Context) (receive, error), items chan<- item,
+) {
+	defer close(items)
+	send := func(one item) bool {
+		select {
+		case items <- one:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	failures := 0
+	for {
+		begun := time.Now()
+		events, err := f.leg(ctx, open, send)
+		if err == nil || ctx.Err() != nil {
+			return // the run ended, or nobody listens any more
+		}
+		if events > 0 || time.Since(begun) > goodLeg {
+			failures = 0
+		}
+		if errors.Is(err, io.EOF) {
+			if events == 0 && f.last > 0 {
+				if run := f.endedRun(ctx); run != nil {
+					send(item{ended: run})
+					return
+				}
+			}
+		} else if !lost(err) {
+			send(item{err: upstream.Translate(ctx, err)})
+			return
+		}
+		failures++
+		if f.runID == "" || (events == 0 && !f.shown.Load()) || failures >= f.settings.Attempts {
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.Unavailable, "")
+			}
+			send(item{err: upstream.Translate(ctx, err), interrupted: true})
+			return
+		}
+		f.onRetry()
+		if !pause(ctx, f.settings.wait(failures)) {
+			return
+		}
+		open = f.watch
+	}
+}
+
+// leg sends the events of one connection. It returns how many were new, and nil after the last
+// event of the run or the reason why the connection ended before.
+func (f *follower) leg(
+	ctx context.Context, open func(context.Context) (receive, error), send func(item) bool,
+) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.settings.Leg)
+	defer cancel()
+	next, err := open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for events := 0; ; {
+		event, err := next()
+		if err != nil {
+			return events, err
+		}
+		if event.GetSequence() <= f.last {
+			continue
+		}
+		f.runID, f.last = event.GetRunId(), event.GetSequence()
+		events++
+		if !send(item{event: event}) {
+			return events, context.Canceled
+		}
+		if event.GetRunFinished() != nil {
+			return events, nil
+		}
+	}
+}
+
+// endedRun is the run if it has ended. A failure of this look means not known, so nil.
+func (f *follower) endedRun(ctx context.Context) *gatewayv1.Run {
+	answer, err := f.client.GetRun(ctx, &gatewayv1.GetRunRequest{RunId: f.runID})
+	if err != nil || answer.GetRun().GetResponse() == nil {
+		return nil
+	}
+	return answer.GetRun()
+}
+
+// lost says whether the run may well go on although the call ended. A bare CANCELLED is a server
+// that went away; DEADLINE_EXCEEDED is the end of a leg.
+func lost(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

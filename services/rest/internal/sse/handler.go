@@ -1,0 +1,264 @@
+package sse
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/apierror"
+	"bos/rest/internal/codec"
+)
+
+// Settings of the streams.
+type Settings struct {
+	// Heartbeat is the time between comments on a silent stream.
+	Heartbeat time.Duration
+	// OpenWithin is how long headers wait for the first event, so that errors get their status.
+	OpenWithin time.Duration
+	// Write is the time a client has to take one event.
+	Write time.Duration
+	// Leg is the deadline of one call to the gateway; a stream that takes longer makes another.
+	Leg time.Duration
+	// Attempts in a row to go on with an interrupted stream, First and Cap the waits between.
+	Attempts   int
+	First, Cap time.Duration
+	// Streams at once; more are refused.
+	Streams int
+}
+
+func (s Settings) wait(failures int) time.Duration {
+	wait := s.First
+	for range failures - 1 {
+		wait = min(2*wait, s.Cap)
+	}
+	return wait
+}
+
+// Observer is told what happens, for metrics.
+type Observer interface {
+	StreamOpened()
+	StreamClosed()
+	EventSent()
+	StreamRetried()
+}
+
+// Streams serves the streaming methods of the gateway.
+type Streams struct {
+	client   gatewayv1.OrchestratorServiceClient
+	settings Settings
+	observer Observer
+	stopping <-chan struct{}
+	places   chan struct{}
+}
+
+// New returns the handlers; they end their streams when stopping is closed.
+func New(
+	client gatewayv1.OrchestratorServiceClient, settings Settings, observer Observer,
+	stopping <-chan struct{},
+) *Streams {
+	return &Streams{client, settings, observer, stopping, make(chan struct{}, settings.Streams)}
+}
+
+// Register puts the handlers in front of the generated ones of the same paths.
+func (s *Streams) Register(mux *runtime.ServeMux) error {
+	for _, route := range []struct {
+		verb, path string
+		handle     func(http.ResponseWriter, *http.Request, map[string]string, naming)
+		names      func() naming
+		method     string
+	}{
+		{"POST", "/v1/runs:askStream", s.ask, kindNames, gatewayv1.OrchestratorService_AskStream_FullMethodName},
+		{"POST", "/query/stream", s.ask, sourceNames, gatewayv1.OrchestratorService_AskStream_FullMethodName},
+		{"GET", "/v1/runs/{run_id}:watch", s.watch, kindNames, gatewayv1.OrchestratorService_WatchRun_FullMethodName},
+	} {
+		handler := func(w http.ResponseWriter, r *http.Request, parameters map[string]string) {
+			ctx, err := runtime.AnnotateContext(r.Context(), mux, r, route.method,
+				runtime.WithHTTPPathPattern(route.path))
+			if err != nil {
+				apierror.Write(w, err)
+				return
+			}
+			route.handle(w, r.WithContext(ctx), parameters, route.names())
+		}
+		if err := mux.HandlePath(route.verb, route.path, handler); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Streams) ask(w http.ResponseWriter, r *http.Request, _ map[string]string, names naming) {
+	request := &gatewayv1.AskStreamRequest{Request: &gatewayv1.AgentRequest{}}
+	err := codec.New().NewDecoder(r.Body).Decode(request.Request)
+	if err != nil && !errors.Is(err, io.EOF) { // without a body the gateway says what is missing
+		apierror.Write(w, status.Error(codes.InvalidArgument, err.Error()))
+		return
+	}
+	if request.Request.GetRequestId() == "" {
+		// Should the connection break before the first event, asking again finds the same run.
+		request.Request.RequestId = "rest-" + rand.Text()
+	}
+	f := s.follower()
+	s.stream(w, r, f, f.ask(request), names)
+}
+
+func (s *Streams) watch(
+	w http.ResponseWriter, r *http.Request, parameters map[string]string, names naming,
+) {
+	f := s.follower()
+	f.runID = parameters["run_id"]
+	for _, given := range []struct{ field, text string }{
+		{"after_sequence", r.URL.Query().Get("after_sequence")},
+		{"Last-Event-ID", r.Header.Get("Last-Event-ID")},
+	} {
+		if given.text == "" {
+			continue
+		}
+		sequence, err := strconv.ParseInt(given.text, 10, 64)
+		if err != nil || sequence < 0 {
+			apierror.Write(w, apierror.Field(given.field,
+				"must be a whole number, the sequence of the last event seen"))
+			return
+		}
+		f.last = max(f.last, sequence)
+	}
+	s.stream(w, r, f, f.watch, names)
+}
+
+func (s *Streams) follower() *follower {
+	return &follower{client: s.client, settings: s.settings, onRetry: s.observer.StreamRetried}
+}
+
+// stream follows a run and writes what comes until the run has ended or the client is gone.
+func (s *Streams) stream(
+	w http.ResponseWriter, r *http.Request, f *follower,
+	open func(context.Context) (receive, error), names naming,
+) {
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		apierror.Write(w, apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted,
+			"TOO_MANY_STREAMS", "Too many streams are open at once; try again later.",
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}))
+		return
+	}
+	s.observer.StreamOpened()
+	defer s.observer.StreamClosed()
+	ctx, cancel := context.WithCancel(r.Context())
+	items := make(chan item, 1)
+	go f.follow(ctx, open, items)
+	defer func() {
+		cancel()
+		for range items { // waits until the follower has let go of its call
+		}
+	}()
+	one := &stream{out: newWriter(w, s.settings.Write), follower: f, names: names, streams: s}
+	one.serve(ctx, w, items)
+}
+
+// stream is one client's stream.
+type stream struct {
+	out      *writer
+	follower *follower
+	names    naming
+	streams  *Streams
+}
+
+func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan item) {
+	opening := time.NewTimer(s.streams.settings.OpenWithin)
+	defer opening.Stop()
+	heartbeat := time.NewTicker(s.streams.settings.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.streams.stopping:
+			_ = s.out.comment("stopping; come back")
+			return
+		case <-opening.C:
+			s.follower.shown.Store(true)
+			err = s.out.open()
+		case <-heartbeat.C:
+			s.follower.shown.Store(true)
+			err = s.out.comment("still here")
+		case next, more := <-items:
+			if !more {
+				return
+			}
+			heartbeat.Reset(s.streams.settings.Heartbeat)
+			last := s.handle(w, next, &err)
+			if last {
+				return
+			}
+		}
+		if err != nil {
+			return // the client is gone or takes nothing
+		}
+	}
+}
+
+// handle writes one item; it returns true after the last.
+func (s *stream) handle(w http.ResponseWriter, next item, failed *error) bool {
+	switch {
+	case next.event != nil:
+		s.follower.shown.Store(true)
+		*failed = s.event(next.event)
+		return next.event.GetRunFinished() != nil
+	case next.ended != nil && !s.out.opened:
+		w.WriteHeader(http.StatusNoContent) // by which browsers know that there is no more
+	case next.ended != nil:
+		_ = s.done(next.ended.GetRunId(), next.ended.GetStatus())
+	case !s.out.opened:
+		apierror.Write(w, next.err)
+	case next.interrupted:
+		_ = s.out.comment("interrupted; come back")
+	default:
+		_ = s.out.event(0, "error", apierror.JSON(next.err))
+	}
+	return true
+}
+
+func (s *stream) event(event *gatewayv1.RunEvent) error {
+	messages, err := s.names(event)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	last := len(messages) - 1
+	for _, earlier := range messages[:last] {
+		if err := s.out.event(0, earlier.name, earlier.data); err != nil {
+			return err
+		}
+	}
+	if err := s.out.event(event.GetSequence(), messages[last].name, messages[last].data); err != nil {
+		return err
+	}
+	s.streams.observer.EventSent()
+	if finished := event.GetRunFinished(); finished != nil && messages[last].name != doneName {
+		return s.done(event.GetRunId(), finished.GetResponse().GetStatus())
+	}
+	return nil
+}
+
+// done is the last event of every stream that saw the end of its run.
+func (s *stream) done(runID string, outcome gatewayv1.RunStatus) error {
+	data, err := json.Marshal(map[string]string{"run_id": runID, "status": outcome.String()})
+	if err != nil {
+		return err
+	}
+	return s.out.event(0, doneName, data)
+}

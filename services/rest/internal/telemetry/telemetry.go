@@ -1,0 +1,156 @@
+// Package telemetry is logs, metrics and traces of the process. Nothing here is a global.
+package telemetry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// Propagator carries the W3C trace context in and out.
+var Propagator = propagation.TraceContext{}
+
+// Logger writes JSON lines with the names that all of Bos uses.
+func Logger(out io.Writer, level string) *slog.Logger {
+	levels := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo,
+		"warning": slog.LevelWarn, "error": slog.LevelError,
+	}
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{
+		Level: levels[level],
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) > 0 {
+				return a
+			}
+			switch a.Key {
+			case slog.MessageKey:
+				a.Key = "event"
+			case slog.TimeKey:
+				a.Key, a.Value = "timestamp", slog.StringValue(
+					a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
+			case slog.LevelKey:
+				name := strings.ToLower(a.Value.String())
+				if name == "warn" {
+					name = "warning"
+				}
+				a.Value = slog.StringValue(name)
+			}
+			return a
+		},
+	})).With("service", "rest")
+}
+
+// Tracing returns the tracer provider and what flushes it at the end. Without an endpoint nothing
+// is recorded, and a trace context that came in still goes out.
+func Tracing(
+	ctx context.Context, endpoint string, ratio float64,
+) (trace.TracerProvider, func(context.Context) error, error) {
+	if endpoint == "" {
+		return noop.NewTracerProvider(), func(context.Context) error { return nil }, nil
+	}
+	exporter, err := otlptracegrpc.New(ctx,
+		otlptracegrpc.WithEndpointURL(endpoint), otlptracegrpc.WithTimeout(3*time.Second))
+	if err != nil {
+		return nil, nil, err
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "rest"),
+			attribute.String("service.namespace", "bos"),
+		)),
+	)
+	return provider, provider.Shutdown, nil
+}
+
+// Metrics of the process.
+type Metrics struct {
+	registry *prometheus.Registry
+	handled  *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	streams  prometheus.Gauge
+	events   prometheus.Counter
+	retries  prometheus.Counter
+}
+
+// NewMetrics registers all metrics.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bos_rest_requests_total",
+			Help: "Requests answered, by HTTP status",
+		}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "bos_rest_request_duration_seconds",
+			Help: "Time from the arrival of a request to the end of its answer, streams left out",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
+				60, 300},
+		}, []string{"route", "method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bos_rest_in_flight", Help: "Requests being handled, streams included",
+		}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bos_rest_stream_clients", Help: "Clients that follow a run",
+		}),
+		events: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bos_rest_stream_events_total", Help: "Events sent to clients",
+		}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bos_rest_stream_retries_total",
+			Help: "Streams that went on over another connection to the gateway",
+		}),
+	}
+	m.registry.MustRegister(m.handled, m.duration, m.inFlight, m.streams, m.events, m.retries,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Begun counts a request in; call the result at its end.
+func (m *Metrics) Begun(route, method string, stream bool) func(status int) {
+	begun := time.Now()
+	m.inFlight.Inc()
+	return func(status int) {
+		m.inFlight.Dec()
+		m.handled.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+		if !stream {
+			m.duration.WithLabelValues(route, method).Observe(time.Since(begun).Seconds())
+		}
+	}
+}
+
+// StreamOpened counts a client in.
+func (m *Metrics) StreamOpened() { m.streams.Inc() }
+
+// StreamClosed counts it out.
+func (m *Metrics) StreamClosed() { m.streams.Dec() }
+
+// EventSent counts an event.
+func (m *Metrics) EventSent() { m.events.Inc() }
+
+// StreamRetried counts a stream that went on elsewhere.
+func (m *Metrics) StreamRetried() { m.retries.Inc() }

@@ -1,0 +1,76 @@
+// Package upstream is the way to the services: load-balanced channels, a deadline on every call,
+// and errors that are fit to be shown.
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	maxMessageBytes = 16 * 1024 * 1024
+	// Reads are repeated; whatever asks or changes is not, its caller knows the request id.
+	serviceConfig = `{
+		"loadBalancingConfig": [{"round_robin": {}}],
+		"methodConfig": [{
+			"name": [
+				{"service": "bos.gateway.v1.OrchestratorService", "method": "GetRun"},
+				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListRuns"},
+				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListAgents"}
+			],
+			"retryPolicy": {
+				"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "1s",
+				"backoffMultiplier": 3, "retryableStatusCodes": ["UNAVAILABLE"]
+			}
+		}]
+	}`
+	askMethod = "/bos.gateway.v1.OrchestratorService/Ask"
+)
+
+// Timeouts of calls whose caller set none, or a longer one.
+type Timeouts struct {
+	// Call is for calls that answer at once.
+	Call time.Duration
+	// Run is for calls that wait for a run.
+	Run time.Duration
+}
+
+// Dial returns a channel to a target; it connects on first use.
+func Dial(target string, timeouts Timeouts, options ...otelgrpc.Option) (*grpc.ClientConn, error) {
+	return grpc.NewClient(target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithNoProxy(),
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler(options...)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			// A gateway that restarts is found again within two seconds.
+			Backoff: backoff.Config{
+				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 2 * time.Second,
+			},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.WithUnaryInterceptor(func(
+			ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+		) error {
+			limit := timeouts.Call
+			if method == askMethod {
+				limit = timeouts.Run
+			}
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			return Translate(ctx, invoke(ctx, method, request, reply, conn, options...))
+		}),
+	)
+}
