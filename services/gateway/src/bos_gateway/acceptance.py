@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import LogEvent, RunAccepted
-from bos_chassis.errors import AlreadyExists
+from bos_chassis.auth import LOCAL_USER
+from bos_chassis.errors import AlreadyExists, ResourceExhausted
 from bos_gateway import context
 from bos_gateway.run_log import NewRun
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.runs import StoredRun
     from bos_gateway.settings import GatewaySettings
+
+# A run takes seconds; asking again at once would find the same runs still in work.
+_USER_LIMIT_RETRY_S = 2.0
 
 
 def new_run(
@@ -74,6 +78,7 @@ def new_run(
     if normalised.HasField("max_tokens"):
         limit_tokens = settings.max_run_tokens or normalised.max_tokens
         accepted.settings.max_tokens = min(limit_tokens, normalised.max_tokens)
+    bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)
     event.create_time.FromDatetime(now)
@@ -85,6 +90,8 @@ def new_run(
         conversation_id=normalised.conversation_id,
         question=normalised.question,
         event=event,
+        max_active=settings.max_active_runs_per_user if bounded else 0,
+        max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
         sealed=vault.seal(run_id, secrets),
     )
     return run, secrets
@@ -102,3 +109,13 @@ def same_request(known: StoredRun, digest: bytes) -> UUID:
             reason="REQUEST_ID_REUSED",
         )
     return known.run_id
+
+
+def user_limit() -> ResourceExhausted:
+    """What a user hears who has as many unfinished runs as may be."""
+    return ResourceExhausted(
+        "You have as many questions in work as one user may have; wait for one of them to end, "
+        "cancel one, or decide on the approvals that are waiting.",
+        reason="USER_LIMIT",
+        retry_after_s=_USER_LIMIT_RETRY_S,
+    )

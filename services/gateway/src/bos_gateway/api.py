@@ -17,7 +17,7 @@ from bos.gateway.v1 import (
     PlanQuestionResponse,
     WatchRunResponse,
 )
-from bos_chassis.auth import current_principal
+from bos_chassis.auth import LOCAL_USER, current_principal
 from bos_chassis.errors import Unavailable
 from bos_gateway.projection import project, visible_response
 from bos_gateway.runs import parse_run_id, run_of
@@ -43,36 +43,41 @@ if TYPE_CHECKING:
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
     from bos_gateway.runs import Runs
+    from bos_gateway.streams import Streams
 
-LOCAL_USER = "local"
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 
 
 class OrchestratorServicer(OrchestratorServiceServicer):
     """Implements ``bos.gateway.v1.OrchestratorService``."""
 
-    def __init__(self, replica: Replica, runs: Runs, registry: Registry, dry_run: DryRun) -> None:
+    def __init__(
+        self, replica: Replica, runs: Runs, registry: Registry, dry_run: DryRun, streams: Streams
+    ) -> None:
         self._replica = replica
+        self._streams = streams
         self._runs = runs
         self._registry = registry
         self._dry_run = dry_run
 
     async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
         """Run a question to its end."""
-        run_id = await self._accept(request.request, interactive=False)
-        async for _, event in self._replica.reader.follow(run_id, 0):
-            if event.HasField("run_finished"):
-                response = visible_response(event.run_finished.response, request.request)
-                return AskResponse(response=response)
+        with self._streams.one_more():
+            run_id = await self._accept(request.request, interactive=False)
+            async for _, event in self._replica.reader.follow(run_id, 0):
+                if event.HasField("run_finished"):
+                    response = visible_response(event.run_finished.response, request.request)
+                    return AskResponse(response=response)
         raise Unavailable("The run goes on elsewhere; ask again with the same request id.")
 
     async def AskStream(
         self, request: AskStreamRequest, context: Any
     ) -> AsyncIterator[AskStreamResponse]:
         """Run a question and stream its events."""
-        run_id = await self._accept(request.request, interactive=True)
-        async for event in self._events(run_id, 0):
-            yield AskStreamResponse(event=event)
+        with self._streams.one_more():
+            run_id = await self._accept(request.request, interactive=True)
+            async for event in self._events(run_id, 0):
+                yield AskStreamResponse(event=event)
 
     async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
         """One of the caller's runs."""
@@ -88,9 +93,10 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: WatchRunRequest, context: Any
     ) -> AsyncIterator[WatchRunResponse]:
         """The events of one of the caller's runs, from any position."""
-        run = await self._runs.find(parse_run_id(request.run_id), _caller())
-        async for event in self._events(run.run_id, request.after_sequence):
-            yield WatchRunResponse(event=event)
+        with self._streams.one_more():
+            run = await self._runs.find(parse_run_id(request.run_id), _caller())
+            async for event in self._events(run.run_id, request.after_sequence):
+                yield WatchRunResponse(event=event)
 
     async def CancelRun(self, request: CancelRunRequest, context: Any) -> CancelRunResponse:
         """Ask for one of the caller's runs to end."""

@@ -54,11 +54,17 @@ def target_of(tail: RunTail) -> Target:
     return Target(tail.run_id, tail.epoch, tail.status or 0, False, tail.rows[0].sequence)
 
 
-async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]) -> set[UUID]:
-    """Store new runs, each with its first event; returns those that were created.
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What became of new runs; those in neither set have a request id that is known already."""
 
-    The commit waits for the disk.
-    """
+    created: set[UUID]
+    refused: set[UUID]
+    """Their users have as many unfinished runs as they may have."""
+
+
+async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]) -> Inserted:
+    """Store new runs, each with its first event; the commit waits for the disk."""
     rows = await session.fetch(
         ACCEPT,
         [run.run_id for run in runs],
@@ -73,10 +79,15 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [_time(run.event) for run in runs],
         replica_id,
         SCHEMA_VERSION,
+        [run.max_active for run in runs],
+        [run.max_waiting for run in runs],
         [run.sealed.key_id if run.sealed else None for run in runs],
         [run.sealed.ciphertext if run.sealed else None for run in runs],
     )
-    return {row["run_id"] for row in rows}
+    return Inserted(
+        created={row["run_id"] for row in rows if row["created"]},
+        refused={row["run_id"] for row in rows if row["refused"]},
+    )
 
 
 async def existing_runs(session: Session, run_ids: Sequence[UUID]) -> set[UUID]:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+# `counted` holds a lock per user until the commit, taken in one order by everybody, and only then
+# counts: however many replicas accept at once, nobody gets more runs than the bound. A request that
+# is already known passes, to be found in its place.
 ACCEPT = """
 WITH new AS (
-    SELECT * FROM unnest(
+    SELECT *, EXISTS (
+        SELECT FROM runs AS r WHERE r.user_id = t.user_id AND r.request_id = t.request_id
+    ) AS known
+    FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::smallint[],
-        $8::uuid[], $9::bytea[], $10::timestamptz[], $13::text[], $14::bytea[]
+        $8::uuid[], $9::bytea[], $10::timestamptz[], $13::bigint[], $14::bigint[],
+        $15::text[], $16::bytea[]
     ) AS t (run_id, user_id, request_id, request_digest, conversation_id, question, status,
-            event_id, payload, created_at, secrets_key_id, secrets)
+            event_id, payload, created_at, max_active, max_waiting, secrets_key_id, secrets)
+), bounded AS (
+    SELECT DISTINCT user_id, hashtext(user_id) AS lock_key
+    FROM new WHERE (max_active > 0 OR max_waiting > 0) AND NOT known
+    ORDER BY lock_key
+), counted AS MATERIALIZED (
+    SELECT b.user_id, c.active, c.waiting
+    FROM bounded AS b CROSS JOIN LATERAL unfinished_runs(b.user_id) AS c
+), placed AS (
+    SELECT run_id, user_id,
+           dense_rank() OVER (PARTITION BY user_id, known ORDER BY request_id) AS place
+    FROM new
+), admitted AS (
+    SELECT n.*
+    FROM new AS n JOIN placed AS p USING (run_id) LEFT JOIN counted AS c ON c.user_id = n.user_id
+    WHERE n.known
+       OR (n.max_active = 0 OR c.active + p.place <= n.max_active)
+      AND (n.max_waiting = 0 OR c.waiting < n.max_waiting)
 ), created AS (
     INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
                       status, replica_id, created_at)
     SELECT run_id, user_id, request_id, request_digest, conversation_id, question, status, $11,
            created_at
-    FROM new
+    FROM admitted
     ON CONFLICT DO NOTHING
     RETURNING run_id
 ), first AS (
@@ -28,7 +52,8 @@ WITH new AS (
     FROM new JOIN created USING (run_id)
     WHERE secrets IS NOT NULL
 )
-SELECT run_id FROM created
+SELECT n.run_id, c.run_id IS NOT NULL AS created, a.run_id IS NULL AS refused
+FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USING (run_id)
 """
 
 # set_config is in force for this statement's own commit only because `owned` refers to it.

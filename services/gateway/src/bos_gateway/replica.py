@@ -17,13 +17,13 @@ from bos_chassis.errors import (
     Unavailable,
 )
 from bos_gateway import context
-from bos_gateway.acceptance import new_run, same_request
+from bos_gateway.acceptance import new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import given_up
 from bos_gateway.reading import RunReader, unavailable
-from bos_gateway.run_log import Append, LostRun, NewRun
+from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
 from bos_gateway.state import UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Replica:
         Raises:
             InvalidArgument: the request cannot be run; names fields and fixes.
             AlreadyExists: the request id belongs to a request with another body.
-            ResourceExhausted: too many runs are under way here.
+            ResourceExhausted: too many runs are under way, here or of this user.
             Unavailable: the replica is stopping, or no agent has ever answered.
         """
         context.check_texts(request)
@@ -137,14 +137,26 @@ class Replica:
             self._store_and_drive(run, secrets), context=contextvars.Context()
         )
         self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
-        if await asyncio.shield(task):
-            return run_id
-        # Somebody else stored the same request in between.
+        task.add_done_callback(self._accepted)
+        refused = False
+        try:
+            if await asyncio.shield(task):
+                return run_id
+        except UserLimit:
+            refused = True
+        # Somebody else may have stored the same request in between.
         known = await self._runs.find_request(user_id, run.request_id)
-        if known is None:
-            raise NotFound("The run of this request is gone.")
-        return same_request(known, digest)
+        if known is not None:
+            return same_request(known, digest)
+        if refused:
+            self._with.metrics.refused.labels("user_limit").inc()
+            raise user_limit()
+        raise NotFound("The run of this request is gone.")
+
+    def _accepted(self, task: asyncio.Task[bool]) -> None:
+        self._accepting.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, also when its caller has left
 
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""

@@ -71,6 +71,10 @@ class LostRun(Exception):
     """The run belongs to another replica now; nothing was written."""
 
 
+class UserLimit(Exception):
+    """The user has as many unfinished runs as may be; nothing was written."""
+
+
 class LogRefused(BosError):
     """PostgreSQL refused to store events for a reason that repeating does not mend."""
 
@@ -90,6 +94,10 @@ class NewRun:
     question: str
     event: LogEvent
     """The RunAccepted event."""
+    max_active: int = 0
+    """Most unfinished runs that its user may have, beside those that wait; 0: no bound."""
+    max_waiting: int = 0
+    """Most runs of its user that may wait for a person; 0: no bound."""
     sealed: SealedSecrets | None = None
     """Its credentials, stored and deleted with the run."""
 
@@ -206,6 +214,7 @@ class LogWriter:
             False when the user already has a run under this request id; nothing was stored then.
 
         Raises:
+            UserLimit: the user has too many unfinished runs.
             LogRefused: PostgreSQL refuses to store it.
         """
         return await self._put(run)
@@ -341,14 +350,18 @@ class LogWriter:
     ) -> None:
         runs = [p.item for p in pending if isinstance(p.item, NewRun)]
         with committing(self._observer, kinds_of(run.event for run in runs)):
-            created = await insert_runs(connection, self._replica_id, runs)
+            inserted = await insert_runs(connection, self._replica_id, runs)
+        created = inserted.created
         if created:
             self.tail.flushed()
         if len(created) < len(runs):
             # Stored by an earlier try whose answer was lost, or refused for its request id.
             created |= await existing_runs(connection, [run.run_id for run in runs])
         for one, run in zip(pending, runs, strict=True):
-            one.settle(run.run_id in created)
+            if run.run_id in inserted.refused:
+                one.settle(UserLimit(run.user_id))
+            else:
+                one.settle(run.run_id in created)
         self._metrics.batch_events.observe(len(runs))
 
     async def _write_appends(

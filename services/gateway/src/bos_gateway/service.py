@@ -29,6 +29,7 @@ from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import Runs
+from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
@@ -120,7 +121,8 @@ async def serve(
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
-        servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators))
+        streams = Streams(settings.max_streams, metrics)
+        servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators), streams)
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),

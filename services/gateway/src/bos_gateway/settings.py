@@ -39,6 +39,21 @@ class GatewaySettings(Settings):
     )
 
     max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
+    max_active_runs_per_user: int = Field(
+        default=32,
+        ge=0,
+        description="Unfinished runs of one account over all replicas, beside those that wait for "
+        "an approval; 0: no bound",
+    )
+    max_waiting_runs_per_user: int = Field(
+        default=256,
+        ge=0,
+        description="Runs of one account that may wait for an approval before it gets no more runs "
+        "accepted; 0: no bound",
+    )
+    max_streams: int = Field(
+        default=800, ge=1, description="Calls that follow a run at the same time on this replica"
+    )
     max_run_tokens: int = Field(
         default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
     )
