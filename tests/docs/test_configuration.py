@@ -62,6 +62,12 @@ def test_variables_of_the_command_line_are_on_the_page() -> None:
     assert not [v for v in variables_read if f"`{v}`" not in PAGE.read_text(encoding="utf-8")]
 
 
+def test_settings_outside_a_module_of_that_name_are_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert "`BOS_HTTP_HOSTS`" in page
+    assert '| `BOS_HTTP_METHODS` | JSON | `["GET", "HEAD"]` |' in page
+
+
 def test_every_setting_says_what_it_is_for() -> None:
     silent = [v.names for cls in settings_classes() for v in variables(cls) if not v.purpose]
     assert not silent

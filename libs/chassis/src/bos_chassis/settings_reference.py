@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import sys
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _PACKAGE_PREFIX = "bos_"
 _SHARED = ("bos_chassis", "bos_llm")
 """Packages whose settings hold for every process; they come first."""
+
+_ELSEWHERE = ("bos_chassis.http.policy",)
+"""Modules with settings that are not named ``settings``; they come after those of their package."""
 
 _WORDS: dict[object, str] = {
     str: "text",
@@ -92,11 +96,19 @@ class Variable:
 def settings_classes() -> list[type[Settings]]:
     """The settings classes of every installed package: shared ones first, then by package."""
     names = {m.name for m in pkgutil.iter_modules() if m.name.startswith(_PACKAGE_PREFIX)}
+    modules = [
+        module
+        for name in sorted(names, key=_place)
+        for module in (
+            f"{name}.settings",
+            *(other for other in _ELSEWHERE if other.startswith(f"{name}.")),
+        )
+    ]
     return [
         cls
-        for name in sorted(names, key=_place)
-        if importlib.util.find_spec(f"{name}.settings") is not None
-        for cls in _defined_in(f"{name}.settings")
+        for module in modules
+        if importlib.util.find_spec(module) is not None
+        for cls in _defined_in(module)
     ]
 
 
@@ -231,7 +243,16 @@ def _default(field: FieldInfo) -> str:
         return "empty"
     if isinstance(value, float):
         return f"`{value:g}`"
+    if isinstance(value, tuple):
+        return f"`{_written(field, value)}`"
     return f"`{value}`"
+
+
+def _written(field: FieldInfo, values: tuple[object, ...]) -> str:
+    """A list as one would write it."""
+    if any(isinstance(item, NoDecode) or item is NoDecode for item in field.metadata):
+        return ",".join(map(str, values))
+    return json.dumps(values, default=str)
 
 
 def _purpose(field: FieldInfo) -> str:
