@@ -32,6 +32,7 @@ EXPECTED = {
     "sandbox": {
         "cold": {"start_ms", "first_program_ms"},
         "warm": {"p50_ms", "cpu_ms", "over_bare_call_ratio"},
+        "process": {"p50_ms", "p95_ms"},  # where the kernel offers that tier
     },
     "model": {"one text call": {"bos_cpu_ms", "openai_cpu_ms", "cpu_over_openai_ratio"}},
 }

@@ -77,7 +77,7 @@ def _measurements(
 ) -> dict[str, Callable[[], Awaitable[Part]]]:
     parts: dict[str, Callable[[], Awaitable[Part]]] = {
         "guard": lambda: guard.measure(effort),
-        "sandbox": lambda: sandbox.measure(telemetry, effort),
+        "sandbox": lambda: sandbox.measure(effort),
         "model": lambda: model.measure(telemetry, effort),
     }
     if store is not None:

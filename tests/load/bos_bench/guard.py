@@ -58,6 +58,7 @@ async def measure(effort: Effort) -> Part:
                 "check_us": first,
                 "check_again_us": again,
                 "check_over_parse_ratio": first / parse,
+                "check_again_over_parse_ratio": again / parse,
             }
         )
         await asyncio.sleep(0)

@@ -102,15 +102,27 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-@pytest.fixture
-async def sandbox_address() -> AsyncIterator[str]:
-    settings = SandboxSettings.load(
+def _sandbox_settings(**changes: Any) -> SandboxSettings:
+    return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
-        timeout_s=2,
         kill_grace_s=0.25,
         warm_workers=1,
         max_workers=2,
+        **changes,
     )
+
+
+@pytest.fixture
+async def sandbox_address() -> AsyncIterator[str]:
+    settings = _sandbox_settings(timeout_s=2)
+    async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
+        yield server.address
+
+
+@pytest.fixture
+async def patient_sandbox_address() -> AsyncIterator[str]:
+    """A sandbox whose own limits end nothing during a test."""
+    settings = _sandbox_settings(timeout_s=300, process_enabled=False)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
 

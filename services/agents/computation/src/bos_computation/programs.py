@@ -107,7 +107,8 @@ class Sandbox:
         request = RunProgramRequest(
             code=code,
             inputs={name: to_value(value) for name, value in inputs.items()},
-            tier=Tier.TIER_INTERPRETER,
+            # The sandbox has the one policy of which tier runs a program.
+            tier=Tier.TIER_UNSPECIFIED,
             limits=Limits(timeout=timeout),
         )
         if request.ByteSize() > _MAX_INPUT_BYTES:
