@@ -1,0 +1,100 @@
+"""Inputs of a kind that this version does not know are left to a newer replica."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
+from bos.runlog.v1 import CancelRequested, LogEvent
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from gateway_house import Client, House
+
+# A LogEvent of a version to come: its field 99 holds an empty message.
+NEWER = bytes([(99 << 3 | 2) & 0x7F | 0x80, (99 << 3 | 2) >> 7, 0])
+
+
+async def give(house: House, run_id: str, payload: bytes) -> None:
+    """Leave an input, as a newer replica would, or as that replica would read it."""
+    connection = await asyncpg.connect(house.dsn)
+    await connection.execute(
+        "INSERT INTO gateway.run_inputs (run_id, kind, payload) VALUES ($1, 'newer', $2) "
+        "ON CONFLICT (run_id, kind, input_key) DO UPDATE SET payload = excluded.payload",
+        run_id,
+        payload,
+    )
+    await connection.close()
+
+
+async def until_released(house: House, run_id: str, times: int) -> None:
+    """Wait until the run was let go so often, and check that it was for the one reason."""
+    connection = await asyncpg.connect(house.dsn)
+    reasons: list[str] = []
+    async with asyncio.timeout(30):
+        while len(reasons) < times or await connection.fetchval(
+            "SELECT replica_id IS NOT NULL FROM gateway.runs WHERE run_id = $1", run_id
+        ):
+            rows = await connection.fetch(
+                "SELECT payload FROM gateway.run_events WHERE run_id = $1 AND kind = $2",
+                run_id,
+                "run_released",
+            )
+            reasons = [LogEvent.FromString(row["payload"]).run_released.reason for row in rows]
+    await connection.close()
+    assert reasons == ["unknown_event"] * times
+
+
+async def started(client: Client, slow: SlowAgent) -> str:
+    call = client.stream()
+    async for message in call:
+        if message.event.HasField("step_started"):
+            break
+    call.cancel()
+    await slow.started.wait()
+    return message.event.run_id
+
+
+async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failing_it(
+    house: House,
+) -> None:
+    slow, echo = SlowAgent("slow"), EchoAgent("echo")
+    await house.add_agent(slow)
+    await house.add_agent(echo)
+    house.planner.steps = [step("a", "slow")]
+    cancel = LogEvent(cancel_requested=CancelRequested(user_id="u", reason="enough"))
+    assert LogEvent.FromString(NEWER).WhichOneof("event") is None
+    async with house.gateway() as old:
+        run_id = await started(old, slow)
+        await give(house, run_id, NEWER)
+        await until_released(house, run_id, 1)
+        await slow.cancelled.wait()
+        async with house.gateway() as another_old:
+            await until_released(house, run_id, 2)
+            # Neither touches it again: each leaves it alone for a while, and serves others.
+            house.planner.steps = [step("a", "echo")]
+            for client in (old, another_old):
+                assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
+            await until_released(house, run_id, 2)
+            await give(house, run_id, cancel.SerializeToString())
+            async with house.gateway() as newer:
+                events = await newer.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+
+
+async def test_known_input_that_came_before_an_unknown_one_counts(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        run_id = await started(gateway, slow)
+        cancel = LogEvent(cancel_requested=CancelRequested(user_id="u", reason="enough"))
+        await give(house, run_id, cancel.SerializeToString())
+        await eventually(slow.cancelled.is_set, within_s=30)
+        events = await gateway.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
