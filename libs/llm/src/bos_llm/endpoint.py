@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 import httpx2
 import openai
-from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream, DefaultAioHttpClient
+from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream
 
 from bos_chassis.errors import BosError, InvalidArgument
 from bos_llm.errors import (
@@ -31,6 +31,7 @@ from bos_llm.errors import (
 )
 from bos_llm.retry import Verdict
 from bos_llm.sse import EventReader
+from bos_llm.transport import ModelHttpClient
 from bos_llm.wire import Reply, read_chunk, read_completion
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class ReplyStream:
 def _client(access: Access) -> AsyncOpenAI:
     # Keys read from files end in a newline, which no header may hold.
     key = access.api_key.get_secret_value().strip() if access.api_key is not None else _NO_KEY
-    transport = DefaultAioHttpClient()
+    transport = ModelHttpClient()
     if access.kind == "azure":
         return AsyncAzureOpenAI(
             azure_endpoint=access.base_url or "",

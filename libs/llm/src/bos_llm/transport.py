@@ -1,0 +1,51 @@
+"""The HTTP side of the ``openai`` client, without the steps that a model call never needs.
+
+A general client looks at cookies, authentication flows, redirects and hooks around every request,
+and parses its URL three times. Here a reply that is not a redirect takes the short way; everything
+else is what the client package does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+from openai import DefaultAioHttpClient
+
+_MAX_URLS = 16
+
+
+class ModelHttpClient(DefaultAioHttpClient):
+    """For ``AsyncOpenAI(http_client=…)``; connections, proxies and time-outs as in its base."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parsed: dict[str, httpx2.URL] = {}
+
+    def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
+        """Build a request as the base does, parsing each URL once: an endpoint has a handful."""
+        known = self._parsed.get(str(url))
+        if known is None:
+            known = httpx2.URL(url)
+            if len(self._parsed) < _MAX_URLS:
+                self._parsed[str(url)] = known
+        return super().build_request(method, known, **options)
+
+    async def send(
+        self, request: httpx2.Request, *, stream: bool = False, **options: Any
+    ) -> httpx2.Response:
+        """Send a request; redirects and unusual options go the base's way."""
+        if options or self.is_closed:
+            return await super().send(request, stream=stream, **options)
+        response = await self._transport_for_url(request.url).handle_async_request(request)
+        response.request = request
+        if response.has_redirect_location:
+            await response.aclose()
+            return await super().send(request, stream=stream)
+        if not stream:
+            try:
+                await response.aread()
+            except BaseException:
+                await response.aclose()
+                raise
+        return response
