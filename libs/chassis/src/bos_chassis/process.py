@@ -11,6 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bos_chassis.errors import BosError
+from bos_chassis.loop import new_event_loop
 from bos_chassis.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def run_service(
         SystemExit: Always: 0 after a drain, 78 for unusable settings, 1 for other failures.
     """
     try:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve_until_signal(serve, settings.load()))
     except BosError as error:
         print(f"{settings.__name__}: {error.message}", file=sys.stderr)

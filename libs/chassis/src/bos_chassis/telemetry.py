@@ -104,6 +104,12 @@ class Telemetry:
     provider: TracerProvider
     """Tracer provider whose resource carries the service's name."""
     _shared: _Shared = field(repr=False)
+    tracer: trace.Tracer = field(init=False, repr=False)
+    """Tracer whose spans carry this service's name."""
+
+    def __post_init__(self) -> None:
+        # Once: getting a tracer costs three times as much as a span that is not recorded.
+        object.__setattr__(self, "tracer", self.provider.get_tracer("bos"))
 
     @classmethod
     def for_tests(cls, service: str = "test") -> Telemetry:
@@ -136,11 +142,6 @@ class Telemetry:
     def rpc_metrics(self) -> RpcMetrics:
         """RED metrics of RPCs."""
         return self._shared.rpc_metrics
-
-    @property
-    def tracer(self) -> trace.Tracer:
-        """Tracer whose spans carry this service's name."""
-        return self.provider.get_tracer("bos")
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Literal
 
 from bos_chassis.errors import BosError
+from bos_chassis.loop import new_event_loop
 from bos_chassis.process import EXIT_CONFIGURATION, EXIT_FAILED
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -44,7 +45,7 @@ def run_standalone(
         telemetry = TelemetrySettings.load()
         if "log_level" not in telemetry.model_fields_set:
             telemetry = TelemetrySettings.load(log_level=log_level)
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             ended = runner.run(_until_signal(work, settings, telemetry))
             return code_on_signal if ended is None else ended
     except BosError as error:
