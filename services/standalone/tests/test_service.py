@@ -102,6 +102,8 @@ async def refuses_strangers(house: Standalone, name: str) -> None:
                 return  # proved with the client
             case "mcp_db":
                 return  # HTTP; proved in its own tests
+            case "rest":
+                return  # HTTP; proved in test_rest.py
             case "planner":
                 call = PlannerServiceStub(channel).MakePlan(MakePlanRequest(question="x"))
             case "composer":

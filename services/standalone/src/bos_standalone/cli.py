@@ -78,6 +78,8 @@ def demo(question: str, trace: bool) -> None:
     async def ask(standalone: Standalone) -> int:
         took = time.monotonic() - started
         click.echo(f"Bos is up after {took:.1f} s; model: {standalone.model}.")
+        if standalone.rest_url or standalone.rest_missing:
+            click.echo(standalone.rest_missing or f"REST: {standalone.rest_url}/docs")
         click.echo(f"Question: {question}")
         async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
             events = bos.ask_stream(question, context=standalone.context, trace=trace)
@@ -100,6 +102,13 @@ def _introduce(standalone: Standalone, took_s: float) -> None:
     lines = [f"Bos is up after {took_s:.1f} s; model: {standalone.model}.", ""]
     width = max(len(name) for name in standalone.addresses)
     lines += [f"  {name.ljust(width)}  {at}" for name, at in standalone.addresses.items()]
+    if standalone.rest_url:
+        lines += [
+            "",
+            f"REST: {standalone.rest_url}, interactive pages at {standalone.rest_url}/docs",
+        ]
+    elif standalone.rest_missing:
+        lines += ["", standalone.rest_missing]
     if standalone.questions:
         others = standalone.questions[:: max(1, len(standalone.questions) // _SHOWN_QUESTIONS)]
         lines += ["", "In another terminal:", ""]

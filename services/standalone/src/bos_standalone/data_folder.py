@@ -35,6 +35,8 @@ class DataFolder:
     """The key of the last start, or a new one."""
     last_port: int
     """Port of the gateway at the last start; 0 if there was none."""
+    last_rest_port: int = 0
+    """Port of the REST gateway at the last start; 0 if there was none."""
 
     @property
     def connection_file(self) -> Path:
@@ -80,13 +82,16 @@ class DataFolder:
         api_key: str,
         context: Mapping[str, Any],
         operator: Mapping[str, Any] | None = None,
+        rest_url: str = "",
     ) -> None:
         """Write the file that clients find the gateway by.
 
-        ``operator`` is what `bos doctor` and its like need beyond that.
+        ``operator`` is what `bos doctor` and its like need beyond that; ``rest_url`` is empty
+        without REST.
         """
         content = {
             "target": target,
+            "rest_url": rest_url,
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),
@@ -120,7 +125,7 @@ def own_folder(path: Path) -> Iterator[DataFolder]:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
         last = _read_connection(path / _CONNECTION_FILE)
-        yield DataFolder(path, last.api_key or secrets.token_urlsafe(32), last.port)
+        yield DataFolder(path, last.api_key or secrets.token_urlsafe(32), last.port, last.rest_port)
     finally:
         os.close(lock)
 
@@ -147,6 +152,7 @@ def open_log(folder: Path) -> TextIO:
 class _Last:
     api_key: str = ""
     port: int = 0
+    rest_port: int = 0
 
 
 def _unusable(folder: Path, error: OSError) -> ConfigurationError:
@@ -160,9 +166,17 @@ def _read_connection(path: Path) -> _Last:
     """What the last start announced; nothing if it is missing or spoilt."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return _Last(str(content["api_key"]), int(str(content["target"]).rpartition(":")[2]))
+        return _Last(
+            str(content["api_key"]),
+            _port(str(content["target"])),
+            _port(str(content.get("rest_url") or ":0")),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return _Last()
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -34,6 +34,7 @@ from bos_sandbox.settings import SandboxSettings
 from bos_standalone.agents import AGENTS, agent_factory
 from bos_standalone.data_folder import LOG_FILE, DataFolder, own_folder
 from bos_standalone.group import ServiceGroup
+from bos_standalone.rest import DEFAULT_PORT, Rest, find_binary, serve_rest
 from bos_standalone.stores import (
     COMPANY_DATABASE,
     STORE_DATABASE,
@@ -76,6 +77,10 @@ class Standalone:
     log_file: Path
     """What the services say, if this is a process of its own."""
     group: ServiceGroup = field(repr=False)
+    rest_url: str = ""
+    """Where REST is; empty if it is not offered."""
+    rest_missing: str = ""
+    """Why REST is not offered, for people; empty if it is, or is not wanted."""
 
 
 @asynccontextmanager
@@ -113,6 +118,7 @@ class _House:
         self._own_database = bool(self._mcp_db.database_url or self._mcp_db.databases)
         self._models = ModelSettings.load()
         self._agents = {name: agent_factory(name) for name in AGENTS}
+        self._rest_binary = find_binary(settings.rest_binary)
 
     async def start(self) -> Standalone:
         scripted = self._wants_scripted_model()
@@ -165,7 +171,9 @@ class _House:
             "model": self._model_name(scripted),
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
-        self._folder.announce(gateway_server.address, api_key, context, operator)
+        rest, rest_missing = await self._rest(gateway_server.address, api_key)
+        rest_url = rest.url if rest else ""
+        self._folder.announce(gateway_server.address, api_key, context, operator, rest_url)
         return Standalone(
             target=gateway_server.address,
             api_key=api_key,
@@ -178,11 +186,36 @@ class _House:
                 **agents,
                 "sandbox": sandbox_server.address,
                 "mcp_db": mcp_server.address,
+                **({"rest": rest.url} if rest else {}),
             },
             model=self._model_name(scripted),
             log_file=self._folder.path / LOG_FILE,
             group=self._group,
+            rest_url=rest_url,
+            rest_missing=rest_missing,
         )
+
+    async def _rest(self, gateway_target: str, api_key: str) -> tuple[Rest | None, str]:
+        """The REST gateway, or why there is none."""
+        if not self._settings.rest:
+            return None, ""
+        if self._rest_binary is None:
+            return None, "REST is not offered: its program is not built; `make rest` builds it."
+        wanted = self._settings.rest_port
+        ports = (self._folder.last_rest_port or DEFAULT_PORT, 0) if wanted is None else (wanted,)
+        (running,) = await self._group.start(
+            rest=partial(
+                serve_rest,
+                self._rest_binary,
+                gateway_target=gateway_target,
+                api_key=api_key,
+                ports=ports,
+                grace_s=self._settings.grace_s,
+                log=self._telemetry.named("rest").logger("bos.rest"),
+            )
+        )
+        rest: Rest = running
+        return rest, ""
 
     async def _foundation(self) -> tuple[EmbeddedPostgres | None, GrpcServer]:
         """The embedded server, unless nobody needs it, and the sandbox."""

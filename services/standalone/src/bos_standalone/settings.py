@@ -24,6 +24,17 @@ class StandaloneSettings(Settings):
         le=65535,
         description="Port of the gateway on 127.0.0.1; 0 takes that of the last start, or any",
     )
+    rest: bool = Field(default=True, description="Start the REST gateway too, if it is built")
+    rest_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Its port; 0 takes any, unset that of the last start, 8000, or any",
+    )
+    rest_binary: Path | None = Field(
+        default=None,
+        description="The REST gateway's program; unset takes the one that `make rest` builds",
+    )
     store_url: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("BOS_STORE_URL"),
