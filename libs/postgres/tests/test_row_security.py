@@ -63,7 +63,7 @@ async def test_a_query_that_forgets_the_owner_finds_the_users_own_rows_alone(rea
 async def test_it_does_not_depend_on_the_plan(readers: Pool, planner: str) -> None:
     async with acquire(readers) as connection:
         await connection.execute(f"SET {planner} = off")
-        query = for_user("SELECT user_id FROM notes WHERE note_id = $2")
+        query = for_user("SELECT user_id FROM notes WHERE note_id = $1")
         assert await connection.fetch(query, "b", 2) == []
         assert len(await connection.fetch(query, "b", 3)) == 1
 

@@ -13,6 +13,7 @@ say for whom it is returns nothing at all.
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -25,20 +26,22 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 USER_SETTING: Final = "bos.user_id"
+_ARGUMENT: Final = re.compile(r"\$(\d+)")
 
 
 def for_user(query: str) -> str:
-    """``query`` as the user in ``$1``, in one statement; its own arguments begin with ``$2``.
+    """``query`` as the user in ``$1``, in one statement; its own arguments come behind.
 
-    The setting is local to the statement. It is in force before the query reads its first row: the
-    query is the inner side of a join that needs the outer side's row first, and that row is the
-    setting's value.
+    What is ``$1`` in the query is ``$2`` in the result, and so on. The setting is local to the
+    statement. It is in force before the query reads its first row: the query is the inner side of
+    a join that needs the outer side's row first, and that row is the setting's value.
     """
+    behind = _ARGUMENT.sub(lambda found: f"${int(found[1]) + 1}", query)
     return (
         "SELECT answer.* "  # noqa: S608  The query is ours; what callers say are its arguments.
         f"FROM (SELECT set_config('{USER_SETTING}', $1, true) AS user_id OFFSET 0) AS caller "
         "CROSS JOIN LATERAL "
-        f"(SELECT * FROM ({query}) AS query WHERE caller.user_id <> '' OFFSET 0) AS answer"
+        f"(SELECT * FROM ({behind}) AS query WHERE caller.user_id <> '' OFFSET 0) AS answer"
     )
 
 

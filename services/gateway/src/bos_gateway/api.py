@@ -64,7 +64,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         """Run a question to its end."""
         with self._streams.one_more():
             run_id = await self._accept(request.request, interactive=False)
-            async for _, event in self._replica.reader.follow(run_id, 0):
+            async for _, event in self._replica.reader.follow(run_id, 0, _caller()):
                 if event.HasField("run_finished"):
                     response = visible_response(event.run_finished.response, request.request)
                     return AskResponse(response=response)
@@ -82,7 +82,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
     async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
         """One of the caller's runs."""
         run = await self._runs.find(parse_run_id(request.run_id), _caller())
-        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id)))
+        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id, _caller())))
 
     async def ListRuns(self, request: ListRunsRequest, context: Any) -> ListRunsResponse:
         """The caller's runs."""
@@ -102,7 +102,9 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         """Ask for one of the caller's runs to end."""
         run = await self._runs.find(parse_run_id(request.run_id), _caller())
         await self._replica.cancel(run.run_id, _caller(), request.reason)
-        return CancelRunResponse(run=run_of(await self._replica.reader.state(run.run_id)))
+        return CancelRunResponse(
+            run=run_of(await self._replica.reader.state(run.run_id, _caller()))
+        )
 
     async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
         """The agents that exist."""
@@ -126,8 +128,8 @@ class OrchestratorServicer(OrchestratorServiceServicer):
 
     async def _events(self, run_id: UUID, after_sequence: int) -> AsyncIterator[RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""
-        accepted = await self._replica.reader.request(run_id)
-        async for sequence, event in self._replica.reader.follow(run_id, after_sequence):
+        accepted = await self._replica.reader.request(run_id, _caller())
+        async for sequence, event in self._replica.reader.follow(run_id, after_sequence, _caller()):
             public = project(str(run_id), sequence, event, accepted)
             if public is not None:
                 yield public

@@ -43,13 +43,14 @@ class RunReader:
         self._stopping = True
 
     async def follow(
-        self, run_id: UUID, after_sequence: int
+        self, run_id: UUID, after_sequence: int, user_id: str
     ) -> AsyncIterator[tuple[int, LogEvent]]:
-        """The run's committed events after a sequence, until its end.
+        """The committed events of a run of the user's after a sequence, until its end.
 
         Raises:
             Unavailable: this replica is stopping; another one goes on from the same sequence.
         """
+        runs = self._runs.of(user_id)
         position, looked = after_sequence, 0
         with self._bulletin.reading(run_id) as news:
             while True:
@@ -65,8 +66,8 @@ class RunReader:
                     raise unavailable()
                 news.clear()
                 # Looked at first: an end that comes after it is found by the next round.
-                finished = await self._runs.finished(run_id)
-                page = await self._runs.events(run_id, position)
+                finished = await runs.finished(run_id)
+                page = await runs.events(run_id, position)
                 for sequence, event in page:
                     position = sequence
                     yield sequence, event
@@ -81,15 +82,15 @@ class RunReader:
                     await self._bulletin.news_of(run_id, news, looked)
                     looked = min(looked + 1, _MOST_LOOKS)
 
-    async def state(self, run_id: UUID) -> RunState:
-        """The run's present state.
+    async def state(self, run_id: UUID, user_id: str) -> RunState:
+        """The present state of a run of the user's.
 
         Raises:
             Unavailable: a newer version wrote to the run; only that version can say.
         """
         feed = self._feed_of(run_id)
         try:
-            events = feed.events if feed else await self._runs.log(run_id)
+            events = feed.events if feed else await self._runs.of(user_id).log(run_id)
             return fold(str(run_id), list(events))
         except UnknownEvent:
             raise Unavailable(
@@ -98,10 +99,10 @@ class RunReader:
                 retry_after_s=1.0,
             ) from None
 
-    async def request(self, run_id: UUID) -> AgentRequest:
-        """The request that the run was accepted with."""
+    async def request(self, run_id: UUID, user_id: str) -> AgentRequest:
+        """The request that a run of the user's was accepted with."""
         feed = self._feed_of(run_id)
-        first = feed.events[0] if feed else await self._runs.first_event(run_id)
+        first = feed.events[0] if feed else await self._runs.of(user_id).first_event(run_id)
         return first.run_accepted.request
 
 

@@ -15,9 +15,11 @@ from bos_chassis.errors import InvalidArgument, NotFound
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
-from bos_postgres import acquire, statement_errors
+from bos_postgres import acquire, for_user, statement_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import asyncpg
 
     from bos.gateway.v1 import ListRunsRequest
@@ -26,10 +28,27 @@ if TYPE_CHECKING:
 _DEFAULT_PAGE = 50
 _PAGE_EVENTS = 500
 
-_BY_ID = """
-SELECT run_id, request_digest FROM runs
-"""
-_LIST = """
+READER = "bos_gateway_reader"
+"""Role that sees the runs of one user, by row-level security."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query as the service itself runs it, and as it is run for a user."""
+
+    plain: str
+    for_user: str
+
+
+def _query(sql: str) -> _Query:
+    return _Query(sql, for_user(sql))
+
+
+_BY_ID = _query("SELECT run_id, request_digest FROM runs WHERE run_id = $1 AND user_id = $2")
+_BY_REQUEST = _query(
+    "SELECT run_id, request_digest FROM runs WHERE user_id = $1 AND request_id = $2"
+)
+_LIST = _query("""
 SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
        (SELECT max(sequence) FROM run_events e WHERE e.run_id = r.run_id) AS last_sequence
 FROM runs AS r
@@ -37,17 +56,18 @@ WHERE user_id = $1 AND (created_at, run_id) < ($2, $3) AND ($4 = 0 OR status = $
       AND ($5 = '' OR conversation_id = $5)
 ORDER BY created_at DESC, run_id DESC
 LIMIT $6
-"""
-_LAST_SEQUENCE = "SELECT max(sequence) AS last FROM run_events WHERE run_id = $1"
-_FIRST_EVENT = "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1"
-_COMPACTED = """
+""")
+_LAST_SEQUENCE = _query("SELECT max(sequence) AS last FROM run_events WHERE run_id = $1")
+_FINISHED = _query("SELECT finished_at FROM runs WHERE run_id = $1")
+_FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
+_COMPACTED = _query("""
 SELECT lower(r) AS first, upper(r) AS behind
 FROM (SELECT unnest(compacted) AS r FROM runs WHERE run_id = $1) AS ranges
-"""
-_EVENTS = """
+""")
+_EVENTS = _query("""
 SELECT sequence, schema_version, payload FROM run_events
 WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +83,25 @@ class Runs:
 
     Args:
         pool: Connections whose search path is the gateway's schema.
+        readers: Such connections of the role ``READER``; without them nothing can be read for a
+            user.
+        user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
+            the service itself, which drives everybody's runs.
     """
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        readers: asyncpg.Pool[asyncpg.Record] | None = None,
+        user_id: str | None = None,
+    ) -> None:
         self._pool = pool
+        self._readers = readers
+        self._user_id = user_id
+
+    def of(self, user_id: str) -> Runs:
+        """The same for one user: whatever is asked, nothing of anybody else is found."""
+        return Runs(self._pool, self._readers, user_id)
 
     async def find(self, run_id: UUID, user_id: str) -> StoredRun:
         """The user's run.
@@ -74,16 +109,14 @@ class Runs:
         Raises:
             NotFound: there is none, or it belongs to somebody else.
         """
-        row = await self._row(f"{_BY_ID} WHERE run_id = $1 AND user_id = $2", run_id, user_id)
+        row = await self.of(user_id)._row(_BY_ID, run_id, user_id)
         if row is None:
             raise not_found(str(run_id))
         return _stored(row)
 
     async def find_request(self, user_id: str, request_id: str) -> StoredRun | None:
         """The user's run under this request id, if any."""
-        row = await self._row(
-            f"{_BY_ID} WHERE user_id = $1 AND request_id = $2", user_id, request_id
-        )
+        row = await self.of(user_id)._row(_BY_REQUEST, user_id, request_id)
         return None if row is None else _stored(row)
 
     async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
@@ -135,22 +168,18 @@ class Runs:
 
     async def _check_compacted(self, run_id: UUID, missing: list[int]) -> None:
         """Read after the events: compacting removes and says so in one commit."""
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                rows = await connection.fetch(_COMPACTED, run_id)
+        rows = await self._rows(_COMPACTED, run_id)
         ranges = [range(row["first"], row["behind"]) for row in rows]
         for sequence in missing:
             if not any(sequence in each for each in ranges):
                 raise BrokenLog(f"run {run_id} lacks event {sequence}")
 
-    async def _page(self, run_id: UUID, after_sequence: int) -> list[asyncpg.Record]:
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                return await connection.fetch(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
+    async def _page(self, run_id: UUID, after_sequence: int) -> Sequence[asyncpg.Record]:
+        return await self._rows(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
 
     async def finished(self, run_id: UUID) -> bool:
         """Whether the run has ended; so does one that is no longer stored."""
-        row = await self._row("SELECT finished_at FROM runs WHERE run_id = $1", run_id)
+        row = await self._row(_FINISHED, run_id)
         return row is None or row["finished_at"] is not None
 
     async def list(self, request: ListRunsRequest, user_id: str) -> tuple[list[Run], str]:
@@ -163,25 +192,31 @@ class Runs:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
         before, last_id = _decode_token(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                rows = await connection.fetch(
-                    _LIST,
-                    user_id,
-                    before,
-                    last_id,
-                    request.status,
-                    request.conversation_id,
-                    size + 1,
-                )
+        rows = await self.of(user_id)._rows(
+            _LIST, user_id, before, last_id, request.status, request.conversation_id, size + 1
+        )
         runs = [_listed(row) for row in rows[:size]]
         more = len(rows) > size
         return runs, _encode_token(rows[size - 1]) if more else ""
 
-    async def _row(self, sql: str, *arguments: object) -> asyncpg.Record | None:
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                return await connection.fetchrow(sql, *arguments)
+    async def _row(self, query: _Query, *arguments: object) -> asyncpg.Record | None:
+        rows = await self._rows(query, *arguments)
+        return rows[0] if rows else None
+
+    async def _rows(self, query: _Query, *arguments: object) -> Sequence[asyncpg.Record]:
+        if self._user_id is None:
+            return await _fetch(self._pool, query.plain, *arguments)
+        if self._readers is None:
+            raise RuntimeError("reading for a user needs connections of the readers' role")
+        return await _fetch(self._readers, query.for_user, self._user_id, *arguments)
+
+
+async def _fetch(
+    pool: asyncpg.Pool[asyncpg.Record], sql: str, *arguments: object
+) -> list[asyncpg.Record]:
+    async with acquire(pool) as connection:
+        with statement_errors():
+            return await connection.fetch(sql, *arguments)
 
 
 def run_of(state: RunState) -> Run:

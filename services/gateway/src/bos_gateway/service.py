@@ -12,9 +12,10 @@ from uuid import UUID, uuid4
 from bos.composer.v1 import ComposerServiceStub
 from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
 from bos.planner.v1 import PlannerServiceStub
-from bos_chassis.auth import RunTokenSigner, authenticator_from
+from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.user_tokens import open_authenticator
 from bos_gateway.api import SERVICE_NAME, OrchestratorServicer
 from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
@@ -28,7 +29,7 @@ from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
-from bos_gateway.runs import Runs
+from bos_gateway.runs import READER, Runs
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _POOL_SIZE = 8
+_READERS = 8
 _DEADLINE_MARGIN_S = 30.0
 
 
@@ -65,7 +67,6 @@ async def serve(
     """
     key = settings.run_token_private_key
     ring = settings.secrets_key_ring()
-    auth = authenticator_from(settings.auth, "gateway")
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
     tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
@@ -73,6 +74,9 @@ async def serve(
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
+        auth = await stack.enter_async_context(
+            open_authenticator(settings.auth, "gateway", telemetry)
+        )
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
         )
@@ -103,7 +107,10 @@ async def serve(
             clock=clock,
             vault=RunSecrets(ring, pool, telemetry),
         )
-        runs = Runs(pool)
+        readers = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+        )
+        runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
         lease = Lease(
             settings.store_url,

@@ -1,0 +1,124 @@
+"""PostgreSQL hides the runs of others, even from a query that forgets to ask for the owner."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from bos.gateway.v1 import ListRunsRequest
+from bos_chassis.errors import NotFound
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.runs import READER, Runs
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import acquire, connect, for_user, migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+_RUN = """
+INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status)
+VALUES ($1, $2, $3, '', 'why?', 2)
+"""
+_EVENT = """
+INSERT INTO run_events
+    (run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at)
+VALUES ($1, 1, gen_random_uuid(), 1, 'run_accepted', 1, '', now())
+"""
+
+
+@asynccontextmanager
+async def pools(dsn: str) -> AsyncIterator[tuple[Pool, Pool]]:
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+    async with (
+        open_database(dsn, schema=SCHEMA, max_size=1) as own,
+        open_database(dsn, schema=SCHEMA, max_size=1, role=READER) as readers,
+    ):
+        yield own, readers
+
+
+async def two_runs(dsn: str) -> tuple[UUID, UUID]:
+    """A run of ada's and one of eve's."""
+    ada, eve = uuid4(), uuid4()
+    async with connect(dsn, schema=SCHEMA) as connection:
+        for run_id, user in ((ada, "ada"), (eve, "eve")):
+            await connection.execute(_RUN, run_id, user, str(run_id))
+            await connection.execute(_EVENT, run_id)
+    return ada, eve
+
+
+@pytest.mark.parametrize("table", ["runs", "run_events"])
+async def test_a_query_without_the_owner_finds_own_rows_alone(
+    postgres_dsn: str, table: str
+) -> None:
+    async with pools(postgres_dsn) as (own, readers):
+        ada, eve = await two_runs(postgres_dsn)
+        wrong = f"SELECT run_id FROM {table}"
+        async with acquire(readers) as connection:
+            for user, run_id in (("ada", ada), ("eve", eve), ("ada", ada)):
+                rows = await connection.fetch(for_user(wrong), user)
+                assert [row["run_id"] for row in rows] == [run_id]
+            assert await connection.fetch(wrong) == []
+        async with acquire(own) as connection:
+            assert len(await connection.fetch(wrong)) == 2  # the service drives everybody's runs
+
+
+@pytest.mark.parametrize("table", ["run_inputs", "run_secrets", "replicas"])
+async def test_what_no_user_reads_is_closed_to_readers(postgres_dsn: str, table: str) -> None:
+    async with pools(postgres_dsn) as (_, readers), acquire(readers) as connection:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.fetch(f"SELECT * FROM {table}")
+
+
+async def test_readers_cannot_write(postgres_dsn: str) -> None:
+    async with pools(postgres_dsn) as (_, readers), acquire(readers) as connection:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("UPDATE runs SET user_id = 'eve'")
+
+
+async def test_every_way_to_read_for_a_user_hides_the_runs_of_others(postgres_dsn: str) -> None:
+    async with pools(postgres_dsn) as (own, readers):
+        ada, eve = await two_runs(postgres_dsn)
+        runs = Runs(own, readers)
+        assert (await runs.find(ada, "ada")).run_id == ada
+        with pytest.raises(NotFound):
+            await runs.find(ada, "eve")
+        assert await runs.find_request("eve", str(ada)) is None
+        listed, _ = await runs.list(ListRunsRequest(), "eve")
+        assert [run.run_id for run in listed] == [str(eve)]
+        assert listed[0].last_sequence == 1
+        seen, hidden = runs.of("ada"), runs.of("eve")
+        assert len(await seen.events(ada)) == len(await seen.log(ada)) == 1
+        assert await hidden.events(ada) == await hidden.log(ada) == []
+        assert not await seen.finished(ada)
+        assert await hidden.finished(ada)  # as of any run that is not there
+        assert (await seen.last_sequence(ada), await hidden.last_sequence(ada)) == (1, 0)
+        with pytest.raises(NotFound):
+            await hidden.first_event(ada)
+
+
+async def test_reading_for_a_user_still_goes_by_index(postgres_dsn: str) -> None:
+    async with pools(postgres_dsn) as (_, readers):
+        async with connect(postgres_dsn, schema=SCHEMA) as connection:
+            await connection.execute(
+                "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status) "
+                "SELECT gen_random_uuid(), 'user' || n % 100, n::text, '', 'why?', 2 "
+                "FROM generate_series(1, 5000) AS n; ANALYZE runs"
+            )
+        queries = {
+            "SELECT question FROM runs WHERE run_id = $1": uuid4(),
+            "SELECT question FROM runs WHERE user_id = $1 AND request_id = '7'": "user7",
+            "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence LIMIT 9": uuid4(),
+        }
+        async with acquire(readers) as connection:
+            for query, argument in queries.items():
+                plan = await connection.fetchval(
+                    f"EXPLAIN (FORMAT JSON) {for_user(query)}", "user7", argument
+                )
+                assert "Seq Scan" not in json.dumps(plan), (query, plan)
