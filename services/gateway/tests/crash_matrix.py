@@ -104,6 +104,8 @@ class RoundPlan:
     """Between two actions, on average."""
     only: Sequence[str]
     """Actions; empty for all."""
+    log: str
+    """Where gateways log."""
 
 
 @dataclass
@@ -188,6 +190,7 @@ class Round:
         self._deaths: list[Death] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking = True
+        self._refused: list[str] = []
 
     async def run(self) -> Verdict:
         """Ask and destroy for a while, then wait for every end and check."""
@@ -211,6 +214,7 @@ class Round:
                 raise outcome
         crash = self._crash
         verdict = await check_contract(crash.house.dsn, crash.seen, crash.witnesses)
+        verdict.lost += self._refused
         self._count(await stored_runs(crash.house.dsn))
         return verdict
 
@@ -221,7 +225,7 @@ class Round:
         while True:
             options = ("--deaf",) if self._random.random() < 0.1 else ()
             starting = forked_gateway(
-                self._crash, *options,
+                self._crash, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
                 lease_renewal_s=self._lease_s / 3, compact_after_s=3600,
             )  # fmt: skip
@@ -280,12 +284,15 @@ class Round:
             seen = Seen(uuid4().hex)
             self._crash.seen.append(seen)
             chance = self._random.random()
-            if chance < 0.1:
-                await ask_anywhere(where, f"Question {number}/{asked}?", seen)
-            elif chance < 0.25:
-                await self._ask_and_cancel(where, number, asked, seen)
-            else:
-                await follow_anywhere(where, f"Question {number}/{asked}?", seen)
+            try:
+                if chance < 0.1:
+                    await ask_anywhere(where, f"Question {number}/{asked}?", seen)
+                elif chance < 0.25:
+                    await self._ask_and_cancel(where, number, asked, seen)
+                else:
+                    await follow_anywhere(where, f"Question {number}/{asked}?", seen)
+            except grpc.aio.AioRpcError as error:  # none that says: try again
+                self._refused.append(f"{seen.request_id}: {error.code().name} {error.details()}")
 
     async def _ask_and_cancel(
         self, where: Callable[[], Sequence[Client]], number: int, asked: int, seen: Seen
@@ -476,7 +483,7 @@ async def matrix(options: argparse.Namespace) -> int:
     while True:
         before = tally.kills
         plan = RoundPlan(
-            seed, options.round_seconds, options.lease_s, options.pause_s, options.only
+            seed, options.round_seconds, options.lease_s, options.pause_s, options.only, options.log
         )
         verdict = await one_round(plan, tally)
         tally.add(verdict)
@@ -509,6 +516,7 @@ def main() -> None:
     parser.add_argument("--lease-s", type=float, default=_LEASE_S)
     parser.add_argument("--pause-s", type=float, default=0.3, help="between two actions")
     parser.add_argument("--only", nargs="*", default=[], choices=_ACTIONS, help="only these")
+    parser.add_argument("--log", default=os.devnull, help="file for the logs of all gateways")
     parser.add_argument("--keep-going", action="store_true", help="also after a broken contract")
     sys.exit(asyncio.run(matrix(parser.parse_args())))
 

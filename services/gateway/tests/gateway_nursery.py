@@ -30,11 +30,12 @@ _START_S = 60.0
 _STOPPED = "T"
 
 
-def _live(argv: list[str], settings: dict[str, str], orders: Connection, says: Connection) -> None:
+def _live(
+    argv: list[str], settings: dict[str, str], log: str, orders: Connection, says: Connection
+) -> None:
     """What a newborn process does."""
     os.environ.update(settings)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, sys.stderr.fileno())
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), sys.stderr.fileno())
     os.dup2(says.fileno(), 1)
     sys.stdout = os.fdopen(1, "w")
     sys.stdin = os.fdopen(os.dup(orders.fileno()))
@@ -123,7 +124,7 @@ class ForkedGateway(Gateway):
 
 @asynccontextmanager
 async def forked_gateway(
-    crash: CrashHouse, *options: str, **overrides: object
+    crash: CrashHouse, *options: str, log: str = os.devnull, **overrides: object
 ) -> AsyncIterator[Gateway]:
     """As ``crash_house.crashing_gateway``.
 
@@ -137,7 +138,7 @@ async def forked_gateway(
     settings = gateway_settings(crash.house, max_owner_deaths=1000, **overrides)
     hears, orders = nursery.Pipe(duplex=False)
     says, speaks = nursery.Pipe(duplex=False)
-    born = nursery.Process(target=_live, args=(argv, settings, hears, speaks))
+    born = nursery.Process(target=_live, args=(argv, settings, log, hears, speaks))
     born.start()
     hears.close()
     speaks.close()

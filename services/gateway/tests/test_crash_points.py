@@ -24,7 +24,9 @@ from crash_house import (
     follow_anywhere,
     open_crash_house,
 )
+from crashing_postgres import crashing_postgres
 from run_contract import Seen, Verdict, check_contract
+from unix_proxy import postgres_proxy
 
 from bos.runlog.v1 import LogEvent
 from bos_gateway import commits
@@ -56,7 +58,10 @@ UNDER_LOAD = {
 # Commits that need a situation of their own; each has its test below.
 DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
 ADOPTING = (commits.ADOPT, "run_adopted")
-ALONE = (commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.ADD_INPUT, "cancel_requested")
+ALONE = (
+    *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.REWRITE, commits.ADD_INPUT),
+    "cancel_requested",
+)
 
 
 @pytest.fixture
@@ -81,13 +86,14 @@ class Clients:
         self._tasks: list[asyncio.Task[None]] = []
 
     def ask(self, where: Callable[[], Sequence[Client]], question: str, times: int) -> list[Seen]:
-        """Ask, and follow to the end; the last one asks without a stream."""
+        """Ask, and follow to the end; returns those with a stream, all but the last of several."""
         asked = []
         for n in range(times):
             seen = Seen(uuid4().hex)
             self._crash.seen.append(seen)
-            asked.append(seen)
             unary = 0 < n == times - 1
+            if not unary:
+                asked.append(seen)
             follow = ask_anywhere if unary else follow_anywhere
             self._tasks.append(asyncio.create_task(follow(where, f"{question} {n}", seen)))
         return asked
@@ -289,6 +295,65 @@ async def test_ended_while_recording_a_request_to_cancel(crash: CrashHouse) -> N
             await cancel_anywhere(at(survivor), seen)
             await each.died()
         await clients.ended()
+
+
+async def test_ended_after_writing_again_what_postgresql_had_lost() -> None:
+    """Ended before that, PostgreSQL and the owner were lost in the same moment: the exception."""
+    async with (
+        crashing_postgres() as postgres,
+        open_crash_house(postgres.dsn) as crash,
+        gateways(crash, "kill rewrite:after", "disarm") as (victim, survivor),
+    ):
+        # Only the victim has something to lose, so only it writes anything again.
+        clients = Clients(crash)
+        asked = clients.ask(at(victim, survivor), WAITS, _EACH)
+        await until_waiting(crash, _EACH)
+        await eventually(lambda: told(asked, "step_started", 4), within_s=20)
+        await postgres.crash()
+        await postgres.start()
+        await victim.died()
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_postgresql_restarted_under_load() -> None:
+    async with (
+        crashing_postgres() as postgres,
+        open_crash_house(postgres.dsn) as crash,
+        gateways(crash, "disarm", "disarm") as (one, other),
+    ):
+        clients = Clients(crash)
+        for _ in range(3):
+            asked = clients.ask(at(one, other), "Go on?", _EACH)
+            asked += clients.ask(at(other, one), "Go on?", _EACH)
+            await eventually(lambda asked=asked: told(asked, "planned", 1), within_s=20)
+            await postgres.crash()
+            await postgres.start()
+        await clients.ended()
+
+
+async def test_cut_off_from_postgresql(crash: CrashHouse) -> None:
+    """Until others have long taken over; and then it comes back."""
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(postgres_proxy(crash.house.dsn))
+        cut_off, other = await asyncio.gather(
+            stack.enter_async_context(crashing_gateway(crash, store_url=proxy.dsn)),
+            stack.enter_async_context(crashing_gateway(crash)),
+        )
+        clients = Clients(crash)
+        clients.ask(at(cut_off, other), WAITS, _EACH)
+        clients.ask(at(cut_off, other), "Go on?", _EACH)
+        await until_waiting(crash, _EACH)
+        proxy.cut()
+        await adopted(crash)
+        crash.slow.gate.set()
+        proxy.mend()
+        await clients.ended()
+
+
+def told(clients: Sequence[Seen], kind: str, times: int) -> bool:
+    """Whether each of these has seen so many events of a kind."""
+    return all(sum(event.HasField(kind) for event in seen.events) >= times for seen in clients)
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,12 @@ RELEASE_ALL: Final = "release_all"
 """Every run is let go, and the lease."""
 FORGET_DEAD: Final = "forget_dead"
 """Leases that ran out long ago are removed."""
+REWRITE: Final = "rewrite"
+"""Events that PostgreSQL had lost are written again."""
 ADD_INPUT: Final = "add_input"
 """An input for a run's owner is stored."""
 STATEMENTS: Final = frozenset(
-    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, FORGET_DEAD, ADD_INPUT}
+    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, FORGET_DEAD, REWRITE, ADD_INPUT}
 )
 """Every kind of commit beside those that write events; those are named by their events' kinds."""
 

@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
-from bos_gateway.commits import committing, kinds_of
+from bos_gateway.commits import REWRITE, committing, kinds_of
 from bos_gateway.log_session import Target, existing_runs, insert_events, insert_runs, target_of
 from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
@@ -333,9 +333,10 @@ class LogWriter:
         for chunk in chunks(tails, _MAX_BATCH):
             rows = [row for tail in chunk for row in tail.rows]
             targets = [target_of(tail) for tail in chunk]
-            outcome = await insert_events(
-                connection, self._replica_id, rows, targets, durable=True, again=True
-            )
+            with committing(self._observer, (REWRITE,)):
+                outcome = await insert_events(
+                    connection, self._replica_id, rows, targets, durable=True, again=True
+                )
             written += outcome.written
             self._lost |= {
                 (tail.run_id, tail.epoch) for tail in chunk if tail.run_id in outcome.lost

@@ -1,0 +1,134 @@
+"""The checker of crash tests finds what it is there to find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from crash_house import WAITS, CrashHouse, follow_anywhere, open_crash_house
+from run_contract import Execution, Seen, Verdict, check_contract
+
+from bos.gateway.v1 import OrchestratorResponse
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@pytest.fixture
+async def crash(postgres_dsn: str) -> AsyncIterator[CrashHouse]:
+    """A run that ended well, and the client that saw it."""
+    async with open_crash_house(postgres_dsn) as opened:
+        seen = Seen("mine")
+        opened.seen.append(seen)
+        opened.slow.gate.set()
+        async with opened.house.gateway() as client:
+            await follow_anywhere(lambda: [client], f"Go on and {WAITS}?", seen)
+        yield opened
+
+
+async def verdict_of(crash: CrashHouse) -> Verdict:
+    return await check_contract(crash.house.dsn, crash.seen, crash.witnesses)
+
+
+async def test_run_without_mishap_is_in_order(crash: CrashHouse) -> None:
+    verdict = await verdict_of(crash)
+    assert (verdict.broken, verdict.late, verdict.runs) == ([], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("DELETE FROM run_events WHERE sequence = 4", "sequences"),
+        ("DELETE FROM run_events WHERE kind = 'run_finished'", "no end"),
+        ("UPDATE runs SET finished_at = NULL", "no end"),
+        ("DELETE FROM run_events WHERE sequence = 1", "accepted 0 times"),
+        (
+            "INSERT INTO run_events SELECT run_id, sequence + 1, gen_random_uuid(), epoch, kind, "
+            "schema_version, payload, created_at FROM run_events WHERE kind = 'run_finished'",
+            "ended 2 times",
+        ),
+        (
+            "INSERT INTO run_events SELECT run_id, (SELECT max(sequence) + 1 FROM run_events), "
+            "gen_random_uuid(), epoch, kind, schema_version, payload, created_at "
+            "FROM run_events WHERE kind = 'step_dispatched' ORDER BY sequence LIMIT 1",
+            "sent again after its end",
+        ),
+        ("DELETE FROM runs; DELETE FROM run_events", "acknowledged, not stored"),
+        ("UPDATE runs SET request_id = 'another'", "nobody's run"),
+    ],
+)
+async def test_broken_store_is_found(crash: CrashHouse, sql: str, found: str) -> None:
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection:
+        await connection.execute(sql)
+    assert any(found in each for each in (await verdict_of(crash)).broken)
+
+
+def miss_an_event(crash: CrashHouse) -> None:
+    del crash.seen[0].events[3]
+
+
+def see_an_event_twice(crash: CrashHouse) -> None:
+    crash.seen[0].events.insert(3, crash.seen[0].events[3])
+
+
+def see_what_is_not_stored(crash: CrashHouse) -> None:
+    crash.seen[0].events[3].sequence += 1000
+
+
+def see_another_answer(crash: CrashHouse) -> None:
+    crash.seen.append(Seen("mine", response=OrchestratorResponse(answer="Another.")))
+
+
+def cancel_in_vain(crash: CrashHouse) -> None:
+    crash.seen[0].cancelled = True
+
+
+def act_twice(crash: CrashHouse) -> None:
+    crash.once.effects.append(crash.once.effects[0])
+
+
+def act_never(crash: CrashHouse) -> None:
+    crash.once.effects.clear()
+
+
+def run_again(crash: CrashHouse) -> None:
+    crash.quick.executions.append(crash.quick.executions[0])
+
+
+def run_unannounced(crash: CrashHouse) -> None:
+    first = crash.quick.executions[0]
+    crash.quick.executions.append(Execution(first.step_key, 7, first.at))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (miss_an_event, "missed"),
+        (see_an_event_twice, "seen twice"),
+        (see_what_is_not_stored, "seen but not stored"),
+        (see_another_answer, "answered something that is not stored"),
+        (cancel_in_vain, "cancel acknowledged"),
+        (act_twice, "2 effects"),
+        (act_never, "succeeded without its effect"),
+        (run_again, "came twice"),
+        (run_unannounced, "0 dispatches"),
+    ],
+)
+async def test_broken_promise_is_found(
+    crash: CrashHouse, spoil: Callable[[CrashHouse], None], found: str
+) -> None:
+    spoil(crash)
+    assert any(found in each for each in (await verdict_of(crash)).broken)
+
+
+async def test_attempt_after_the_end_is_found(crash: CrashHouse) -> None:
+    first = crash.quick.executions[0]
+    crash.quick.executions[0] = Execution(first.step_key, first.attempt, first.at + 60)
+    assert len((await verdict_of(crash)).late) == 1
+
+
+async def test_effect_that_is_known_by_its_key_may_be_asked_for_twice(crash: CrashHouse) -> None:
+    crash.keyed.effects.append(crash.keyed.effects[0])
+    assert not (await verdict_of(crash)).broken
