@@ -220,6 +220,20 @@ async def test_a_result_too_large_to_send_says_so() -> None:
     assert result.error.details["reason"].string_value == "RESULT_TOO_LARGE"
 
 
+@pytest.mark.parametrize(("size", "kept"), [(1_000, True), (5_000_000, False)])
+async def test_partial_data_too_large_to_send_does_not_keep_the_error_back(
+    size: int, kept: bool
+) -> None:
+    def do(task: AgentTask) -> AgentResult:
+        task.partial(rows="x" * size)
+        raise AgentFailure(QUERY_ERROR, "No such table.")
+
+    async with agent_server(Doing(do)) as address:
+        _, result = await call_agent(address, AgentInput(task="t"))
+    assert result.error.type == QUERY_ERROR
+    assert ("rows" in result.partial_data.fields) is kept
+
+
 async def test_questions_to_the_user_end_the_step() -> None:
     question = ClarifyingQuestion(question="Which year?", options=["2025", "2026"])
     result = await execute(

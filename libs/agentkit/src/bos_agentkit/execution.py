@@ -197,6 +197,8 @@ class AgentRunner:
         self, task: AgentTask, result: AgentResult, started: datetime, elapsed: timedelta
     ) -> AgentResult:
         """A copy of ``result`` with what every result carries (SPEC A-16, M-18, P-12)."""
+        if result.status == _FAILED:
+            self._shed(result)
         if result.ByteSize() > self._max_result_bytes:
             result = _failure(task, _too_large(result, self._max_result_bytes))
         complete = AgentResult()
@@ -215,7 +217,19 @@ class AgentRunner:
             complete.performed_actions.extend(task.tools.performed)
         if complete.status == _FAILED:
             _complete_failure(task, complete)
+        self._shed(complete)
         return complete
+
+    def _shed(self, result: AgentResult) -> None:
+        """Take away what was noted on the way, as far as it would keep the result from being sent.
+
+        The result proper is measured on its own; an error must get out in any case.
+        """
+        if result.ByteSize() > self._max_result_bytes:
+            result.partial_data.Clear()
+        if result.ByteSize() > self._max_result_bytes:
+            for performed in result.performed_actions:
+                performed.result.Clear()
 
     def _record_failure(self, task: AgentTask, result: AgentResult, span: Span) -> None:
         """Every error is an ERROR event (SPEC Q-07)."""
