@@ -32,7 +32,7 @@ from bos.runlog.v1 import LogEvent
 from bos_gateway import commits
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
-from bos_postgres import connect
+from bos_postgres import acquire, connect, open_database
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -349,6 +349,23 @@ async def test_cut_off_from_postgresql(crash: CrashHouse) -> None:
         crash.slow.gate.set()
         proxy.mend()
         await clients.ended()
+
+
+async def test_statement_stands_though_its_connection_cannot_be_given_back(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off in between: whoever was answered must not be told that something went wrong."""
+    monkeypatch.setattr("bos_postgres.connections._CLOSE_TIMEOUT_S", 0.1)
+    async with (
+        postgres_proxy(postgres_dsn) as proxy,
+        open_database(proxy.dsn, schema="public", max_size=1) as pool,
+    ):
+        async with acquire(pool) as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+            proxy.cut()
+        proxy.mend()
+        async with acquire(pool) as connection:
+            assert await connection.fetchval("SELECT 2") == 2
 
 
 def told(clients: Sequence[Seen], kind: str, times: int) -> bool:

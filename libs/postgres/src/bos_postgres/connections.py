@@ -31,6 +31,7 @@ _LOST = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
 )
+_CONFUSED = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -118,7 +119,9 @@ async def acquire(
         with statement_errors(connection):
             yield connection
     finally:
-        await pool.release(connection, timeout=_CLOSE_TIMEOUT_S)
+        # The pool closes a connection that it cannot reset; what was done with it stays done.
+        with contextlib.suppress(OSError, *_CONFUSED, asyncpg.PostgresError):
+            await pool.release(connection, timeout=_CLOSE_TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -198,7 +201,7 @@ def statement_errors(connection: Session | None = None) -> Iterator[None]:
         raise DeadlineExceeded("A database statement took too long and was cancelled.") from error
     except _LOST as error:
         raise _unavailable("The database") from error
-    except asyncpg.InterfaceError as error:
+    except _CONFUSED as error:
         # A lost connection and a wrong call look alike; only the connection itself can tell.
         if connection is None or not _is_lost(connection):
             raise
