@@ -209,6 +209,9 @@ class Inspection:
         if not isinstance(name, str) or name.lower() not in listed:
             self.broken.append(("FUNCTION_NOT_ALLOWED", node.name))
             return
+        if name.lower() == "array":  # no function: it takes a query, and `TABLE x` is one
+            for argument in node.expressions:
+                self._check_query(argument)
         place = self._functions.bounded.get(name.lower())
         if place is not None and not _small_number(node.expressions, place):
             self.broken.append(("ARGUMENT_TOO_LARGE", name))
