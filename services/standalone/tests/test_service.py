@@ -15,6 +15,7 @@ import pytest
 from bos.agent.v1 import AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.gateway.v1 import RunStatus
+from bos.identity.v1 import GetUserRequest, IdentityServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import GetCapabilitiesRequest, SandboxServiceStub
 from bos_chassis.errors import ConfigurationError
@@ -100,6 +101,8 @@ async def refuses_strangers(house: Standalone, name: str) -> None:
         match name:
             case "gateway":
                 return  # proved with the client
+            case "identity":
+                call = IdentityServiceStub(channel).GetUser(GetUserRequest())
             case "mcp_db":
                 return  # HTTP; proved in its own tests
             case "rest":

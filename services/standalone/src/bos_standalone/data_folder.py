@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bos_chassis.errors import ConfigurationError
+from bos_identity.key_ring import new_key_encryption_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _CONNECTION_FILE = "standalone.json"
 _SECRETS_FILE = "secrets.key"
+_IDENTITY_FILE = "identity.key"
 _LOCK_FILE = "standalone.lock"
 LOG_FILE = "standalone.log"
 _LOG_BYTES = 8 * 1024 * 1024
@@ -64,16 +66,34 @@ class DataFolder:
         Raises:
             ConfigurationError: it cannot be read or written.
         """
-        file = self.path / _SECRETS_FILE
+
+        def make() -> str:
+            return f"standalone={base64.b64encode(secrets.token_bytes(32)).decode('ascii')}"
+
+        return self._kept(_SECRETS_FILE, make, "credentials of runs under way are then lost")
+
+    def identity_keys(self) -> str:
+        """What encrypts the keys that sign access tokens; made at the first start and kept.
+
+        Raises:
+            ConfigurationError: it cannot be read or written.
+        """
+        return self._kept(
+            _IDENTITY_FILE,
+            new_key_encryption_key,
+            "delete the rows of identity.signing_keys with it, and everybody signs in anew",
+        )
+
+    def _kept(self, name: str, make: Callable[[], str], if_removed: str) -> str:
+        file = self.path / name
         try:
             if not file.exists():
-                key = base64.b64encode(secrets.token_bytes(32)).decode("ascii")
-                _write_private(file, f"standalone={key}\n")
+                _write_private(file, make() + "\n")
             return file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
                 f"The key file {file} cannot be used ({type(error).__name__}). Make it readable, "
-                "or remove it: credentials of runs under way are then lost."
+                f"or remove it: {if_removed}."
             ) from error
 
     def announce(
@@ -83,15 +103,17 @@ class DataFolder:
         context: Mapping[str, Any],
         operator: Mapping[str, Any] | None = None,
         rest_url: str = "",
+        identity_target: str = "",
     ) -> None:
         """Write the file that clients find the gateway by.
 
         ``operator`` is what `bos doctor` and its like need beyond that; ``rest_url`` is empty
-        without REST.
+        without REST, ``identity_target`` where another issuer takes its place.
         """
         content = {
             "target": target,
             "rest_url": rest_url,
+            "identity_target": identity_target,
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),

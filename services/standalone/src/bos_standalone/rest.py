@@ -71,7 +71,9 @@ async def serve_rest(
     binary: Path,
     *,
     gateway_target: str,
-    api_key: str,
+    identity_target: str = "",
+    api_key: str = "",
+    host: str = _HOST,
     ports: tuple[int, ...],
     grace_s: float,
     log: FilteringBoundLogger,
@@ -81,7 +83,10 @@ async def serve_rest(
     Args:
         binary: The program.
         gateway_target: What it stands in front of.
-        api_key: The key that its callers must send.
+        identity_target: Where identity is; empty leaves its paths out.
+        api_key: The only key that it lets pass; empty leaves that to gateway and identity, which
+            accept access tokens as well.
+        host: Address to bind.
         ports: Ports to try, in this order; 0 takes any.
         grace_s: Time that requests in flight have at the end, in seconds.
         log: Gets what it says.
@@ -91,7 +96,7 @@ async def serve_rest(
         Unavailable: it did not start, or, later, ended by itself.
     """
     process, address = await _start_on_one_of(
-        ports, binary, _environment(gateway_target, api_key, grace_s)
+        ports, binary, _environment(gateway_target, identity_target, api_key, host, grace_s)
     )
     assert process.stderr is not None
     try:
@@ -147,14 +152,17 @@ async def _start(binary: Path, environment: Mapping[str, str]) -> tuple[Process,
     raise ConfigurationError(reason or f"{binary} ended at once.")
 
 
-def _environment(gateway_target: str, api_key: str, grace_s: float) -> dict[str, str]:
+def _environment(
+    gateway_target: str, identity_target: str, api_key: str, host: str, grace_s: float
+) -> dict[str, str]:
     """Its own variables and no other: keys of models and databases are none of its business."""
     passed_on = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
     return {
         "BOS_REST_GRACE_S": str(grace_s),
         **passed_on,
-        "BOS_REST_HOST": _HOST,
+        "BOS_REST_HOST": host,
         "BOS_REST_GATEWAY_TARGET": gateway_target,
+        "BOS_REST_IDENTITY_TARGET": identity_target,
         "BOS_AUTH_STATIC_KEY": api_key,
         # Should this process be killed, the pipe closes and the child goes as well.
         "BOS_REST_STOP_WITH_STDIN": "true",

@@ -9,13 +9,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from bos_chassis.auth import authenticator_from, generate_keypair
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
 from bos_demo import service as demo
@@ -23,6 +24,9 @@ from bos_demo.questions import load_questions
 from bos_demo.settings import DemoSettings
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
+from bos_identity import service as identity
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.settings import IdentitySettings
 from bos_llm import Models, ModelSettings
 from bos_mcp_db import service as mcp_db
 from bos_mcp_db.settings import McpDbSettings
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from bos_standalone.settings import StandaloneSettings
 
 _HOST = "127.0.0.1"
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
 _SCRIPTED = "scripted"
 
 
@@ -65,7 +70,7 @@ class Standalone:
     target: str
     """Address of the gateway."""
     api_key: str = field(repr=False)
-    """Its key; kept over restarts."""
+    """Its key, for the local user; kept over restarts. Empty where everybody has to sign in."""
     context: Mapping[str, str]
     """What questions should carry: the sample company's fixed today."""
     questions: tuple[str, ...]
@@ -113,7 +118,10 @@ class _House:
         self._folder = folder
         self._group = group
         self._private_key, self._public_key = generate_keypair()
+        self._issuer = self._audience = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
+        self._auth_given = AuthSettings.load()
+        self._require_secrets()
         self._mcp_db = McpDbSettings.load(server=self._server())
         self._own_database = bool(self._mcp_db.database_url or self._mcp_db.databases)
         self._models = ModelSettings.load()
@@ -158,8 +166,13 @@ class _House:
             name: server.address for name, server in zip(self._agents, agent_servers, strict=True)
         }
         api_key = self._api_key()
+        identity_target = await self._identity(store, api_key)
         settings = self._gateway_settings(
-            api_key, store, planner_server.address, composer_server.address, agents
+            self._public_auth(api_key, identity_target),
+            store,
+            planner_server.address,
+            composer_server.address,
+            agents,
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         context = _today(company) if company else {}
@@ -171,9 +184,11 @@ class _House:
             "model": self._model_name(scripted),
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
-        rest, rest_missing = await self._rest(gateway_server.address, api_key)
+        rest, rest_missing = await self._rest(gateway_server.address, identity_target)
         rest_url = rest.url if rest else ""
-        self._folder.announce(gateway_server.address, api_key, context, operator, rest_url)
+        self._folder.announce(
+            gateway_server.address, api_key, context, operator, rest_url, identity_target
+        )
         return Standalone(
             target=gateway_server.address,
             api_key=api_key,
@@ -181,6 +196,7 @@ class _House:
             questions=tuple(q.question for q in load_questions()) if scripted else (),
             addresses={
                 "gateway": gateway_server.address,
+                **({"identity": identity_target} if identity_target else {}),
                 "planner": planner_server.address,
                 "composer": composer_server.address,
                 **agents,
@@ -195,7 +211,36 @@ class _House:
             rest_missing=rest_missing,
         )
 
-    async def _rest(self, gateway_target: str, api_key: str) -> tuple[Rest | None, str]:
+    async def _identity(self, store: str, api_key: str) -> str:
+        """Where identity listens; empty if another issuer takes its place."""
+        if self._auth_given.names_issuer:
+            return ""
+        settings = IdentitySettings.load(
+            server=ServerSettings.load(
+                host=self._settings.host,
+                port=self._settings.identity_port,
+                metrics_port=None,
+                grace_s=self._settings.grace_s,
+            ),
+            auth=self._public_auth(api_key, ""),
+            store_url=store,
+        )
+        update: dict[str, Any] = {}
+        if settings.key_encryption_keys is None and not settings.signing_key_files:
+            update["key_encryption_keys"] = SecretStr(self._folder.identity_keys())
+        if not settings.trusted_proxies:
+            update["trusted_proxies"] = tuple(ip_network(each) for each in _LOOPBACK)
+        (server,) = await self._group.start(
+            identity=partial(
+                identity.serve,
+                settings.model_copy(update=update),
+                self._telemetry.named("identity"),
+            )
+        )
+        self._issuer, self._audience = settings.issuer, settings.audience
+        return str(server.address)
+
+    async def _rest(self, gateway_target: str, identity_target: str) -> tuple[Rest | None, str]:
         """The REST gateway, or why there is none."""
         if not self._settings.rest:
             return None, ""
@@ -208,7 +253,9 @@ class _House:
                 serve_rest,
                 self._rest_binary,
                 gateway_target=gateway_target,
-                api_key=api_key,
+                identity_target=identity_target,
+                # Without identity it knows of nobody who could ask for tokens: loopback only.
+                host=self._settings.host if identity_target else _HOST,
                 ports=ports,
                 grace_s=self._settings.grace_s,
                 log=self._telemetry.named("rest").logger("bos.rest"),
@@ -286,7 +333,7 @@ class _House:
 
     def _gateway_settings(
         self,
-        api_key: str,
+        auth: AuthSettings,
         store: str,
         planner_target: str,
         composer_target: str,
@@ -295,8 +342,10 @@ class _House:
         port = self._folder.gateway_port(self._settings.port)
         settings = GatewaySettings.load(
             # The metrics of all services are in one registry, so one of them offers it.
-            server=ServerSettings.load(host=_HOST, port=port, grace_s=self._settings.grace_s),
-            auth=AuthSettings.load(static_key=SecretStr(api_key), run_token_public_keys=None),
+            server=ServerSettings.load(
+                host=self._settings.host, port=port, grace_s=self._settings.grace_s
+            ),
+            auth=auth,
             store_url=store,
             planner_target=planner_target,
             composer_target=composer_target,
@@ -320,9 +369,45 @@ class _House:
     def _auth(self, audience: str) -> Authenticator | None:
         return authenticator_from(self._internal_auth(), audience)
 
+    def _public_auth(self, api_key: str, identity_target: str) -> AuthSettings:
+        """Who may call what people call: the local user by the key, and whoever signed in."""
+        update: dict[str, Any] = {
+            "static_key": SecretStr(api_key) if api_key else None,
+            "run_token_public_keys": None,
+        }
+        if "static_key_user" not in self._auth_given.model_fields_set:
+            update["static_key_user"] = str(LOCAL_USER_ID)
+        if identity_target:
+            update |= {
+                "issuer": self._issuer,
+                "audience": self._audience,
+                "identity_target": identity_target,
+            }
+        return self._auth_given.model_copy(update=update)
+
     def _api_key(self) -> str:
-        given = AuthSettings.load().static_key
-        return given.get_secret_value() if given else self._folder.api_key
+        """The key that signs in the local user: on loopback there always is one."""
+        given = self._auth_given.static_key
+        if given is not None:
+            return given.get_secret_value()
+        return self._folder.api_key if is_loopback(self._settings.host) else ""
+
+    def _require_secrets(self) -> None:
+        """Refuse to be open to a network with nothing but what was made up at the first start.
+
+        Raises:
+            ConfigurationError: no issuer and no keys are configured.
+        """
+        if is_loopback(self._settings.host) or self._auth_given.names_issuer:
+            return
+        # What else identity needs is known later; whether its keys are set is known now.
+        own = IdentitySettings.load(store_url="unknown")
+        if own.key_encryption_keys is None and not own.signing_key_files:
+            raise ConfigurationError(
+                f"BOS_STANDALONE_HOST={self._settings.host} would open Bos to the network without "
+                "configured secrets. Set BOS_IDENTITY_KEY_ENCRYPTION_KEYS (32 random bytes in "
+                "URL-safe base64), or BOS_AUTH_ISSUER of an OpenID issuer, or stay on 127.0.0.1."
+            )
 
     def _wants_scripted_model(self) -> bool:
         """Whether the scripted model answers: there is no other, and it knows the database.

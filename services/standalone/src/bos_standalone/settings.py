@@ -18,11 +18,20 @@ class StandaloneSettings(Settings):
     data_dir: Path = Field(
         default=Path(".data"), description="Folder of everything that is kept; created"
     )
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address of what people call: gateway, identity, REST. Any but a loopback one "
+        "wants secrets that are configured",
+    )
     port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="Port of the gateway on 127.0.0.1; 0 takes that of the last start, or any",
+        description="Port of the gateway; 0 takes that of the last start, or any",
+    )
+    identity_port: int = Field(
+        default=0, ge=0, le=65535, description="Port of identity; 0 takes any"
     )
     rest: bool = Field(default=True, description="Start the REST gateway too, if it is built")
     rest_port: int | None = Field(

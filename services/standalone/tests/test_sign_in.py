@@ -1,0 +1,81 @@
+"""Who the local user is, who else may sign in, and what is not opened to a network."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from bos.identity.v1 import (
+    GetUserRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    RegisterUserRequest,
+)
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_client.errors import NotFound
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOS_IDENTITY_ARGON2_MEMORY_KIB", "8")
+    monkeypatch.setenv("BOS_IDENTITY_ARGON2_TIME_COST", "1")
+    monkeypatch.setenv("BOS_STANDALONE_REST", "false")
+
+
+async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
+    tmp_path: Path,
+) -> None:
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as house,
+        grpc.aio.insecure_channel(house.addresses["identity"]) as channel,
+    ):
+        identity = IdentityServiceStub(channel)
+        key = (("authorization", f"Bearer {house.api_key}"),)
+        local = (await identity.GetUser(GetUserRequest(), metadata=key)).user
+        assert (local.user_id, local.username) == (str(LOCAL_USER_ID), "local")
+        request = RegisterUserRequest(username="ada", email="a@example.com", password=PASSWORD)
+        ada = (await identity.RegisterUser(request)).user
+        login = await identity.LogIn(LogInRequest(username="ada", password=PASSWORD))
+        async with (
+            BosClient(house.target, api_key=login.tokens.access_token) as hers,
+            BosClient(house.target, api_key=house.api_key) as ours,
+        ):
+            run_id = (await hers.ask("List all tables in the database")).run_id
+            assert (await hers.get_run(run_id)).user_id == ada.user_id
+            with pytest.raises(NotFound):
+                await ours.get_run(run_id)
+            assert not (await ours.list_runs()).runs
+    file = tmp_path / "data" / "identity.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+async def test_another_address_wants_secrets_that_are_configured(
+    tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The key of the local user opens it to whoever holds it, and signs nobody in.
+    monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", host=host)
+    with pytest.raises(ConfigurationError, match="BOS_IDENTITY_KEY_ENCRYPTION_KEYS"):
+        async with serve_all(settings, Telemetry.for_tests("standalone")):
+            pass
+    assert not (tmp_path / "data" / "postgres").exists()
