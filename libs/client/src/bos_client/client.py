@@ -41,6 +41,9 @@ if TYPE_CHECKING:
         RunEvent,
     )
     from bos_client.requests import AskOptions
+    from bos_client.sign_in import TokenSource
+
+    Metadata = tuple[tuple[str, str], ...]
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -106,6 +109,7 @@ class BosClient:
     Args:
         target: ``host:port`` or a gRPC target URI.
         api_key: Sent as a bearer token.
+        tokens: Where the bearer token of each call comes from, instead of a key.
         credentials: For TLS; None connects in plain text.
         timeout_s: Deadline of short calls, in seconds.
         run_timeout_s: How long to wait for a run whose request sets no time limit, in seconds.
@@ -117,13 +121,15 @@ class BosClient:
         target: str,
         *,
         api_key: str | None = None,
+        tokens: TokenSource | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         timeout_s: float = 30.0,
         run_timeout_s: float = 3600.0,
         reconnect: Reconnect | None = None,
     ) -> None:
         self.target = target
-        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else ()
+        self._api_key = api_key
+        self._tokens = tokens
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._run_timeout_s = run_timeout_s
@@ -234,7 +240,8 @@ class BosClient:
         request: Q,
         timeout_s: float | None = None,
     ) -> R:
-        call = method(request, timeout=timeout_s or self._timeout_s, metadata=self._metadata)
+        metadata = await self._metadata()
+        call = method(request, timeout=timeout_s or self._timeout_s, metadata=metadata)
         try:
             return await call
         except grpc.RpcError as error:
@@ -249,7 +256,8 @@ class BosClient:
         deadline = time.monotonic() + wait_s
         failures = 0
         while True:
-            call = self._stream(request, run_id, last, _left_s(deadline))
+            metadata = await self._metadata()
+            call = self._stream(request, run_id, last, _left_s(deadline), metadata)
             silent = True
             try:
                 async for message in call:
@@ -282,13 +290,25 @@ class BosClient:
         except Unavailable:
             return False
 
-    def _stream(self, request: AgentRequest | None, run_id: str, last: int, left_s: float) -> Any:
+    async def _metadata(self) -> Metadata:
+        """What identifies the caller; asked for anew with each call, because tokens expire."""
+        credential = self._api_key if self._tokens is None else await self._tokens.access_token()
+        return (("authorization", f"Bearer {credential}"),) if credential else ()
+
+    def _stream(
+        self,
+        request: AgentRequest | None,
+        run_id: str,
+        last: int,
+        left_s: float,
+        metadata: Metadata,
+    ) -> Any:
         if request is not None and not run_id:
             # The same request id leads to the same run, however often it is asked.
             ask = AskStreamRequest(request=request)
-            return self._stub.AskStream(ask, timeout=left_s, metadata=self._metadata)
+            return self._stub.AskStream(ask, timeout=left_s, metadata=metadata)
         watch = WatchRunRequest(run_id=run_id, after_sequence=last)
-        return self._stub.WatchRun(watch, timeout=left_s, metadata=self._metadata)
+        return self._stub.WatchRun(watch, timeout=left_s, metadata=metadata)
 
     async def _pause(self, failures: int, deadline: float) -> None:
         await asyncio.sleep(min(self._reconnect.wait_s(failures), _left_s(deadline)))

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bos_client.sign_in import TokenSource
+
 CONNECTION_FILE = Path(".data", "standalone.json")
 
 
@@ -38,6 +40,10 @@ class Connection:
     """What commands for operators need: store, targets. Empty unless the standalone says so."""
     local: bool = False
     """Whether this came from a local standalone's file."""
+    identity_target: str | None = None
+    """Where identity is, if that is said."""
+    tokens: TokenSource | None = field(default=None, repr=False)
+    """Tokens of whoever signed in; they win over the key of a local standalone."""
 
     def context_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` with the defaults; whoever sets one of their keys sets all of them."""
@@ -84,6 +90,7 @@ def _read(path: Path, api_key: str | None) -> Connection:
             context=dict(content.get("context") or {}),
             operator=dict(content.get("operator") or {}),
             local=True,
+            identity_target=str(content.get("identity_target") or "") or None,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoConnection(

@@ -7,6 +7,7 @@ import os
 import click
 
 from bos_client.cli.ask import ask, plan
+from bos_client.cli.identity import login, logout, register, whoami
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
@@ -21,17 +22,25 @@ from bos_client.cli.session import Target
 @click.option(
     "--api-key", envvar="BOS_API_KEY", help="Key for the gateway; better set by BOS_API_KEY."
 )
+@click.option(
+    "--identity-target",
+    envvar="BOS_IDENTITY_TARGET",
+    help="Identity as host:port, if it is not behind the gateway's address."
+    "  [env: BOS_IDENTITY_TARGET]",
+)
 @click.version_option(package_name="bos-client", message="bos %(version)s")
 @click.pass_context
-def main(ctx: click.Context, target: str | None, api_key: str | None) -> None:
+def main(
+    ctx: click.Context, target: str | None, api_key: str | None, identity_target: str | None
+) -> None:
     """Ask questions, and see how they are answered.
 
     Without --target the local `bos serve all` is asked, by its file .data/standalone.json.
     """
     # The gRPC library tells of every lost connection on stderr; we tell what it means instead.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    ctx.obj = Target(target, api_key)
+    ctx.obj = Target(target, api_key, identity_target)
 
 
-for _command in (ask, plan, runs, agents):
+for _command in (ask, plan, runs, agents, register, login, logout, whoami):
     main.add_command(_command)

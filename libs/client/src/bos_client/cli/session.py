@@ -16,7 +16,7 @@ import asyncio
 import io
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,6 +36,7 @@ from bos_client.errors import (
     Unauthenticated,
     Unavailable,
 )
+from bos_client.sign_in import StoredTokens, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -59,19 +60,37 @@ class Target:
 
     target: str | None
     api_key: str | None
+    identity_target: str | None = None
 
     def connection(self) -> Connection:
-        """The gateway to talk to.
+        """The gateway to talk to, as whoever signed in unless a key says otherwise.
 
         Raises:
             NoConnection: there is none.
         """
-        return find_connection(self.target, self.api_key, Path.cwd())
+        found = find_connection(self.target, self.api_key, Path.cwd())
+        identity_target = self.identity_target or found.identity_target
+        file = TokenFile.of_this_user()
+        tokens = None
+        if not self.api_key and file.read(found.target) is not None:
+            tokens = StoredTokens(file, found.target, identity_target)
+        return replace(found, identity_target=identity_target, tokens=tokens)
+
+    def identity(self) -> str:
+        """Where identity is: where it is said to be, or behind the gateway's own address.
+
+        Raises:
+            NoConnection: no gateway is known.
+        """
+        connection = self.connection()
+        kept = TokenFile.of_this_user().read(connection.target)
+        at_login = None if kept is None else kept.identity_target
+        return connection.identity_target or at_login or connection.target
 
 
 def client_for(connection: Connection) -> BosClient:
     """A client of the gateway that ``connection`` names."""
-    return BosClient(connection.target, api_key=connection.api_key)
+    return BosClient(connection.target, api_key=connection.api_key, tokens=connection.tokens)
 
 
 def run(work: Coroutine[Any, Any, int], *, as_json: bool = False) -> NoReturn:
@@ -136,7 +155,8 @@ def _explain(error: BosError | NoConnection) -> str:
     if error.retry_after_s is not None:
         lines.append(f"  Try again in {error.retry_after_s:g} s.")
     if isinstance(error, Unauthenticated):
-        lines.append("  Set BOS_API_KEY; `bos serve all` keeps its key in .data/standalone.json.")
+        lines.append("  Sign in with `bos login NAME`, or set BOS_API_KEY;")
+        lines.append("  `bos serve all` keeps its key in .data/standalone.json.")
     if isinstance(error, Unavailable):
         lines.append("  Is it running? Start one with `bos serve all`, or check --target.")
     return "\n".join(lines)

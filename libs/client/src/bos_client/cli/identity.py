@@ -1,0 +1,116 @@
+"""``bos register``, ``bos login``, ``bos logout`` and ``bos whoami``."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from bos_client.cli.session import ANSWERED, USAGE, print_json, run
+from bos_client.render.text import one_line
+from bos_client.sign_in import IdentityClient, SignedIn, TokenFile
+
+if TYPE_CHECKING:
+    from bos_client.cli.session import Target
+
+_stdin = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input."
+)
+
+
+@click.command()
+@click.argument("username")
+@click.option("--email", prompt="E-mail address", help="Address of the account.")
+@click.option("--display-name", default="", help="Name to show; the username if not given.")
+@_stdin
+@click.pass_obj
+def register(
+    target: Target, username: str, email: str, display_name: str, password_stdin: bool
+) -> None:
+    """Make an account; then sign in with `bos login`."""
+    password = _password(password_stdin, confirm=True)
+
+    async def work() -> int:
+        async with IdentityClient(target.identity()) as identity:
+            user = await identity.register(username, email, password, display_name)
+        click.echo(f"Registered {one_line(user.username)}. Sign in: bos login {user.username}")
+        return ANSWERED
+
+    run(work())
+
+
+@click.command()
+@click.argument("username")
+@_stdin
+@click.pass_obj
+def login(target: Target, username: str, password_stdin: bool) -> None:
+    """Sign in. The tokens are kept for later commands and refreshed by themselves."""
+    password = _password(password_stdin, confirm=False)
+
+    async def work() -> int:
+        connection, identity_target = target.connection(), target.identity()
+        async with IdentityClient(identity_target) as identity:
+            response = await identity.log_in(username, password, f"bos on {socket.gethostname()}")
+        kept = SignedIn.of(identity_target, response.user.username, response.tokens)
+        file = TokenFile.of_this_user()
+        async with file.locked():
+            file.write(connection.target, kept)
+        click.echo(f"Signed in to {connection.target} as {one_line(response.user.username)}.")
+        return ANSWERED
+
+    run(work())
+
+
+@click.command()
+@click.pass_obj
+def logout(target: Target) -> None:
+    """Sign out, here and at the service."""
+
+    async def work() -> int:
+        connection, file = target.connection(), TokenFile.of_this_user()
+        async with file.locked():
+            kept = file.read(connection.target)
+            if kept is None:
+                click.echo("Nobody is signed in.")
+                return ANSWERED
+            async with IdentityClient(connection.identity_target or kept.identity_target) as own:
+                await own.log_out(kept.refresh_token)
+            file.write(connection.target, None)
+        click.echo("Signed out.")
+        return ANSWERED
+
+    run(work())
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+@click.pass_obj
+def whoami(target: Target, as_json: bool) -> None:
+    """Who the commands act as."""
+
+    async def work() -> int:
+        connection = target.connection()
+        tokens = connection.tokens
+        credential = connection.api_key if tokens is None else await tokens.access_token()
+        if not credential:
+            click.echo("Nobody is signed in; run `bos login`.", err=True)
+            return USAGE
+        async with IdentityClient(target.identity()) as identity:
+            user = await identity.user(credential)
+        if as_json:
+            print_json(user)
+        else:
+            shown = f"{one_line(user.display_name)} ({one_line(user.username)})"
+            click.echo(f"{shown}, {one_line(user.email)}, at {connection.target}")
+        return ANSWERED
+
+    run(work(), as_json=as_json)
+
+
+def _password(from_stdin: bool, *, confirm: bool) -> str:
+    """The password; never an argument, which everybody on the machine could read."""
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=confirm))

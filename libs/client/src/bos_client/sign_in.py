@@ -1,0 +1,260 @@
+"""Signing in: calls of the identity service, and tokens that are kept between commands.
+
+Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
+they are for. The access token is refreshed by itself shortly before it expires. Each refresh token
+works once, so processes take turns by a lock beside the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import time
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import grpc
+
+from bos.identity.v1 import (
+    GetUserRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    LogOutRequest,
+    RefreshSessionRequest,
+    RegisterUserRequest,
+)
+from bos_client.errors import Unauthenticated, Unavailable, from_rpc_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.identity.v1 import LogInResponse, Tokens, User
+
+_TIMEOUT_S = 30.0
+_LOCK_TIMEOUT_S = 45.0
+_LOCK_POLL_S = 0.02
+# Refreshed this long before it expires, so that none expires on its way.
+_MARGIN_S = 30.0
+
+
+class TokenSource(Protocol):
+    """Where a client takes the token of each call from."""
+
+    async def access_token(self) -> str:
+        """A token that is valid for a while yet.
+
+        Raises:
+            Unauthenticated: nobody is signed in any more.
+            Unavailable: identity cannot be reached.
+        """
+
+
+class IdentityClient:
+    """A client of the identity service; an async context manager.
+
+    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+
+    Args:
+        target: ``host:port`` or a gRPC target URI.
+        credentials: For TLS; None connects in plain text.
+    """
+
+    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        self._target = target
+        self._credentials = credentials
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._credentials is None:
+            self._channel = grpc.aio.insecure_channel(self._target)
+        else:
+            self._channel = grpc.aio.secure_channel(self._target, self._credentials)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def register(
+        self, username: str, email: str, password: str, display_name: str = ""
+    ) -> User:
+        """Make an account."""
+        request = RegisterUserRequest(
+            username=username, email=email, password=password, display_name=display_name
+        )
+        user: User = (await self._call("RegisterUser", request)).user
+        return user
+
+    async def log_in(self, username: str, password: str, client_name: str = "") -> LogInResponse:
+        """Open a session."""
+        request = LogInRequest(username=username, password=password, client_name=client_name)
+        response: LogInResponse = await self._call("LogIn", request)
+        return response
+
+    async def refresh(self, refresh_token: str) -> Tokens:
+        """Exchange a refresh token, which works once, for new tokens."""
+        request = RefreshSessionRequest(refresh_token=refresh_token)
+        tokens: Tokens = (await self._call("RefreshSession", request)).tokens
+        return tokens
+
+    async def log_out(self, refresh_token: str) -> None:
+        """End the session of a refresh token."""
+        await self._call("LogOut", LogOutRequest(refresh_token=refresh_token))
+
+    async def user(self, credential: str) -> User:
+        """Whoever an access token or key identifies."""
+        metadata = (("authorization", f"Bearer {credential}"),)
+        user: User = (await self._call("GetUser", GetUserRequest(), metadata)).user
+        return user
+
+    async def _call(self, method: str, request: Any, metadata: Any = None) -> Any:
+        if self._channel is None:
+            raise RuntimeError("use the client inside `async with`")
+        stub = IdentityServiceStub(self._channel)
+        call = getattr(stub, method)(request, timeout=_TIMEOUT_S, metadata=metadata)
+        try:
+            return await call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who is signed in to a gateway, as it is kept."""
+
+    identity_target: str
+    username: str
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    refresh_at: float
+    """When a new access token is due, in seconds since 1970 by this machine's clock."""
+
+    @classmethod
+    def of(cls, identity_target: str, username: str, tokens: Tokens) -> SignedIn:
+        """From tokens that were issued just now."""
+        life_s = tokens.access_token_lifetime.ToMilliseconds() / 1000
+        margin_s = min(_MARGIN_S, life_s / 2)
+        return cls(
+            identity_target,
+            username,
+            tokens.access_token,
+            tokens.refresh_token,
+            time.time() + life_s - margin_s,
+        )
+
+
+class TokenFile:
+    """The file; entries of other versions or spoilt ones count as absent."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of_this_user(cls) -> TokenFile:
+        """The one in the user's configuration folder."""
+        base = os.environ.get("XDG_CONFIG_HOME")
+        return cls((Path(base) if base else Path.home() / ".config") / "bos" / "tokens.json")
+
+    def read(self, target: str) -> SignedIn | None:
+        """Who is signed in to the gateway at ``target``."""
+        try:
+            return SignedIn(**self._entries()[target])
+        except (KeyError, TypeError):
+            return None
+
+    def write(self, target: str, signed_in: SignedIn | None) -> None:
+        """Keep who is signed in; None forgets."""
+        entries = self._entries()
+        if signed_in is None:
+            entries.pop(target, None)
+        else:
+            entries[target] = asdict(signed_in)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(entries, file, indent=2)
+        partial.replace(self.path)
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Nobody else writes while the block runs.
+
+        Raises:
+            Unavailable: another process holds the lock for too long.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + _LOCK_TIMEOUT_S
+            while not _taken(lock):
+                if time.monotonic() > deadline:
+                    raise Unavailable("Another process keeps the tokens locked; end it first.")
+                await asyncio.sleep(_LOCK_POLL_S)
+            yield
+        finally:
+            os.close(lock)
+
+    def _entries(self) -> dict[str, Any]:
+        try:
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return entries if isinstance(entries, dict) else {}
+
+
+class StoredTokens:
+    """Tokens of the file, refreshed when it is time.
+
+    Args:
+        file: Where they are kept.
+        target: Gateway that they are for.
+        identity_target: Where identity is now, if that is known better than when they were kept.
+    """
+
+    def __init__(self, file: TokenFile, target: str, identity_target: str | None = None) -> None:
+        self._file = file
+        self._target = target
+        self._identity_target = identity_target
+
+    async def access_token(self) -> str:
+        """The kept token, or a new one; see :class:`TokenSource`."""
+        kept = self._file.read(self._target)
+        if kept is not None and time.time() < kept.refresh_at:
+            return kept.access_token
+        async with self._file.locked():
+            # Somebody else may have done it in the meantime.
+            kept = self._file.read(self._target)
+            if kept is None:
+                raise Unauthenticated("Nobody is signed in; run `bos login`.")
+            if time.time() < kept.refresh_at:
+                return kept.access_token
+            return await self._refreshed(kept)
+
+    async def _refreshed(self, kept: SignedIn) -> str:
+        identity_target = self._identity_target or kept.identity_target
+        async with IdentityClient(identity_target) as identity:
+            try:
+                tokens = await identity.refresh(kept.refresh_token)
+            except Unauthenticated:
+                self._file.write(self._target, None)
+                raise
+        renewed = SignedIn.of(identity_target, kept.username, tokens)
+        self._file.write(self._target, renewed)
+        return renewed.access_token
+
+
+def _taken(lock: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
