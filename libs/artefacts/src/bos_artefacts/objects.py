@@ -1,0 +1,150 @@
+"""Artefacts in a folder or in an S3-compatible store, through one library."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import LocalStore, S3Store
+
+from bos_artefacts.store import (
+    Artefact,
+    ArtefactDamaged,
+    ArtefactMissing,
+    ArtefactTooLarge,
+)
+from bos_chassis.errors import ConfigurationError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from bos_artefacts.owner import Owner
+
+T = TypeVar("T")
+
+MAX_BLOB_BYTES: Final = 32 * 1024 * 1024
+_DEADLINE_S: Final = 15.0
+_DELETE_DEADLINE_S: Final = 60.0
+_CONNECT_S: Final = 3.0
+
+
+class ObjectArtefacts:
+    """An :class:`ArtefactStore` of objects.
+
+    Args:
+        objects: The object store, at its prefix.
+        folder: The same place as a folder, if it is one.
+        max_blob_bytes: Largest blob.
+        deadline_s: Longest time that putting or getting one may take, in seconds.
+    """
+
+    def __init__(
+        self,
+        objects: LocalStore | S3Store,
+        *,
+        folder: Path | None = None,
+        max_blob_bytes: int = MAX_BLOB_BYTES,
+        deadline_s: float = _DEADLINE_S,
+    ) -> None:
+        self._objects = objects
+        self._folder = folder
+        self._max_blob_bytes = max_blob_bytes
+        self._deadline_s = deadline_s
+
+    async def put(self, owner: Owner, content: bytes) -> Artefact:
+        """See :class:`ArtefactStore`. A folder gets the blob by a rename, whole or not at all."""
+        if len(content) > self._max_blob_bytes:
+            raise ArtefactTooLarge(
+                f"A blob of {len(content)} bytes is too large; at most {self._max_blob_bytes}."
+            )
+        digest = hashlib.sha256(content).hexdigest()
+        await self._within(self._deadline_s, self._objects.put_async(owner.key(digest), content))
+        return Artefact(digest, len(content))
+
+    async def get(self, owner: Owner, digest: str) -> bytes:
+        """See :class:`ArtefactStore`."""
+        return await self._within(self._deadline_s, self._read(owner.key(digest), digest))
+
+    async def delete(self, owner: Owner) -> int:
+        """See :class:`ArtefactStore`."""
+        return await self._within(_DELETE_DEADLINE_S, self._delete(owner.prefix))
+
+    async def _read(self, key: str, digest: str) -> bytes:
+        try:
+            found = await self._objects.get_async(key)
+            if found.meta["size"] > self._max_blob_bytes:
+                raise ArtefactDamaged("A stored value is larger than any that was stored.")
+            content = bytes(await found.bytes_async())
+        except (NotFoundError, FileNotFoundError):
+            raise ArtefactMissing("A stored value is gone.", metadata={"digest": digest}) from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ArtefactDamaged("A stored value is damaged.", metadata={"digest": digest})
+        return content
+
+    async def _delete(self, prefix: str) -> int:
+        deleted = 0
+        async for found in self._objects.list(prefix):
+            await self._objects.delete_async([each["path"] for each in found])
+            deleted += len(found)
+        if self._folder is not None:
+            # What a writer that was killed has left is not listed, and neither are folders.
+            await asyncio.to_thread(shutil.rmtree, self._folder / prefix, ignore_errors=True)
+        return deleted
+
+    async def _within(self, deadline_s: float, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await work
+        except (BaseError, OSError, TimeoutError) as error:
+            raise Unavailable(
+                f"The artefact store does not do its work ({type(error).__name__}).",
+                reason="ARTEFACTS_UNAVAILABLE",
+                retry_after_s=1.0,
+            ) from error
+
+
+def open_artefacts(url: str, *, max_blob_bytes: int = MAX_BLOB_BYTES) -> ObjectArtefacts:
+    """The store at ``file:///folder`` (created) or ``s3://bucket/prefix``.
+
+    Credentials, region and endpoint of S3 come from the standard ``AWS_…`` variables.
+
+    Raises:
+        ConfigurationError: the URL is neither, or the folder cannot be used.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc and parts.path not in ("", "/"):
+        folder = Path(unquote(parts.path))
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            local = LocalStore(folder)
+        except (BaseError, OSError) as error:
+            raise ConfigurationError(
+                f"The folder of artefacts {folder} cannot be used ({type(error).__name__})."
+            ) from error
+        return ObjectArtefacts(local, folder=folder, max_blob_bytes=max_blob_bytes)
+    if parts.scheme == "s3" and parts.netloc and not parts.query:
+        try:
+            bucket = S3Store(
+                parts.netloc,
+                prefix=parts.path.strip("/") or None,
+                client_options={
+                    "allow_http": True,  # without TLS only if the operator's endpoint says so
+                    "connect_timeout": timedelta(seconds=_CONNECT_S),
+                    "timeout": timedelta(seconds=_DEADLINE_S),
+                },
+                retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=_DEADLINE_S)},
+            )
+        except BaseError as error:
+            raise ConfigurationError(
+                f"The bucket {parts.netloc} cannot be used: see the AWS_… variables."
+            ) from error
+        return ObjectArtefacts(bucket, max_blob_bytes=max_blob_bytes)
+    raise ConfigurationError(
+        "The URL of artefacts must be file:///folder (three slashes) or s3://bucket/prefix."
+    )
