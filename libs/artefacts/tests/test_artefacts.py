@@ -202,9 +202,7 @@ async def test_a_writer_that_is_killed_leaves_whole_blobs_or_none_and_all_can_be
     assert not folder.exists()
 
 
-async def test_a_store_that_is_away_is_unavailable(
-    tmp_path: Path, owner: Owner
-) -> None:
+async def test_a_store_that_is_away_is_unavailable(tmp_path: Path, owner: Owner) -> None:
     root = tmp_path / "root"
     artefacts = open_artefacts(root.as_uri())
     root.rmdir()

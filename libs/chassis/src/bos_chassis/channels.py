@@ -69,7 +69,7 @@ class Channels:
         telemetry: Telemetry,
         *,
         default_timeout_s: float = 30,
-        max_message_bytes: int = 4 * 1024 * 1024,
+        max_message_bytes: int = 8 * 1024 * 1024,
     ) -> None:
         self._context = _CallContext(telemetry, default_timeout_s)
         self._options = (

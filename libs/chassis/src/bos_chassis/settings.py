@@ -85,7 +85,7 @@ class ServerSettings(Settings):
     )
     grace_s: float = Field(default=10.0, ge=0, description="Time for calls in flight at shutdown")
     max_message_bytes: int = Field(
-        default=4 * 1024 * 1024, ge=1024, description="Largest message received or sent"
+        default=8 * 1024 * 1024, ge=1024, description="Largest message received or sent"
     )
     max_connection_age_s: float = Field(
         default=300.0, gt=0, description="Connections end after this, so that load spreads anew"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+from bos_gateway.external import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -64,4 +66,4 @@ def committing(observer: CommitObserver | None, kinds: Iterable[str]) -> Iterato
 
 def kinds_of(events: Iterable[LogEvent]) -> Iterator[str]:
     """The kinds of these events, found out only if somebody asks."""
-    return (event.WhichOneof("event") or "" for event in events)
+    return (kind_of(event) for event in events)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
     from bos_gateway.tokens import Metadata, Tokens
+    from bos_gateway.values import LargeValues
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
@@ -46,6 +47,7 @@ class Collaborators:
     telemetry: Telemetry
     clock: DatabaseClock
     vault: RunSecrets
+    values: LargeValues
 
 
 @dataclass(frozen=True, slots=True)

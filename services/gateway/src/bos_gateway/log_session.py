@@ -8,6 +8,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
+from bos_gateway.external import EXTERNAL_VERSION, PLAIN_VERSION, kind_of, version_of
 from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     Session = asyncpg.Connection[asyncpg.Record]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = EXTERNAL_VERSION
+"""The newest schema of events that this version reads."""
 
 
 class Target(NamedTuple):
@@ -78,7 +80,7 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [run.event.SerializeToString() for run in runs],
         [_time(run.event) for run in runs],
         replica_id,
-        SCHEMA_VERSION,
+        PLAIN_VERSION,
         [run.max_active for run in runs],
         [run.max_waiting for run in runs],
         [run.sealed.key_id if run.sealed else None for run in runs],
@@ -116,7 +118,7 @@ async def insert_events(
         [row.sequence for row in rows],
         [row.event_id for row in rows],
         [row.epoch for row in rows],
-        [row.event.WhichOneof("event") for row in rows],
+        [kind_of(row.event) for row in rows],
         [row.event.SerializeToString() for row in rows],
         [_time(row.event) for row in rows],
         [target.run_id for target in targets],
@@ -124,7 +126,7 @@ async def insert_events(
         [target.status for target in targets],
         [target.finished for target in targets],
         replica_id,
-        SCHEMA_VERSION,
+        [version_of(row.event) for row in rows],
         [target.first_sequence for target in targets],
         again,
     )

@@ -72,8 +72,8 @@ WITH mode AS MATERIALIZED (
 ), batch AS (
     SELECT * FROM unnest(
         $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[],
-        $8::timestamptz[]
-    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at)
+        $8::timestamptz[], $14::integer[]
+    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at, schema_version)
 ), wanted AS (
     SELECT * FROM unnest(
         $9::uuid[], $10::bigint[], $11::smallint[], $12::boolean[], $15::bigint[]
@@ -98,7 +98,7 @@ WITH mode AS MATERIALIZED (
 ), written AS (
     INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
                             created_at)
-    SELECT run_id, sequence, event_id, epoch, kind, $14, payload, created_at
+    SELECT run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at
     FROM batch JOIN owned USING (run_id)
     ORDER BY run_id, sequence
     ON CONFLICT (run_id, sequence) DO NOTHING

@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
 )
 from bos_gateway.budget import held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
-from bos_gateway.results import MAX_RESULTS_BYTES, fit
+from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.state import RunState, StepState, add_usage
 from bos_plans import stages
 
@@ -68,6 +68,7 @@ def composed_response(
         response.error.CopyFrom(failed.error)
     elif response.status == RUN_STATUS_FAILED:
         response.error.CopyFrom(AgentError(type=COMPOSING_FAILED, message=problem))
+    fit_response(response)
     return response
 
 

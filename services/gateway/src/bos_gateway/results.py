@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
     from bos.common.v1 import TraceEvent
+    from bos.gateway.v1 import OrchestratorResponse
+    from bos_gateway.state import RunState
 
 MAX_RESULT_BYTES = 256 * 1024
 MAX_RESULTS_BYTES = 2 * 1024 * 1024
+MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
+"""Of what a step is sent: agents take 8 MiB unless told otherwise."""
+MAX_RESPONSE_BYTES = 7 * 512 * 1024
+"""Of a whole response: gRPC clients take 4 MiB unless told otherwise."""
 MAX_TRACE_EVENTS = 500
 """Trace events kept of one step; agents that write more lose the rest."""
 MAX_TRACE_BYTES = 1024 * 1024
@@ -83,6 +89,25 @@ def fitting_answer(output: ComposerOutput) -> ComposerOutput:
     cut.CopyFrom(output)
     cut.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
     return cut
+
+
+def held_bytes(state: RunState) -> int:
+    """What results and inputs of the steps so far take."""
+    results = sum(result.ByteSize() for result in state.outputs.values())
+    return results + sum(step.sub_task.ByteSize() for step in state.steps.values() if step.sub_task)
+
+
+def fit_response(response: OrchestratorResponse) -> None:
+    """Cut the results in ``response``, in place, until clients can receive all of it.
+
+    Whoever asks for the trace gets it twice, in the results and merged.
+    """
+    results = list(response.agent_results)
+    traced = sum(event.ByteSize() for result in results for event in result.trace)
+    rest = response.ByteSize() - sum(result.ByteSize() for result in results) + traced
+    fitting = fit(results, max(0, MAX_RESPONSE_BYTES - rest))
+    del response.agent_results[:]
+    response.agent_results.extend(fitting)
 
 
 def _shrink(result: AgentResult) -> bool:

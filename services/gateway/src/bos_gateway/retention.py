@@ -24,13 +24,18 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from bos.runlog.v1 import CancelRequested, LogEvent
+from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
+from bos_gateway.external import EXTERNAL_VERSION
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import asyncpg
 
     from bos_postgres.connections import Session
 
@@ -39,30 +44,35 @@ _LOOK_AGAIN_S = 0.2
 _CANCEL_TIMEOUT_S = 30.0
 _SHOWN = 10
 
-_EXPIRE = """
-WITH due AS (
-    SELECT run_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
-    ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
-)
-DELETE FROM runs USING due WHERE runs.run_id = due.run_id RETURNING runs.run_id
+# Values outside the log are deleted first: what is broken off can then be done again.
+_ELSEWHERE = f"""
+EXISTS (SELECT FROM run_events AS e
+        WHERE e.run_id = runs.run_id AND e.schema_version = {EXTERNAL_VERSION})
 """
+_TOO_OLD = f"""
+SELECT run_id, user_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
+       AND ($3 OR NOT {_ELSEWHERE})
+ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+"""  # noqa: S608  our own text
+_DELETE = "DELETE FROM runs WHERE run_id = ANY ($1)"
 _OF_WHOM = "($1::text IS NULL OR user_id = $1) AND ($2::uuid IS NULL OR run_id = $2)"
 _COUNT = f"SELECT count(*) FROM runs WHERE {_OF_WHOM}"  # noqa: S608  our own text
 _UNFINISHED = f"""
 SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NULL ORDER BY created_at
 """  # noqa: S608  our own text
-_ERASE = f"""
-WITH due AS (
-    SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL
-    LIMIT $3 FOR UPDATE
-), size AS (
-    SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
-    FROM run_events JOIN due USING (run_id)
-), gone AS (
-    DELETE FROM runs USING due WHERE runs.run_id = due.run_id
-)
-SELECT (SELECT count(*) FROM due) AS runs, events, bytes FROM size
+_ENDED = f"""
+SELECT run_id, user_id, {_ELSEWHERE} AS elsewhere
+FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL LIMIT $3
 """  # noqa: S608  our own text
+_ERASE = """
+WITH size AS (
+    SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
+    FROM run_events WHERE run_id = ANY ($1)
+), gone AS (
+    DELETE FROM runs WHERE run_id = ANY ($1) RETURNING run_id
+)
+SELECT (SELECT count(*) FROM gone) AS runs, events, bytes FROM size
+"""
 _CANCEL = """
 INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
@@ -71,11 +81,12 @@ ON CONFLICT DO NOTHING
 
 
 class _StoreSettings(Settings):
-    """Of the gateway's settings, the one that the command needs."""
+    """Of the gateway's settings, those that the command needs."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
     store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+    artefacts_url: str | None = Field(default=None, description="Where its large values are")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +107,27 @@ class Erased:
     runs: int = 0
     events: int = 0
     bytes: int = 0
+    values: int = 0
+    """Values in the artefact store."""
 
 
-async def expire(session: Session, *, after_s: float, limit: int) -> int:
-    """Delete up to ``limit`` runs that ended over ``after_s`` seconds ago; returns how many."""
-    return len(await session.fetch(_EXPIRE, after_s, limit))
+async def expire(
+    session: Session, *, after_s: float, limit: int, values: LargeValues | None = None
+) -> int:
+    """Delete up to ``limit`` runs that ended over ``after_s`` seconds ago; returns how many.
+
+    Runs with values in an artefact store that is not known here stay.
+
+    Raises:
+        Unavailable: the artefact store is away; no run was deleted.
+    """
+    with_store = values is not None and values.enabled
+    due = await session.fetch(_TOO_OLD, after_s, limit, with_store)
+    if values is not None:
+        for row in due:
+            await values.forget(Owner(row["user_id"], row["run_id"]))
+    await session.execute(_DELETE, [row["run_id"] for row in due])
+    return len(due)
 
 
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:
@@ -109,12 +136,14 @@ async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     return [row["run_id"] for row in rows]
 
 
-async def erase(session: Session, scope: Scope) -> Erased:
+async def erase(session: Session, scope: Scope, values: LargeValues | None = None) -> Erased:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
 
     Raises:
         NotFound: there is nothing to delete.
-        FailedPrecondition: one of them has not ended; nothing was deleted.
+        FailedPrecondition: one of them has not ended, and nothing was deleted; or one has values
+            in an artefact store that is not known here, and this one was not deleted.
+        Unavailable: the artefact store is away; some runs may be deleted.
     """
     if not await session.fetchval(_COUNT, scope.user_id, scope.run_id):
         raise NotFound(f"Nothing is stored of {scope}.")
@@ -127,12 +156,29 @@ async def erase(session: Session, scope: Scope) -> Erased:
         )
     erased = Erased()
     while True:
-        row = await session.fetchrow(_ERASE, scope.user_id, scope.run_id, _BATCH)
-        if row is None or not row["runs"]:
+        ended = await session.fetch(_ENDED, scope.user_id, scope.run_id, _BATCH)
+        if not ended:
             return erased
+        await _forget(ended, values, erased)
+        row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])
+        assert row is not None
         erased.runs += row["runs"]
         erased.events += row["events"]
         erased.bytes += row["bytes"]
+
+
+async def _forget(
+    ended: Sequence[asyncpg.Record], values: LargeValues | None, erased: Erased
+) -> None:
+    if values is not None and values.enabled:
+        for row in ended:
+            erased.values += await values.forget(Owner(row["user_id"], row["run_id"]))
+    elif found := [row for row in ended if row["elsewhere"]]:
+        raise FailedPrecondition(
+            f"Run {found[0]['run_id']} has values in an artefact store. "
+            "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
+            reason="ARTEFACTS_NOT_CONFIGURED",
+        )
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -156,16 +202,19 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
 
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:
     settings = _StoreSettings.load()
+    url = settings.artefacts_url
+    values = LargeValues(open_artefacts(url) if url else None)
     async with connect(
         settings.store_url, application_name="bos-gateway-retention", schema=SCHEMA
     ) as session:
         with statement_errors(session):
             if cancel_first:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
-            erased = await erase(session, scope)
+            erased = await erase(session, scope, values)
     print(
         f"Erased {erased.runs} run(s) of {scope}: "
-        f"{erased.events} event(s), {erased.bytes} bytes of payload."
+        f"{erased.events} event(s), {erased.bytes} bytes of payload, "
+        f"{erased.values} value(s) in the artefact store."
     )
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from bos.gateway.v1 import Run
 from bos.runlog.v1 import AnswerDelta, LogEvent
+from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import ListRunsRequest
     from bos_gateway.state import RunState
+    from bos_gateway.values import LargeValues
 
 _DEFAULT_PAGE = 50
 _PAGE_EVENTS = 500
@@ -60,6 +62,7 @@ LIMIT $6
 _LAST_SEQUENCE = _query("SELECT max(sequence) AS last FROM run_events WHERE run_id = $1")
 _FINISHED = _query("SELECT finished_at FROM runs WHERE run_id = $1")
 _FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
+_OWNER = _query("SELECT user_id FROM runs WHERE run_id = $1")
 _COMPACTED = _query("""
 SELECT lower(r) AS first, upper(r) AS behind
 FROM (SELECT unnest(compacted) AS r FROM runs WHERE run_id = $1) AS ranges
@@ -87,6 +90,7 @@ class Runs:
             user.
         user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
             the service itself, which drives everybody's runs.
+        values: What is not in the log itself; None shows the stubs in its place.
     """
 
     def __init__(
@@ -94,14 +98,16 @@ class Runs:
         pool: asyncpg.Pool[asyncpg.Record],
         readers: asyncpg.Pool[asyncpg.Record] | None = None,
         user_id: str | None = None,
+        values: LargeValues | None = None,
     ) -> None:
         self._pool = pool
         self._readers = readers
         self._user_id = user_id
+        self._values = values
 
     def of(self, user_id: str) -> Runs:
         """The same for one user: whatever is asked, nothing of anybody else is found."""
-        return Runs(self._pool, self._readers, user_id)
+        return Runs(self._pool, self._readers, user_id, self._values)
 
     async def find(self, run_id: UUID, user_id: str) -> StoredRun:
         """The user's run.
@@ -125,7 +131,7 @@ class Runs:
         Pieces of the answer may be missing after the run's end: see ``compaction``.
         """
         rows = await self._page(run_id, after_sequence)
-        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
+        return [(row["sequence"], await self._event(run_id, row["payload"])) for row in rows]
 
     async def first_event(self, run_id: UUID) -> LogEvent:
         """The run's RunAccepted event.
@@ -161,10 +167,19 @@ class Runs:
                     found.append(LogEvent(answer_delta=AnswerDelta()))
                 if row["schema_version"] > SCHEMA_VERSION:
                     raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
-                found.append(LogEvent.FromString(row["payload"]))
+                found.append(await self._event(run_id, row["payload"]))
         if missing:
             await self._check_compacted(run_id, missing)
         return found
+
+    async def _event(self, run_id: UUID, payload: bytes) -> LogEvent:
+        event = LogEvent.FromString(payload)
+        if self._values is None or not event.HasField("external_event"):
+            return event
+        row = await self._row(_OWNER, run_id)
+        if row is None:  # erased meanwhile
+            raise not_found(str(run_id))
+        return await self._values.whole(Owner(row["user_id"], run_id), event)
 
     async def _check_compacted(self, run_id: UUID, missing: list[int]) -> None:
         """Read after the events: compacting removes and says so in one commit."""

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from bos.composer.v1 import ComposerServiceStub
 from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
 from bos.planner.v1 import PlannerServiceStub
+from bos_artefacts import open_artefacts
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
@@ -33,6 +34,7 @@ from bos_gateway.runs import READER, Runs
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
+from bos_gateway.values import LargeValues
 from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ async def serve(
     """
     key = settings.run_token_private_key
     ring = settings.secrets_key_ring()
+    url = settings.artefacts_url
+    values = LargeValues(open_artefacts(url) if url else None, telemetry)
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
     tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
@@ -106,11 +110,12 @@ async def serve(
             telemetry=telemetry,
             clock=clock,
             vault=RunSecrets(ring, pool, telemetry),
+            values=values,
         )
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
-        runs = Runs(pool, readers)
+        runs = Runs(pool, readers, values=values)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
         lease = Lease(
             settings.store_url,
@@ -124,7 +129,7 @@ async def serve(
         bulletin = Bulletin(settings.store_url, pool, telemetry)
         replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
         await stack.enter_async_context(running_replica(replica, lease, bulletin, telemetry))
-        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics)
+        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, values)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )

@@ -38,6 +38,25 @@ class GatewaySettings(Settings):
         "the first encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`",
     )
 
+    artefacts_url: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where values go that are too large for the log: file:///folder, shared by all "
+        "gateways, or s3://bucket/prefix; unset: results are cut to 256 KiB",
+    )
+    max_result_bytes: int = Field(
+        default=2097152,
+        ge=262144,
+        le=2097152,
+        description="Largest result of a step if there is a place for values; larger ones are cut",
+    )
+    max_run_result_bytes: int = Field(
+        default=16777216,
+        ge=262144,
+        description="Results and inputs of all steps of a run that are held in memory; beyond it "
+        "results are cut to 256 KiB",
+    )
+
     max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
     max_active_runs_per_user: int = Field(
         default=32,

@@ -37,16 +37,19 @@ from bos_gateway.failures import (
     AGENT_UNKNOWN,
     CREDENTIAL_LOST,
     HITL_SKIPPED,
+    RESULT_TOO_LARGE,
     credentials_lost,
     error_trace,
     failed_result,
     may_repeat,
 )
 from bos_gateway.results import (
+    MAX_REQUEST_BYTES,
     MAX_RESULT_BYTES,
     MAX_TRACE_BYTES,
     MAX_TRACE_EVENTS,
     fit,
+    held_bytes,
     result_problem,
     sound_trace,
 )
@@ -123,7 +126,7 @@ class _StepRun:
             await self._emit_dispatch(attempt)
         result.usage.CopyFrom(spent)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
-        (fitting,) = fit([result], MAX_RESULT_BYTES)
+        fitting = await self._fitted(result)
         finished = StepFinished(
             revision=self._command.revision,
             step_id=self._command.step_id,
@@ -131,6 +134,22 @@ class _StepRun:
             attempts=attempt,
         )
         await self._run.emit(self._run.stamped(LogEvent(step_finished=finished)))
+
+    async def _fitted(self, result: AgentResult) -> AgentResult:
+        """The result, cut if it is too large to be kept; that is said in the trace."""
+        services = self._run.services
+        limit = MAX_RESULT_BYTES
+        if services.values.enabled:
+            rest = services.settings.max_run_result_bytes - held_bytes(self._run.state)
+            limit = max(limit, min(services.settings.max_result_bytes, rest))
+        (fitting,) = fit([result], limit)
+        if fitting is not result:
+            size = result.ByteSize()
+            text = f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
+            event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=text)
+            event.create_time.FromDatetime(self._run.now())
+            await self._progress(event)
+        return fitting
 
     async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
         """One call of the agent: its result, and whether trying again could help."""
@@ -152,8 +171,12 @@ class _StepRun:
             secrets=self._run.secrets,
         )
         audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
+        request = ExecuteRequest(input=step_input)
+        if (size := request.ByteSize()) > MAX_REQUEST_BYTES:
+            text = f"The inputs of this step are too large: {size} bytes of {MAX_REQUEST_BYTES}."
+            return _unstarted(await self._failed(RESULT_TOO_LARGE, text)), False
         call = stub.Execute(
-            ExecuteRequest(input=step_input),
+            request,
             timeout=timeout_s + _ANSWER_MARGIN_S,
             metadata=self._run.token(command.sub_task.sub_task_id, audiences, timeout_s),
         )

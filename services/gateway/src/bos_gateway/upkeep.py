@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.settings import GatewaySettings
+    from bos_gateway.values import LargeValues
     from bos_postgres.connections import Session
 
 _DAY_S = 86400.0
@@ -53,6 +54,7 @@ class Upkeep:
         pool: Connections whose search path is the gateway's schema.
         plan: When to compact and to delete.
         metrics: Counts what was removed.
+        values: What has to go with the runs; without it, runs with such values stay.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Upkeep:
         pool: asyncpg.Pool[asyncpg.Record],
         plan: UpkeepPlan,
         metrics: GatewayMetrics,
+        values: LargeValues | None = None,
     ) -> None:
+        self._values = values
         self._pool = pool
         self._plan = plan
         self._metrics = metrics
@@ -85,7 +89,9 @@ class Upkeep:
 
     async def _expire(self, session: Session) -> int:
         assert self._plan.keep_s is not None
-        runs = await expire(session, after_s=self._plan.keep_s, limit=self._plan.batch)
+        runs = await expire(
+            session, after_s=self._plan.keep_s, limit=self._plan.batch, values=self._values
+        )
         self._metrics.expired_runs.inc(runs)
         return runs
 

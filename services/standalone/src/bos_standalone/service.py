@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
+_ARTEFACTS = "artefacts"
 _SCRIPTED = "scripted"
 
 
@@ -182,6 +183,7 @@ class _House:
             "composer_target": composer_server.address,
             "agent_targets": agents,
             "model": self._model_name(scripted),
+            "artefacts_url": settings.artefacts_url,
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
         rest, rest_missing = await self._rest(gateway_server.address, identity_target)
@@ -352,10 +354,12 @@ class _House:
             agent_targets=dict(agents),
             run_token_private_key=SecretStr(self._private_key),
         )
-        if settings.secrets_keys is not None:
-            return settings
-        keys = SecretStr(self._folder.secrets_keys())
-        return settings.model_copy(update={"secrets_keys": keys})
+        own: dict[str, Any] = {}
+        if settings.secrets_keys is None:
+            own["secrets_keys"] = SecretStr(self._folder.secrets_keys())
+        if settings.artefacts_url is None:
+            own["artefacts_url"] = (self._folder.path / _ARTEFACTS).as_uri()
+        return settings.model_copy(update=own)
 
     def _server(self) -> ServerSettings:
         return ServerSettings.load(

@@ -17,11 +17,13 @@ import click
 from google.protobuf.json_format import MessageToDict
 
 from bos.runlog.v1 import LogEvent
+from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, NotFound, Unavailable
 from bos_client.render.text import one_line, run_status_text
 from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_store
+from bos_gateway.operator.deployment import find_artefacts, find_store
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_S: Final = 10 * 365 * 86400
 
-_EXISTS = "SELECT true FROM runs WHERE run_id = $1"
+_USER = "SELECT user_id FROM runs WHERE run_id = $1"
 _EVENTS = """
 SELECT sequence, epoch, kind, created_at, payload FROM run_events
 WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
@@ -112,15 +114,20 @@ def adopted(since: timedelta, as_json: bool) -> None:
 
 
 async def _show_log(run_id: UUID, *, as_json: bool) -> None:
+    url = find_artefacts(Path.cwd())
+    values = LargeValues(open_artefacts(url) if url else None)
     async with _store() as session:
-        if not await session.fetchval(_EXISTS, run_id):
+        user_id = await session.fetchval(_USER, run_id)
+        if user_id is None:
             raise NotFound(f"There is no run {run_id}.")
+        owner = Owner(user_id, run_id)
         expected = 1
         while page := await session.fetch(_EVENTS, run_id, expected - 1, _PAGE):
             for row in page:
                 if row["sequence"] > expected and not as_json:
                     click.echo(f"{expected:>6}  … to {row['sequence'] - 1} are not stored any more")
-                click.echo(_as_json(row) if as_json else _line(row))
+                event = await values.whole(owner, LogEvent.FromString(row["payload"]))
+                click.echo(_as_json(row, event) if as_json else _line(row, event))
                 expected = row["sequence"] + 1
 
 
@@ -164,8 +171,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     sys.stdout.flush()
 
 
-def _line(row: asyncpg.Record) -> str:
-    event = LogEvent.FromString(row["payload"])
+def _line(row: asyncpg.Record, event: LogEvent) -> str:
     kind = event.WhichOneof("event")
     text = "(of a newer version)"
     if kind is not None:
@@ -175,8 +181,7 @@ def _line(row: asyncpg.Record) -> str:
     return f"{row['sequence']:>6}  {at}  {row['epoch']:>3}  {row['kind']:<18} {text}"
 
 
-def _as_json(row: asyncpg.Record) -> str:
-    event = LogEvent.FromString(row["payload"])
+def _as_json(row: asyncpg.Record, event: LogEvent) -> str:
     return json.dumps(
         {
             "sequence": row["sequence"],
