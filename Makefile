@@ -45,7 +45,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 
 .PHONY: test
 test: check ## Everything that CI runs: check, then all tests
-	$(GO) test ./...
+	$(GO) test -timeout 120s ./...
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: test-crash
@@ -58,6 +58,10 @@ test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of 
 test-crash-full: install ## The same at random, until KILLS=1000 or SECONDS=3600; SEED=N repeats
 	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
 	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+.PHONY: test-isolation
+test-isolation: install rest ## Every public RPC as somebody else, with forged tokens (part of test)
+	$(BIN)/pytest -n 2 --dist loadfile -m isolation $(PYTEST_ARGS)
 
 .PHONY: test-security
 test-security: install ## Hostile input alone: queries, programs, addresses (part of test)
@@ -89,7 +93,7 @@ rest: build/bos-rest ## Build the REST gateway (Go; fetches Go itself where ther
 .PHONY: test-rest
 test-rest: install rest ## The REST gateway alone (part of test)
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -timeout 120s ./...
 	$(BIN)/pytest -n 2 --dist loadfile tests/integration/test_rest.py \
 	    tests/integration/test_rest_contract.py services/standalone/tests/test_rest.py $(PYTEST_ARGS)
 

@@ -1,0 +1,56 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestTheReadmeListsEveryVariable(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), Reference()) {
+		t.Errorf("README.md must hold this table:\n%s", Reference())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, one := range map[string]struct {
+		variables map[string]string
+		names     string
+	}{
+		"nothing":              {map[string]string{}, "BOS_REST_GATEWAY_TARGET"},
+		"not a number":         {map[string]string{"BOS_REST_PORT": "secret-text"}, "BOS_REST_PORT"},
+		"open without a key":   {map[string]string{"BOS_REST_HOST": "0.0.0.0"}, "BOS_REST_HOST"},
+		"short key":            {map[string]string{"BOS_AUTH_STATIC_KEY": "secret-text"}, "BOS_AUTH_STATIC_KEY"},
+		"origin with a path":   {map[string]string{"BOS_REST_ALLOWED_ORIGINS": "https://a.b/c"}, "BOS_REST_ALLOWED_ORIGINS"},
+		"no time to heartbeat": {map[string]string{"BOS_REST_HEARTBEAT_S": "0"}, "BOS_REST_HEARTBEAT_S"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name != "nothing" {
+				one.variables["BOS_REST_GATEWAY_TARGET"] = "127.0.0.1:1"
+			}
+			_, err := Load(one.variables)
+			if err == nil || !strings.Contains(err.Error(), one.names) ||
+				strings.Contains(err.Error(), "secret-text") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenWithAKeyAndEmptyMeansUnset(t *testing.T) {
+	read, err := Load(map[string]string{
+		"BOS_REST_GATEWAY_TARGET": "dns:///gateway:80", "BOS_REST_HOST": "0.0.0.0",
+		"BOS_AUTH_STATIC_KEY": "sixteen-characters", "BOS_REST_PORT": "",
+	})
+	if err != nil || read.Port != 8000 || read.Loopback() {
+		t.Error(err, read)
+	}
+	if printed := fmt.Sprintf("%v %+v %#v %s", read, read, read, read.StaticKey); strings.Contains(printed, "sixteen") {
+		t.Error(printed)
+	}
+}
