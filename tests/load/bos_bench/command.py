@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bos_bench import diamond, guard, log, model, run, sandbox
 from bos_bench.measure import Effort
+from bos_bench.picture import write_picture
 from bos_bench.report import machine, text_of, write_json
 from bos_bench.sampling import profile_text
 from bos_bench.store import durable_store
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PARTS = ("diamond", "log", "run", "guard", "sandbox", "model")
 _NEED_STORE = frozenset({"diamond", "log", "run"})
-_PART_TIMEOUT_S = 90
-_DIAMOND_TIMEOUT_S = 900
+_PART_TIMEOUT_S = 300
+_DIAMOND_TIMEOUT_S = 1800
 _INTERRUPTED = 130
 _METHOD = "Medians of five rounds; the two sides of a ratio took turns.\n"
 _HIDDEN_VARIABLES = ("BOS_", "OPENAI_", "AZURE_OPENAI_")
@@ -68,7 +69,10 @@ async def _bench(options: argparse.Namespace) -> None:
                 async with asyncio.timeout(patience):
                     parts[name] = await measure()
                 print(text_of(name, parts[name]), flush=True)
-    write_json(options.json, quick=options.quick, about=about, parts=parts)
+                # After each part: what was measured is kept, whatever happens to the next.
+                write_json(options.json, quick=options.quick, about=about, parts=parts)
+    if options.picture is not None and "diamond" in parts:
+        write_picture(options.picture, parts["diamond"])
     print(f"{time.perf_counter() - began:.0f} s; figures as JSON in {_shown(options.json)}")
 
 
@@ -107,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
         default=ROOT / "build" / "bench.json",
         metavar="FILE",
         help="where the figures go (default: build/bench.json)",
+    )
+    parser.add_argument(
+        "--picture",
+        type=lambda text: Path(text).absolute(),
+        metavar="FILE",
+        help="where a picture of the diamond goes, an SVG; needs that part",
     )
     parser.add_argument(
         "--profile",
