@@ -51,11 +51,14 @@ test: check ## Everything that CI runs: check, then all tests
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
 	$(BIN)/pytest -n 2 --dist worksteal $(addprefix services/gateway/tests/test_,\
-	    crash_points.py run_contract.py clock_skew.py recovery.py replicas.py lease.py postgres_crash.py) \
+	    crash_points.py run_contract.py clock_skew.py recovery.py replicas.py lease.py postgres_crash.py \
+	    poison.py unknown_inputs.py rolling_restart.py interleavings.py) \
 	    $(PYTEST_ARGS)
 
 .PHONY: test-crash-full
 test-crash-full: install ## The same at random, until KILLS=1000 or SECONDS=3600; SEED=N repeats
+	BOS_TEST_INTERLEAVINGS=$(or $(INTERLEAVINGS),2000) \
+	    $(BIN)/pytest -q services/gateway/tests/test_interleavings.py
 	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
 	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 

@@ -1,0 +1,104 @@
+"""What the suite knows about the public RPCs: whose ids they name, and what else a call needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from isolation_house import PASSWORD, SECRET
+from public_rpcs import PublicRpc, public_rpcs
+
+if TYPE_CHECKING:
+    from isolation_house import Answer, IsolationHouse
+
+RPCS = public_rpcs()
+OF_ADA = {"run_id": ("ended", "under way"), "session_id": ("session",)}
+"""Fields that name something of a user's, and which of ada's things to name there."""
+NAMED_WITHOUT_NEED = {"request__continues_run_id": "run_id"}
+"""Fields that name something of a user's in a call that works without them."""
+CHOSEN_BY_CALLER = {
+    "request__request_id": "request-1",
+    "request__conversation_id": "the-conversation",
+    "conversation_id": "the-conversation",
+}
+"""Fields that callers fill with ids of their own; here with those that ada chose."""
+QUESTION = {"request__question": "What is new?"}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "OrchestratorService.Ask": QUESTION,
+    "OrchestratorService.AskStream": QUESTION,
+    "OrchestratorService.PlanQuestion": QUESTION,
+    "IdentityService.RegisterUser": {
+        "username": "ada",
+        "email": "mallory@example.com",
+        "password": PASSWORD,
+    },
+    "IdentityService.LogIn": {"username": "ada", "password": "a wrong password"},
+    "IdentityService.RefreshSession": {"refresh_token": "bosr_made-up"},
+    "IdentityService.LogOut": {"refresh_token": "bosr_made-up"},
+    "IdentityService.ChangePassword": {
+        "current_password": "a wrong password",
+        "new_password": "another one, longer",
+    },
+}
+"""Other fields that a call needs."""
+OPEN = {
+    "IdentityService.RegisterUser",
+    "IdentityService.LogIn",
+    "IdentityService.RefreshSession",
+    "IdentityService.LogOut",
+    "IdentityService.GetJsonWebKeySet",
+    "IdentityService.GetOpenIdConfiguration",
+}
+"""What needs no access token."""
+
+
+def references_of_ada(rpc: PublicRpc) -> list[str]:
+    return [name for name in rpc.references if name in OF_ADA]
+
+
+NAMING = [rpc for rpc in RPCS if references_of_ada(rpc)]
+OTHERS = [rpc for rpc in RPCS if not references_of_ada(rpc)]
+
+
+def named(rpcs: list[PublicRpc]) -> Any:
+    return pytest.mark.parametrize("rpc", rpcs, ids=lambda rpc: rpc.name)
+
+
+def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
+    if field == "session_id":
+        return [house.people["ada"].session_id]
+    return [house.runs[which] for which in OF_ADA[field]]
+
+
+def request(rpc: PublicRpc, **fields: Any) -> Any:
+    chosen = {name: CHOSEN_BY_CALLER[name] for name in rpc.references if CHOSEN_BY_CALLER.get(name)}
+    return rpc.message(**{**chosen, **REQUESTS.get(rpc.name, {}), **fields})
+
+
+def naming(rpc: PublicRpc, house: IsolationHouse) -> Any:
+    """The request, with something of ada's in every field that can name it."""
+    wanted = {
+        name: whats_of_ada(house, kind)[0]
+        for name, kind in NAMED_WITHOUT_NEED.items()
+        if name in rpc.references
+    }
+    return request(rpc, **wanted)
+
+
+async def ways(
+    house: IsolationHouse, rpc: PublicRpc, message: Any, token: str | None
+) -> dict[str, Answer]:
+    """The answers to one call over gRPC and over each of its HTTP bindings."""
+    answers = {"gRPC": await house.grpc(rpc, message, token)}
+    for binding in rpc.bindings:
+        answers[f"{binding.verb} {binding.template}"] = await house.rest(
+            *binding.request(message), token
+        )
+    return answers
+
+
+def traces_of_ada(house: IsolationHouse, content: str, said: str = "") -> list[str]:
+    """What only ada can know, in an answer to somebody who had ``said`` it or not."""
+    ada = house.people["ada"]
+    known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *house.runs.values()]
+    return [each for each in known if each in content and each not in said]

@@ -1,0 +1,283 @@
+"""Gateway, identity and REST on real ports, with two people signed in and what one of them has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import grpc
+import jwt
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from gateway_house import ComposerDouble, PlannerDouble
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import error_details_pb2, status_pb2
+
+from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub
+from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
+from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos_chassis.auth import generate_keypair
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.service import serve as serve_gateway
+from bos_gateway.settings import GatewaySettings
+from bos_identity.service import serve as serve_identity
+from bos_identity.settings import IdentitySettings
+from bos_standalone.rest import find_binary, serve_rest
+from bos_testkit.agents import EchoAgent, agent_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from public_rpcs import PublicRpc
+
+    from bos.composer.v1 import ComposeResponse
+
+PASSWORD = "correct horse battery"
+HELD = "Tell me slowly"
+SECRET = "violet-submarine"
+"""Stands in everything that ada asks, and nowhere else."""
+_TIMEOUT_S = 30.0
+_STATUS = "grpc-status-details-bin"
+
+
+class PatientComposer(ComposerDouble):
+    """Answers at once, except questions that are meant to stay under way."""
+
+    async def Compose(self, request: Any, context: Any) -> AsyncIterator[ComposeResponse]:
+        if HELD in request.question:
+            await asyncio.Event().wait()
+        async for response in super().Compose(request, context):
+            yield response
+
+
+@dataclass
+class Person:
+    """Somebody who signed in."""
+
+    user_id: str
+    username: str
+    session_id: str
+    access_token: str
+    refresh_token: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a call ended, in the same words for gRPC and REST."""
+
+    code: str
+    """Name of the gRPC code."""
+    reason: str = ""
+    message: str = ""
+    content: str = ""
+    """What came back, as text."""
+
+    @property
+    def shape(self) -> tuple[str, str, str]:
+        return self.code, self.reason, self.message
+
+
+@dataclass
+class IsolationHouse:
+    """What tests call, and what they call it with."""
+
+    channels: dict[str, grpc.aio.Channel]
+    """By full name of the service."""
+    rest_url: str
+    http: aiohttp.ClientSession
+    private_key: Any
+    people: dict[str, Person] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
+    """Ada's runs: one that has ended, one that is under way."""
+
+    async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
+        """Call it over gRPC; of a stream, up to its first message."""
+        response_type = GetMessageClass(rpc.method.output_type)
+        channel = self.channels[rpc.service]
+        make = channel.unary_stream if rpc.streams else channel.unary_unary
+        call: Any = make(
+            rpc.path,
+            request_serializer=type(message).SerializeToString,
+            response_deserializer=response_type.FromString,
+        )(
+            message,
+            timeout=_TIMEOUT_S,
+            metadata=() if token is None else (("authorization", f"Bearer {token}"),),
+        )
+        try:
+            response = await (call.read() if rpc.streams else call)
+            return Answer("OK", content=str(response))
+        except grpc.aio.AioRpcError as error:
+            return _of_status(error)
+        finally:
+            call.cancel()
+
+    async def rest(self, verb: str, path: str, body: Any, token: str | None) -> Answer:
+        """Call it over REST; of a stream, up to its first event."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with self.http.request(
+            verb, self.rest_url + path, json=body, headers=headers
+        ) as response:
+            if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
+                return Answer("OK", content=(await response.content.readline()).decode())
+            text = await response.text()
+        if response.status == 200:
+            return Answer("OK", content=text)
+        error = json.loads(text)["error"]
+        (info,) = [d for d in error.get("details", []) if d["@type"].endswith("ErrorInfo")]
+        return Answer(error["status"], info["reason"], error["message"], text)
+
+    def token(self, **changes: Any) -> str:
+        """An access token of eve's, signed by identity's own key, with other claims."""
+        eve = self.people["eve"]
+        now = int(time.time())
+        claims = {
+            "iss": "bos-identity",
+            "aud": "bos",
+            "sub": eve.user_id,
+            "sid": eve.session_id,
+            "iat": now,
+            "exp": now + 600,
+            **changes,
+        }
+        headers = jwt.get_unverified_header(eve.access_token)
+        return jwt.encode(claims, self.private_key, algorithm="EdDSA", headers=headers)
+
+    async def ask(self, person: Person, question: str, request_id: str) -> tuple[str, Any]:
+        """Start a run; its id, and the stream that follows it."""
+        stub = OrchestratorServiceStub(self.channels["bos.gateway.v1.OrchestratorService"])
+        request = AgentRequest(
+            question=question, request_id=request_id, conversation_id="the-conversation"
+        )
+        call = stub.AskStream(
+            AskStreamRequest(request=request),
+            timeout=120,
+            metadata=(("authorization", f"Bearer {person.access_token}"),),
+        )
+        first = await call.read()
+        return first.event.run_id, call
+
+
+@asynccontextmanager
+async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[IsolationHouse]:
+    """Everything that people can call, on an empty database."""
+    private_pem, _ = generate_keypair()
+    key_file = folder / "signing.pem"
+    key_file.write_text(private_pem)
+    server = ServerSettings.load(grace_s=0.2)
+    telemetry = Telemetry.for_tests("house")
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+
+        async def double(servicer: object, add: Any, name: str) -> str:
+            served = [Servicer(servicer, add, name)]
+            return (await enter(grpc_server(server, served, telemetry=telemetry))).address
+
+        planner = await double(
+            PlannerDouble(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+        )
+        composer = await double(
+            PatientComposer(),
+            add_ComposerServiceServicer_to_server,
+            "bos.composer.v1.ComposerService",
+        )
+        identity = await enter(
+            serve_identity(
+                IdentitySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                    signing_key_files=[key_file],
+                    access_token_s=7200,
+                    argon2_time_cost=1,
+                    argon2_memory_kib=8,
+                ),
+                telemetry.named("identity"),
+            )
+        )
+        gateway = await enter(
+            serve_gateway(
+                GatewaySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(issuer="bos-identity", identity_target=identity.address),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                    # However busy the machine is, what is under way stays so.
+                    run_timeout_s=3600,
+                    compose_timeout_s=3600,
+                    planner_target=planner,
+                    composer_target=composer,
+                    agent_targets={"echo": await enter(agent_server(EchoAgent("echo")))},
+                ),
+                telemetry.named("gateway"),
+            )
+        )
+        binary = find_binary(None)
+        assert binary is not None, "build it first: make rest"
+        rest = await enter(
+            serve_rest(
+                binary,
+                gateway_target=gateway.address,
+                identity_target=identity.address,
+                ports=(0,),
+                grace_s=0.2,
+                log=telemetry.named("rest").logger("bos.rest"),
+            )
+        )
+        at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
+        at_identity = await enter(grpc.aio.insecure_channel(identity.address))
+        house = IsolationHouse(
+            channels={
+                "bos.gateway.v1.OrchestratorService": at_gateway,
+                "bos.identity.v1.IdentityService": at_identity,
+            },
+            rest_url=rest.url,
+            http=await enter(aiohttp.ClientSession()),
+            private_key=load_pem_private_key(private_pem.encode(), None),
+        )
+        for name in ("ada", "eve"):
+            house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _give_ada_runs(house, stack)
+        yield house
+
+
+async def sign_in(stub: Any, username: str) -> Person:
+    """Register somebody and open a session."""
+    email = f"{username}@example.com"
+    await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
+    login = await stub.LogIn(LogInRequest(username=username, password=PASSWORD))
+    return Person(
+        login.user.user_id,
+        username,
+        login.session.session_id,
+        login.tokens.access_token,
+        login.tokens.refresh_token,
+    )
+
+
+async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
+    ada = house.people["ada"]
+    ended, call = await house.ask(ada, f"What about the {SECRET}?", "request-1")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    under_way, call = await house.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")
+    stack.callback(call.cancel)
+    house.runs = {"ended": ended, "under way": under_way}
+
+
+def _of_status(error: grpc.aio.AioRpcError) -> Answer:
+    info = error_details_pb2.ErrorInfo()
+    for key, value in error.trailing_metadata() or ():
+        if key == _STATUS and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                detail.Unpack(info)
+    return Answer(error.code().name, info.reason, error.details() or "", str(info))

@@ -1,0 +1,123 @@
+"""Every public RPC, read from the contracts: a service with an HTTP binding is a public one."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from google.api import annotations_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message_factory import GetMessageClass
+
+import bos
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.descriptor import Descriptor, MethodDescriptor
+    from google.protobuf.message import Message
+
+_VARIABLE = re.compile(r"\{(\w+)\}")
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One way to call it over HTTP."""
+
+    verb: str
+    template: str
+    body: str
+
+    def request(self, message: Message) -> tuple[str, str, Any]:
+        """Verb, path and JSON body that stand for ``message``."""
+        fields = MessageToDict(message, preserving_proto_field_name=True)
+        path = _VARIABLE.sub(lambda found: str(fields.pop(found[1], "")), self.template)
+        if not self.body:
+            return self.verb, path, None
+        return self.verb, path, fields if self.body == "*" else fields.get(self.body, {})
+
+
+@dataclass(frozen=True)
+class PublicRpc:
+    """A public method."""
+
+    service: str
+    method: MethodDescriptor
+
+    @property
+    def name(self) -> str:
+        return f"{self.service.rpartition('.')[2]}.{self.method.name}"
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.method.name}"
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.method.server_streaming)
+
+    @property
+    def bindings(self) -> list[Binding]:
+        rule = self.method.GetOptions().Extensions[annotations_pb2.http]
+        found = []
+        for each in (rule, *rule.additional_bindings):
+            verb = each.WhichOneof("pattern")
+            if verb:
+                found.append(Binding(verb.upper(), getattr(each, verb), each.body))
+        return found
+
+    def message(self, **fields: Any) -> Message:
+        """A request; names of nested fields are joined by two underscores."""
+        made: Message = GetMessageClass(self.method.input_type)()
+        for name, value in fields.items():
+            *outer, last = name.split("__")
+            target: Any = made
+            for part in outer:
+                target = getattr(target, part)
+            setattr(target, last, value)
+        return made
+
+    @property
+    def references(self) -> list[str]:
+        """Fields of the request that name something by its id, nested ones joined as above."""
+        return list(_references(self.method.input_type, (), _DEPTH))
+
+
+def public_rpcs() -> list[PublicRpc]:
+    """All of them, by name."""
+    return sorted(_public(), key=lambda rpc: rpc.name)
+
+
+def _public() -> Iterator[PublicRpc]:
+    pool = descriptor_pool.Default()
+    for service in _service_names():
+        methods = pool.FindServiceByName(service).methods
+        if any(m.GetOptions().HasExtension(annotations_pb2.http) for m in methods):
+            yield from (PublicRpc(service, method) for method in methods)
+
+
+def _service_names() -> Iterator[str]:
+    for root in map(Path, bos.__path__):
+        for file in sorted(root.rglob("*_pb2.py")):
+            module = ".".join(("bos", *file.relative_to(root).with_suffix("").parts))
+            contract = importlib.import_module(module).DESCRIPTOR
+            yield from (f"{contract.package}.{name}" for name in contract.services_by_name)
+
+
+def _references(message: Descriptor, path: tuple[str, ...], depth: int) -> Iterator[str]:
+    for field in message.fields:
+        here = (*path, field.name)
+        if field.type == field.TYPE_STRING and field.name.endswith(("_id", "_ids")):
+            yield "__".join(here)
+        elif (
+            field.type == field.TYPE_MESSAGE
+            and depth
+            and not field.is_repeated
+            and field.message_type.full_name.startswith("bos.")
+        ):
+            yield from _references(field.message_type, here, depth - 1)

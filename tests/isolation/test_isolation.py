@@ -1,0 +1,111 @@
+"""Eve calls every public RPC on what ada has: over gRPC, streams and REST she finds nothing.
+
+The calls are made from the contracts. An RPC whose request names something by an id that
+``isolation_cases`` does not know, or that cannot be called with what it says there, fails until
+somebody has thought about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from isolation_cases import (
+    NAMING,
+    OTHERS,
+    RPCS,
+    named,
+    naming,
+    references_of_ada,
+    request,
+    traces_of_ada,
+    ways,
+    whats_of_ada,
+)
+from isolation_house import HELD
+
+if TYPE_CHECKING:
+    from isolation_house import IsolationHouse, Person
+    from public_rpcs import PublicRpc
+
+_UNDER_WAY = ("ACCEPTED", "PLANNED", "EXECUTING", "COMPOSING")
+
+pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
+
+
+@named(NAMING)
+async def test_what_belongs_to_another_looks_like_what_does_not_exist(
+    rpc: PublicRpc, house: IsolationHouse
+) -> None:
+    eve, ada = house.people["eve"], house.people["ada"]
+    shapes = set()
+    for field in references_of_ada(rpc):
+        made_up = await ways(house, rpc, request(rpc, **{field: str(uuid4())}), eve.access_token)
+        for value in whats_of_ada(house, field):
+            answers = await ways(house, rpc, request(rpc, **{field: value}), eve.access_token)
+            assert len(answers) == 1 + len(rpc.bindings)
+            for way, answer in answers.items():
+                assert answer.shape == made_up[way].shape, way
+                shapes.add(answer.shape)
+    assert len(shapes) == 1
+    assert {code for code, *_ in shapes} == {"NOT_FOUND"}
+    assert await _still_there(house, ada)
+
+
+@named([rpc for rpc in NAMING if rpc.method.name in ("GetRun", "WatchRun")])
+async def test_the_owner_is_answered_in_every_way(rpc: PublicRpc, house: IsolationHouse) -> None:
+    for value in whats_of_ada(house, "run_id"):
+        answers = await ways(
+            house, rpc, request(rpc, run_id=value), house.people["ada"].access_token
+        )
+        assert {way for way, answer in answers.items() if answer.code != "OK"} == set()
+        assert all(answer.content for answer in answers.values())
+
+
+@named([rpc for rpc in OTHERS if rpc.name != "IdentityService.ChangePassword"])
+async def test_nothing_of_another_is_in_any_answer(rpc: PublicRpc, house: IsolationHouse) -> None:
+    message = naming(rpc, house)
+    for way, answer in (await ways(house, rpc, message, house.people["eve"].access_token)).items():
+        # A request that is refused for its form proves nothing.
+        assert answer.code in ("OK", "UNAUTHENTICATED", "ALREADY_EXISTS"), (way, answer)
+        assert traces_of_ada(house, answer.content, said=str(message)) == [], way
+
+
+async def test_a_wrong_present_password_tells_nothing_of_another(house: IsolationHouse) -> None:
+    (rpc,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.ChangePassword"]
+    answers = await ways(house, rpc, request(rpc), house.people["eve"].access_token)
+    assert {answer.code for answer in answers.values()} == {"INVALID_ARGUMENT"}
+
+
+async def test_lists_hold_ones_own_and_nothing_else(house: IsolationHouse) -> None:
+    lists = [rpc for rpc in OTHERS if rpc.method.name in ("ListRuns", "ListSessions", "GetUser")]
+    assert len(lists) == 3
+    for rpc in lists:
+        for name, person in house.people.items():
+            for way, answer in (await ways(house, rpc, rpc.message(), person.access_token)).items():
+                assert answer.code == "OK", way
+                assert bool(traces_of_ada(house, answer.content)) == (name == "ada"), way
+
+
+async def test_the_same_request_id_of_two_people_is_two_runs(house: IsolationHouse) -> None:
+    eve = house.people["eve"]
+    run_id, call = await house.ask(eve, "What about me?", "request-2")
+    call.cancel()
+    assert run_id not in house.runs.values()
+
+
+async def test_what_eve_does_leaves_adas_run_under_way(house: IsolationHouse) -> None:
+    assert await _still_there(house, house.people["ada"])
+
+
+async def _still_there(house: IsolationHouse, ada: Person) -> bool:
+    """Whether ada's session is open and her run not cancelled."""
+    get_run = next(rpc for rpc in RPCS if rpc.name == "OrchestratorService.GetRun")
+    run = await house.grpc(
+        get_run, get_run.message(run_id=house.runs["under way"]), ada.access_token
+    )
+    get_user = next(rpc for rpc in RPCS if rpc.name == "IdentityService.GetUser")
+    me = await house.grpc(get_user, get_user.message(), ada.access_token)
+    under_way = any(f"status: RUN_STATUS_{each}" in run.content for each in _UNDER_WAY)
+    return HELD in run.content and under_way and me.code == "OK"

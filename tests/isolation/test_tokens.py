@@ -1,0 +1,119 @@
+"""Tokens that must not be accepted, at every public RPC, in every way, with one shape of error."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways, whats_of_ada
+
+from bos.identity.v1 import IdentityServiceStub, LogInRequest, RefreshSessionRequest
+from bos_chassis.auth import RunTokenSigner, generate_keypair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from isolation_house import IsolationHouse
+    from public_rpcs import PublicRpc
+
+pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
+
+CLOSED = [rpc for rpc in RPCS if rpc.name not in OPEN]
+REFUSED = ("UNAUTHENTICATED", "TOKEN_INVALID")
+
+
+def encoded(content: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+
+def with_header(token: str, sign: Callable[[bytes], bytes] | None, **header: str) -> str:
+    """The token's claims under another header and signature."""
+    head = encoded({**jwt.get_unverified_header(token), **header})
+    text = f"{head}.{token.split('.')[1]}"
+    signature = b"" if sign is None else sign(text.encode())
+    return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def tampered(token: str, **changes: str) -> str:
+    head, claims, signature = token.split(".")
+    content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    return f"{head}.{encoded({**content, **changes})}.{signature}"
+
+
+def forged(house: IsolationHouse) -> dict[str, str]:
+    """Tokens that would be ada's or eve's, if one thing about them were right."""
+    good, ada = house.token(), house.people["ada"]
+    public = house.private_key.public_key().public_bytes_raw()
+    stranger = Ed25519PrivateKey.generate()
+    return {
+        "expired": house.token(exp=time.time() - 60),
+        "wrong audience": house.token(aud="sql"),
+        "wrong issuer": house.token(iss="https://evil.example.com"),
+        "not valid yet": house.token(nbf=time.time() + 600),
+        "alg none": with_header(good, None, alg="none"),
+        "HS256 with the public key": with_header(
+            good, lambda text: hmac.new(public, text, hashlib.sha256).digest(), alg="HS256"
+        ),
+        "unknown key": with_header(good, stranger.sign, kid="0123456789abcdef"),
+        "another key under a known id": with_header(good, stranger.sign),
+        "tampered": tampered(good, sub=ada.user_id, sid=ada.session_id),
+        "a refresh token": house.people["eve"].refresh_token,
+        "a run token": RunTokenSigner(generate_keypair()[0]).mint(
+            ada.user_id, "r", "s", ["bos", "gateway"], 60
+        ),
+        "no token at all": "nonsense",
+    }
+
+
+def filled(rpc: PublicRpc, house: IsolationHouse) -> Any:
+    """A request that would be answered if its token were ada's."""
+    return request(rpc, **{f: whats_of_ada(house, f)[0] for f in references_of_ada(rpc)})
+
+
+async def test_a_token_made_the_same_way_is_accepted(house: IsolationHouse) -> None:
+    """So what is refused below is refused for the one thing that is wrong with it."""
+    (rpc,) = [rpc for rpc in RPCS if rpc.name == "OrchestratorService.ListRuns"]
+    answers = await ways(house, rpc, rpc.message(), house.token())
+    assert {answer.code for answer in answers.values()} == {"OK"}
+
+
+@named(CLOSED)
+async def test_no_forged_token_opens_anything(rpc: PublicRpc, house: IsolationHouse) -> None:
+    shapes: dict[tuple[str, str, str], list[str]] = {}
+    for case, token in forged(house).items():
+        for way, answer in (await ways(house, rpc, filled(rpc, house), token)).items():
+            shapes.setdefault(answer.shape, []).append(f"{case}, {way}")
+    assert len(shapes) == 1, shapes
+    assert next(iter(shapes))[:2] == REFUSED
+
+
+@named(CLOSED)
+async def test_without_a_token_nothing_opens(rpc: PublicRpc, house: IsolationHouse) -> None:
+    answers = await ways(house, rpc, filled(rpc, house), None)
+    assert {answer.shape[:2] for answer in answers.values()} == {
+        ("UNAUTHENTICATED", "CREDENTIAL_MISSING")
+    }
+
+
+async def test_a_replayed_refresh_token_is_refused_in_the_same_shape(house: IsolationHouse) -> None:
+    (rpc,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.RefreshSession"]
+    stub = IdentityServiceStub(house.channels["bos.identity.v1.IdentityService"])
+    login = await stub.LogIn(LogInRequest(username="eve", password="correct horse battery"))
+    used = login.tokens.refresh_token
+    newest = (await stub.RefreshSession(RefreshSessionRequest(refresh_token=used))).tokens
+    message = rpc.message(refresh_token=used)
+    answers = list((await ways(house, rpc, message, None)).values())
+    # The replay ended the session, so its newest tokens are worth nothing either.
+    answers.append(await house.grpc(rpc, rpc.message(refresh_token=newest.refresh_token), None))
+    (me,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.GetUser"]
+    answers += (await ways(house, me, me.message(), newest.access_token)).values()
+    answers += (await ways(house, me, me.message(), "nonsense")).values()
+    assert len({answer.shape for answer in answers}) == 1
+    assert answers[0].shape[:2] == REFUSED
