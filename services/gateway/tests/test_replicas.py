@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import grpc
 import pytest
+from crash_house import follow_anywhere
 from gateway_house import Client, House, gateway_process, kinds
+from run_contract import Seen
 from unix_proxy import postgres_proxy
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
@@ -22,7 +24,6 @@ from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     CancelRunRequest,
     RunEvent,
-    WatchRunRequest,
 )
 from bos.runlog.v1 import LogEvent
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
@@ -74,37 +75,11 @@ async def until(client: Client, kind: str, question: str = "Go on?") -> list[Run
     return seen
 
 
-async def follow_anywhere(clients: list[Client], question: str, request_id: str) -> list[RunEvent]:
+async def followed(clients: list[Client], question: str, request_id: str) -> list[RunEvent]:
     """The events of a run as a client sees them that reconnects to the next gateway."""
-    seen: list[RunEvent] = []
-    for turn in range(200):
-        client = clients[turn % len(clients)]
-        try:
-            if not seen:
-                async for message in client.stream(question, request_id=request_id):
-                    seen.append(message.event)
-            else:
-                seen += await watch_on(client, seen)
-        except grpc.aio.AioRpcError as error:
-            if error.code() != grpc.StatusCode.UNAVAILABLE:
-                raise
-            await asyncio.sleep(0.05)
-        if seen and seen[-1].HasField("run_finished"):
-            return seen
-    raise AssertionError(f"{question}: no end")
-
-
-async def watch_on(client: Client, seen: list[RunEvent]) -> list[RunEvent]:
-    """What follows the last event seen; what was read before an error counts."""
-    request = WatchRunRequest(run_id=seen[0].run_id, after_sequence=seen[-1].sequence)
-    more: list[RunEvent] = []
-    try:
-        async for message in client.stub.WatchRun(request, timeout=30):
-            more.append(message.event)
-    except grpc.aio.AioRpcError:
-        if not more:
-            raise
-    return more
+    seen = Seen(request_id)
+    await follow_anywhere(lambda: clients, question, seen)
+    return seen.events
 
 
 async def log_of(dsn: str, run_id: str | None = None) -> list[LogEvent]:
@@ -140,7 +115,7 @@ async def ask_many(clients: list[Client], house: House, agent: GatedAgent) -> li
     house.planner.steps = [step("a", "quick"), step("b", agent.card.name, "", "a")]
     asked = [
         asyncio.create_task(
-            follow_anywhere([clients[n % 2], clients[1 - n % 2]], f"Question {n}?", f"r{n}")
+            followed([clients[n % 2], clients[1 - n % 2]], f"Question {n}?", f"r{n}")
         )
         for n in range(_RUNS)
     ]
@@ -203,8 +178,10 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
         first.send_signal(signal.SIGSTOP)
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
         gated.gate.set()
-        taken_over = [asyncio.create_task(other.ask(request_id=f"r{n}", question=f"Question {n}?"))
-                      for n in range(0, _RUNS, 2)]  # fmt: skip
+        taken_over = [
+            asyncio.create_task(other.ask(f"Question {n}?", request_id=f"r{n}", trace=True))
+            for n in range(0, _RUNS, 2)
+        ]
         await asyncio.gather(*taken_over)
         first.send_signal(signal.SIGCONT)
         for events in await asyncio.gather(*asked):
