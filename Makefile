@@ -44,7 +44,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: check ## Everything that CI runs: check, then all tests
+test: check $(CACHE)/schemathesis/.installed ## Everything that CI runs: check, then all tests
 	$(GO) test -timeout 120s ./...
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
@@ -94,7 +94,7 @@ protos: $(VENV)/.protos ## Build messages and stubs from protos/
 rest: build/bos-rest ## Build the REST gateway (Go; fetches Go itself where there is none)
 
 .PHONY: test-rest
-test-rest: install rest ## The REST gateway alone (part of test)
+test-rest: install rest $(CACHE)/schemathesis/.installed ## The REST gateway alone (part of test)
 	$(GO) vet ./...
 	$(GO) test -timeout 120s ./...
 	$(BIN)/pytest -n 2 --dist loadfile tests/integration/test_rest.py \
@@ -166,3 +166,10 @@ build/bos-rest: $(REST_GENERATED) $(REST_SOURCES)
 $(REST_GENERATED): $(VENV)/.protos $(wildcard $(REST)/cmd/generate/*.go $(REST)/internal/apidoc/*.go) \
     $(REST)/go.mod
 	@$(GO) run ./cmd/generate $(CURDIR)/$(IMAGE) gen
+
+# Calls the REST gateway as its OpenAPI document allows; an environment of its own, because it would
+# join every run of pytest otherwise.
+$(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.python
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/schemathesis
+	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
+	@touch $@

@@ -1,0 +1,534 @@
+"""One run, two owners that act out what processes do to each other, and one real PostgreSQL.
+
+Fold, decide, the filter of events and every statement are those of the product; the tests decide
+what happens next, and :meth:`World.check` says whether the contract of runs holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID, uuid4
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
+    AgentResult,
+    Tool,
+)
+from bos.common.v1 import AgentError
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import RUN_STATUS_CANCELLED, AgentRequest
+from bos.planner.v1 import Plan
+from bos.runlog.v1 import (
+    AnswerDelta,
+    AnswerStarted,
+    CancelRequested,
+    LogEvent,
+    PlanFailed,
+    Planned,
+    RunAccepted,
+    RunAdopted,
+    RunFinished,
+    RunReleased,
+    RunSettings,
+    StepFinished,
+)
+from bos_gateway.compaction import compact
+from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
+from bos_gateway.log_session import Target, insert_events, insert_runs, target_of
+from bos_gateway.orchestrator import Orchestrator
+from bos_gateway.ownership import Ownership
+from bos_gateway.response import composed_response
+from bos_gateway.run_log import Append, NewRun
+from bos_gateway.runs import Runs
+from bos_gateway.service import new_run_id
+from bos_gateway.state import RunState, apply, fold, status_after
+from bos_gateway.tail import UnflushedTail
+
+if TYPE_CHECKING:
+    from bos_gateway.decide import Command
+    from bos_gateway.ownership import Adopted
+
+START = datetime(2026, 6, 15, 12, tzinfo=UTC)
+LIMIT = timedelta(seconds=100)
+LEASE_S = 3600.0
+SAFE, ONCE = "safe", "once"
+_ENDINGS = 300
+
+
+def event(now: datetime, **kind: Any) -> LogEvent:
+    made = LogEvent(**kind)
+    made.create_time.FromDatetime(now)
+    return made
+
+
+def admissible(state: RunState, events: list[LogEvent]) -> list[LogEvent]:
+    """The product's own filter of what is no longer true."""
+    return Orchestrator._admissible(cast("Any", SimpleNamespace(_state=state)), events)
+
+
+@dataclass
+class Held:
+    """A run as its owner has it in memory."""
+
+    epoch: int
+    state: RunState
+    inbox: list[LogEvent] = field(default_factory=list)
+    active: dict[object, Command] = field(default_factory=dict)
+    begun: set[object] = field(default_factory=set)
+    ended: set[object] = field(default_factory=set)
+    sent: Append | None = None
+    """A statement whose outcome is not known; it is repeated until it is."""
+
+
+@dataclass
+class Owner:
+    """A process: an identity, a session of its own, and what it keeps in memory."""
+
+    session: Any
+    ownership: Ownership
+    tail: UnflushedTail = field(default_factory=lambda: UnflushedTail(100_000))
+    held: Held | None = None
+    holds_lease: bool = False
+    reconnects: bool = False
+    """PostgreSQL crashed, and it has not written its tail again yet."""
+
+
+@dataclass
+class Late:
+    """A statement that was sent by somebody who no longer waits for it."""
+
+    session: Any
+    replica_id: UUID
+    append: Append
+
+
+@dataclass
+class Unflushed:
+    """A commit that a crash of PostgreSQL would undo."""
+
+    sequences: list[int]
+    status_before: int
+
+
+class World:
+    """One run, two owners, one PostgreSQL."""
+
+    def __init__(self, sessions: list[Any], pool: Any) -> None:
+        self.pool, self.runs, self.reader = pool, Runs(pool), sessions[2]
+        self.owners = [Owner(s, Ownership(pool, uuid4(), LEASE_S)) for s in sessions[:2]]
+        self.run_id = new_run_id()
+        self.now = START
+        self.plan: list[Any] = []
+        self.late: list[Late] = []
+        self.unflushed: list[Unflushed] = []
+        self.seen: dict[int, bytes] = {}
+        self.executions: Counter[str] = Counter()
+        self.completed: set[str] = set()
+        self.cancelled = False
+
+    async def accept(self, plan: list[Any], concurrency: int) -> None:
+        self.plan = plan
+        for owner in self.owners:
+            await self.live(owner)
+        cards = [
+            AgentCard(name=name, tools=[Tool(name="do", side_effect=side_effect)])
+            for name, side_effect in (
+                (SAFE, SIDE_EFFECT_CLASS_NONE),
+                (ONCE, SIDE_EFFECT_CLASS_IRREVERSIBLE),
+            )
+        ]
+        run_settings = RunSettings(max_concurrency=concurrency, max_steps=8)
+        run_settings.compose_timeout.FromSeconds(10)
+        body = RunAccepted(
+            user_id="u", request=AgentRequest(question="?"), settings=run_settings, cards=cards
+        )
+        body.deadline.FromDatetime(START + LIMIT)
+        first = event(self.now, run_accepted=body)
+        run = NewRun(self.run_id, "u", str(self.run_id), b"", "", "?", first)
+        owner = self.owners[0]
+        await insert_runs(owner.session, owner.ownership.replica_id, [run])
+        owner.held = Held(1, fold(str(self.run_id), [first]))
+        self.show(1, [first])
+
+    async def live(self, owner: Owner) -> list[Adopted]:
+        """Take a lease."""
+        _, ours = await owner.ownership.take()
+        owner.holds_lease = True
+        self.unflushed.clear()
+        return ours
+
+    def show(self, first: int, events: list[LogEvent]) -> None:
+        """A client is told, and what it was told is complete counts as that."""
+        for sequence, each in enumerate(events, first):
+            self.seen[sequence] = each.SerializeToString(deterministic=True)
+            if each.HasField("step_finished"):
+                self.completed.add(each.step_finished.step_id)
+
+    async def execute(self, sender: Late) -> bool:
+        """The fencing statement; whether the run was still the sender's."""
+        append = sender.append
+        row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
+        status, owned = row["status"], (row["replica_id"], row["epoch"])
+        target = Target(
+            append.run_id,
+            append.epoch,
+            append.status or 0,
+            append.finished,
+            append.first_sequence,
+        )
+        rows = append.rows()
+        outcome = await insert_events(
+            sender.session, sender.replica_id, rows, [target], durable=append.durable
+        )
+        if outcome.lost:
+            return False
+        if outcome.written:
+            assert owned == (sender.replica_id, append.epoch), "an earlier owner wrote"
+        if append.durable:
+            self.unflushed.clear()
+        elif outcome.written:
+            assert outcome.written == len(rows)
+            self.unflushed.append(Unflushed([row.sequence for row in rows], status))
+        return True
+
+    async def restore(self, owner: Owner) -> None:
+        """What a writer does first in a new session: write its tail again."""
+        if not owner.reconnects:
+            return
+        owner.reconnects = False
+        for tail in owner.tail.by_run():
+            outcome = await insert_events(
+                owner.session,
+                owner.ownership.replica_id,
+                tail.rows,
+                [target_of(tail)],
+                durable=True,
+                again=True,
+            )
+            self.unflushed.clear()
+            if outcome.lost:
+                owner.held = None
+        owner.tail.flushed()
+
+    async def send(self, owner: Owner, how: str) -> None:
+        """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
+        held = owner.held
+        assert held is not None
+        assert held.sent is not None
+        letter = Late(owner.session, owner.ownership.replica_id, held.sent)
+        if how == "arrives late":
+            self.late.append(letter)
+            return
+        ours = await self.execute(letter)
+        if how == "answer lost":
+            return
+        if not ours:
+            owner.held = None
+            await owner.ownership.release(self.run_id, held.epoch)
+            self.unflushed.clear()
+            return
+        append, held.sent = held.sent, None
+        if append.durable:
+            owner.tail.flushed()
+        else:
+            owner.tail.committed([append])
+        for each in append.events:
+            apply(held.state, each)
+        self.show(append.first_sequence, list(append.events))
+        if held.state.finished:
+            owner.held = None
+
+    def compose_statement(
+        self, held: Held, events: list[LogEvent], *, durable: bool = False
+    ) -> None:
+        """What follows from these events for the run's row, as the product has it."""
+        before = after = held.state.status
+        for each in events:
+            after = status_after(after, each)
+        finished = events[-1].HasField("run_finished")
+        held.sent = Append(
+            self.run_id,
+            held.epoch,
+            held.state.last_sequence + 1,
+            events,
+            durable=durable or finished,
+            status=after if after != before else None,
+            finished=finished,
+        )
+
+    async def drive(self, owner: Owner, how: str) -> None:
+        """One turn of the owner's loop."""
+        held = owner.held
+        if held is None:
+            return
+        if held.sent is None:
+            if held.inbox:
+                events, held.inbox = admissible(held.state, held.inbox), []
+                durable = False
+            else:
+                commands = decide(held.state, self.now)
+                if not (commands and isinstance(commands[0], Record)):
+                    self.perform(owner, held, commands)
+                    return
+                events, durable = admissible(held.state, list(commands[0].events)), True
+                durable = commands[0].durable
+            if not events:
+                return
+            self.compose_statement(held, events, durable=durable)
+        await self.restore(owner)
+        if owner.held is held:
+            await self.send(owner, how)
+
+    def perform(self, owner: Owner, held: Held, commands: list[Command]) -> None:
+        """Start what is wanted and not under way; only who holds a lease may."""
+        if not owner.holds_lease:
+            return
+        wanted = {_key(command): command for command in commands}
+        held.active = {key: held.active.get(key, c) for key, c in wanted.items()}
+        held.ended &= set(wanted)
+        for key, command in wanted.items():
+            if isinstance(command, RunStep) and key not in held.begun:
+                held.begun.add(key)
+                assert command.step_id not in self.completed, "a completed step runs again"
+                self.executions[command.step_id] += 1
+                agent = held.state.steps[command.step_id].step.agent
+                assert agent == SAFE or self.executions[command.step_id] == 1, "doubled silently"
+
+    def answer(self, held: Held, key: object, well: bool) -> None:
+        """An effect comes to an end, or in the case of an answer a piece further."""
+        command, state = held.active[key], held.state
+        match command:
+            case MakePlan(revision=revision):
+                made = Planned(revision=revision, plan=Plan(steps=self.plan))
+                failed = PlanFailed(revision=revision, error=AgentError(type="X", message="no"))
+                held.inbox.append(
+                    event(self.now, planned=made) if well else event(self.now, plan_failed=failed)
+                )
+            case RunStep(revision=revision, step_id=step_id):
+                status = AGENT_EXECUTION_STATUS_SUCCEEDED if well else AGENT_EXECUTION_STATUS_FAILED
+                agent = state.steps[step_id].step.agent
+                result = AgentResult(status=status, agent_name=agent, answer="done")
+                body = StepFinished(
+                    revision=revision, step_id=step_id, result=result, attempts=command.attempt
+                )
+                held.inbox.append(event(self.now, step_finished=body))
+            case _:
+                attempt = state.answer_attempt + 1
+                started = event(self.now, answer_started=AnswerStarted(attempt=attempt))
+                delta = event(self.now, answer_delta=AnswerDelta(attempt=attempt, text="do"))
+                held.inbox += [started, delta]
+                if not well:
+                    return  # more of it another time
+                response = composed_response(state, self.now, ComposerOutput(answer="done"))
+                end = RunFinished(response=response)
+                held.inbox.append(event(self.now, run_finished=end))
+        held.ended.add(key)
+
+    async def resume(self, owner: Owner, adopted: list[Adopted]) -> None:
+        """Fold the run's log, say so in it, and take its inputs."""
+        for each in adopted:
+            if each.run_id != self.run_id:
+                continue
+            await self.restore(owner)
+            log = await self.runs.log(self.run_id)
+            held = Held(each.epoch, fold(str(self.run_id), log))
+            owner.held = held
+            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=each.reason)
+            self.compose_statement(held, [event(self.now, run_adopted=body)])
+            await self.send(owner, "arrives")
+            if owner.held is held:
+                await self.take_inputs(owner)
+
+    async def take_inputs(self, owner: Owner) -> None:
+        if owner.held is not None:
+            for _, payload in await owner.ownership.inputs([self.run_id]):
+                owner.held.inbox.append(LogEvent.FromString(payload))
+
+    async def late_arrive(self) -> None:
+        """Everything that is still under way arrives at the worst moment."""
+        while self.late:
+            await self.execute(self.late.pop())
+
+    async def adopt(self, owner: Owner, *, dies: bool = False, late: bool = False) -> None:
+        if any(other.reconnects and len(other.tail) for other in self.owners):
+            return  # after an outage nobody is taken for dead before the living are back
+        until = datetime.now(UTC) + timedelta(days=1)
+        adopted = [
+            run
+            for suspect in (False, True)
+            for run in await owner.ownership.adopt(9, judge_until=until, suspect=suspect)
+        ]
+        if adopted:
+            self.unflushed.clear()
+        if late:
+            await self.late_arrive()
+        if dies:
+            await self.die(owner)
+        else:
+            await self.resume(owner, adopted)
+
+    async def expire(self, replica_id: UUID) -> None:
+        await self.reader.execute(
+            "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
+            replica_id,
+        )
+        self.unflushed.clear()
+
+    async def lose_lease(self, owner: Owner) -> None:
+        owner.holds_lease = False  # its own clock is the stricter one
+        await self.expire(owner.ownership.replica_id)
+
+    async def retake(self, owner: Owner, *, late: bool = False) -> None:
+        self.leave(owner)
+        ours = await self.live(owner)
+        if late:
+            await self.late_arrive()
+        await self.resume(owner, ours)
+
+    def leave(self, owner: Owner) -> None:
+        """The owner forgets the run; what it has sent is still under way."""
+        held, owner.held = owner.held, None
+        if held is not None and held.sent is not None:
+            self.late.append(Late(owner.session, owner.ownership.replica_id, held.sent))
+
+    async def die(self, owner: Owner) -> None:
+        """Another process takes its place."""
+        self.leave(owner)
+        await self.expire(owner.ownership.replica_id)
+        owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
+        owner.tail, owner.reconnects = UnflushedTail(100_000), False
+        await self.live(owner)
+
+    async def drain(self, owner: Owner) -> None:
+        if owner.held is not None and owner.held.sent is None and not owner.reconnects:
+            body = RunReleased(replica_id=str(owner.ownership.replica_id), reason="drain")
+            self.compose_statement(owner.held, [event(self.now, run_released=body)])
+            await self.send(owner, "arrives")
+        await self.restore(owner)
+        self.leave(owner)
+        await owner.ownership.release_all()
+        owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
+        owner.tail = UnflushedTail(100_000)
+        await self.live(owner)
+
+    async def cancel(self, owner: Owner) -> None:
+        body = CancelRequested(user_id="u", reason="enough")
+        await owner.ownership.add_input(
+            self.run_id, "cancel", event(self.now, cancel_requested=body)
+        )
+        self.unflushed.clear()
+        self.cancelled = True
+
+    async def crash(self, commits: int) -> None:
+        """PostgreSQL forgets its last commits, of those that did not wait for the disk."""
+        for commit in reversed(self.unflushed[-commits:]):
+            await self.reader.execute(
+                "DELETE FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)",
+                self.run_id,
+                commit.sequences,
+            )
+            await self.reader.execute(
+                "UPDATE runs SET status = $2 WHERE run_id = $1", self.run_id, commit.status_before
+            )
+        self.unflushed.clear()
+        for owner in self.owners:
+            owner.reconnects = True
+
+    async def read_elsewhere(self) -> None:
+        """A client of another replica sees what is committed, acknowledged or not."""
+        after = max(self.seen)
+        page = await self.runs.events(self.run_id, after)
+        if page and not any(owner.reconnects for owner in self.owners):
+            self.unflushed.clear()
+            self.show(page[0][0], [each for _, each in page])
+
+    async def check(self) -> RunState:
+        """The contract, as far as it can be told from what is stored now."""
+        rows = await self.reader.fetch(
+            "SELECT sequence, event_id, epoch, payload FROM run_events WHERE run_id = $1 "
+            "ORDER BY sequence",
+            self.run_id,
+        )
+        row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
+        log = await self.runs.log(self.run_id)
+        state = fold(str(self.run_id), log)
+        assert row["compacted"] is not None or len(rows) == len(log)
+        assert len({each["event_id"] for each in rows}) == len(rows)
+        epochs = [each["epoch"] for each in rows]
+        assert epochs == sorted(epochs), "an earlier owner wrote behind a later one"
+        assert epochs[-1] <= row["epoch"]
+        assert row["status"] == state.status
+        assert (row["finished_at"] is not None) == state.finished
+        stored = {each["sequence"]: each["payload"] for each in rows}
+        restoring = any(owner.reconnects and len(owner.tail) for owner in self.owners)
+        for sequence, payload in self.seen.items():
+            there = stored.get(sequence)
+            known = there is not None and LogEvent.FromString(there).SerializeToString(
+                deterministic=True
+            )
+            gone = sequence > len(log) and restoring
+            compacted = row["compacted"] is not None and LogEvent.FromString(payload).HasField(
+                "answer_delta"
+            )
+            assert known == payload or gone or compacted, f"event {sequence} was taken back"
+        cancels = [each for each in log if each.HasField("cancel_requested")]
+        assert len(cancels) <= 1
+        if cancels and state.finished:
+            assert state.status == RUN_STATUS_CANCELLED
+        if self.cancelled and not state.finished:
+            assert await self.reader.fetchval(
+                "SELECT count(*) FROM run_inputs WHERE run_id = $1", self.run_id
+            )
+        return state
+
+    async def end(self) -> None:
+        """All goes well from here on: the run must come to its one end."""
+        for owner in self.owners:
+            await self.restore(owner)
+            await self.die(owner)
+        owner = self.owners[0]
+        for _ in range(_ENDINGS):
+            if (await self.check()).finished:
+                break
+            if owner.held is None:
+                await self.adopt(owner)
+            for key in list(owner.held.active) if owner.held else []:
+                if owner.held is not None and key not in owner.held.ended:
+                    self.answer(owner.held, key, well=True)
+            await self.drive(owner, "arrives")
+        state = await self.check()
+        assert state.finished, "no end"
+        for letter in self.late:
+            await self.execute(letter)
+        assert (await self.check()).last_sequence == state.last_sequence, "written behind the end"
+        for done in state.steps.values():
+            if done.step.agent == ONCE and self.executions[done.step.step_id]:
+                told = done.result.error.type if done.result is not None else None
+                finished = done.step.step_id in self.completed
+                cut_off = state.status == RUN_STATUS_CANCELLED
+                assert finished or cut_off or told in {OUTCOME_UNKNOWN, DEADLINE_EXCEEDED}
+        await compact(self.reader, after_s=0, limit=100)
+        assert (await self.check()).response == state.response
+
+    async def forget(self) -> None:
+        await self.reader.execute("DELETE FROM runs")
+        await self.reader.execute("DELETE FROM replicas")
+
+
+def _key(command: Command) -> object:
+    match command:
+        case RunStep(step_id=step_id):
+            return ("step", step_id)
+        case Compose():
+            return "compose"
+        case _:
+            return "plan"
