@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 _HERE = Path(__file__).parents[1]
-_START_TIMEOUT_S = 40
+_START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 15
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if sys.platform != "win32" else 100
 _UTIME = 11  # of /proc/<pid>/stat, counted from after the name; the next is the system's time
