@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -11,7 +12,7 @@ import asyncpg
 import pytest
 
 from bos.gateway.v1 import ListRunsRequest
-from bos_chassis.errors import NotFound
+from bos_chassis.errors import ConfigurationError, NotFound
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Runs
 from bos_gateway.service import MIGRATIONS
@@ -122,3 +123,38 @@ async def test_reading_for_a_user_still_goes_by_index(postgres_dsn: str) -> None
                     f"EXPLAIN (FORMAT JSON) {for_user(query)}", "user7", argument
                 )
                 assert "Seq Scan" not in json.dumps(plan), (query, plan)
+
+
+@pytest.mark.parametrize("attributes", ["CREATEROLE", ""])
+async def test_a_role_of_few_rights_can_own_the_log(postgres_dsn: str, attributes: str) -> None:
+    """One that may create roles makes the readers' role itself; for others it is granted before."""
+    role = f"owner_{secrets.token_hex(4)}"
+    async with connect(postgres_dsn) as administrator:
+        await administrator.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pw' {attributes}")
+        database = await administrator.fetchval("SELECT current_database()")
+        await administrator.execute(f"GRANT CREATE ON DATABASE {database} TO {role}")
+        exists = await administrator.fetchval(
+            "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", READER
+        )
+        if exists or not attributes:
+            if not exists:
+                await administrator.execute(f"CREATE ROLE {READER} NOLOGIN")
+            await administrator.execute(f"GRANT {READER} TO {role}")
+    _, _, rest = postgres_dsn.partition("@")
+    async with pools(f"postgresql://{role}:pw@{rest}") as (own, readers):
+        ada, eve = await two_runs(postgres_dsn)
+        runs = Runs(own, readers)
+        assert (await runs.find(ada, "ada")).run_id == ada
+        assert await runs.of("ada").events(eve) == []
+        assert len(await runs.events(eve)) == 1
+
+
+async def test_without_the_readers_role_it_says_what_to_do(postgres_dsn: str) -> None:
+    role = f"owner_{secrets.token_hex(4)}"
+    async with connect(postgres_dsn) as administrator:
+        await administrator.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pw'")
+        database = await administrator.fetchval("SELECT current_database()")
+        await administrator.execute(f"GRANT CREATE ON DATABASE {database} TO {role}")
+    _, _, rest = postgres_dsn.partition("@")
+    with pytest.raises(ConfigurationError, match=f"GRANT {READER} TO {role}"):
+        await migrate(f"postgresql://{role}:pw@{rest}", MIGRATIONS, schema=SCHEMA)

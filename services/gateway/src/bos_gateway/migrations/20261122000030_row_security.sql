@@ -3,22 +3,23 @@
 -- What users ask for is read by a role that sees the rows of one user; which one, its statement says
 -- by the setting bos.user_id. The gateway's own role owns the tables and is not restricted.
 DO $$
+DECLARE
+    -- Since PostgreSQL 16 being a member and being allowed to act as the role are two things.
+    needed text := CASE WHEN current_setting('server_version_num')::int >= 160000
+                        THEN 'SET' ELSE 'MEMBER' END;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'bos_gateway_reader') THEN
-        CREATE ROLE bos_gateway_reader NOLOGIN;
+        BEGIN
+            CREATE ROLE bos_gateway_reader NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;  -- by another database
+        END;
     END IF;
-EXCEPTION
-    WHEN duplicate_object OR unique_violation THEN NULL;
-    WHEN insufficient_privilege THEN
-        RAISE EXCEPTION 'let an administrator run: CREATE ROLE bos_gateway_reader NOLOGIN; GRANT bos_gateway_reader TO %', current_user;
-END
-$$;
-DO $$
-BEGIN
-    IF NOT pg_has_role(current_user, 'bos_gateway_reader', 'MEMBER') THEN
+    IF NOT pg_has_role(current_user, 'bos_gateway_reader', needed) THEN
         EXECUTE format('GRANT bos_gateway_reader TO %I', current_user);
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO bos_gateway_reader', current_schema());
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'the role bos_gateway_reader is missing: let an administrator run CREATE ROLE bos_gateway_reader NOLOGIN; GRANT bos_gateway_reader TO %', current_user;
 END
 $$;
 GRANT SELECT ON runs, run_events TO bos_gateway_reader;

@@ -64,26 +64,23 @@ COMMENT ON COLUMN signing_keys.sealed_key IS 'Ed25519 private key, encrypted out
 
 -- What users ask about themselves is read by a role that sees nobody else.
 DO $$
+DECLARE
+    -- Since PostgreSQL 16 being a member and being allowed to act as the role are two things.
+    needed text := CASE WHEN current_setting('server_version_num')::int >= 160000
+                        THEN 'SET' ELSE 'MEMBER' END;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'bos_identity_reader') THEN
-        CREATE ROLE bos_identity_reader NOLOGIN;
+        BEGIN
+            CREATE ROLE bos_identity_reader NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;  -- by another database
+        END;
     END IF;
-EXCEPTION
-    WHEN duplicate_object OR unique_violation THEN NULL;
-    WHEN insufficient_privilege THEN
-        RAISE EXCEPTION 'let an administrator run: CREATE ROLE bos_identity_reader NOLOGIN; GRANT bos_identity_reader TO %', current_user;
-END
-$$;
-DO $$
-BEGIN
-    IF NOT pg_has_role(current_user, 'bos_identity_reader', 'MEMBER') THEN
+    IF NOT pg_has_role(current_user, 'bos_identity_reader', needed) THEN
         EXECUTE format('GRANT bos_identity_reader TO %I', current_user);
     END IF;
-END
-$$;
-DO $$
-BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO bos_identity_reader', current_schema());
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'the role bos_identity_reader is missing: let an administrator run CREATE ROLE bos_identity_reader NOLOGIN; GRANT bos_identity_reader TO %', current_user;
 END
 $$;
 GRANT SELECT (user_id, username, email, display_name, created_at) ON users TO bos_identity_reader;
