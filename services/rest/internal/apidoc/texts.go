@@ -108,7 +108,15 @@ func streamResponse(alias bool) object {
 			"schema":      object{"type": "string"},
 		}},
 		"content": object{eventsType: object{
-			"schema":        object{"type": "string"},
+			"schema": object{ // of each event, as tools that read streams take it
+				"type": "object",
+				"properties": object{
+					"id":    object{"type": "string", "description": "Its sequence."},
+					"event": object{"type": "string", "description": "Its name."},
+					"data":  object{"type": "string", "description": "Its JSON, on one line."},
+					"retry": object{"type": "integer", "description": "Milliseconds."},
+				},
+			},
 			"x-item-schema": object{"$ref": "#/components/schemas/" + item},
 			"example":       streamSample,
 		}},
