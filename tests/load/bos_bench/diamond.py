@@ -109,6 +109,7 @@ async def scene(store: Store, warm_up_runs: int) -> AsyncIterator[Scene]:
             "BOS_MODEL": "scripted",
             "BOS_ONE_CALL_MAX_CONCURRENT_STEPS": _ROOM,
             "BOS_GATEWAY_MAX_ACTIVE_RUNS": _ROOM,
+            "BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER": _ROOM,  # all callers are one user
         }
         houses = {
             name: await stack.enter_async_context(opened(store, logs, variables))

@@ -49,6 +49,7 @@ WAVES = (("sales", "costs"), ("margin",), ("check",), ("report",))
 _OUTPUT = {"customer": "Acme Industries", "revenue": 182340.5, "orders": 42}
 _WORDS = ("Acme ", "Industries ", "brought ", "182,340.50 EUR, ", "12 % of the total.")
 _MORE_STEPS_THAN_EVER = 1024
+_MORE_RUNS_THAN_EVER = 256
 
 
 def five_steps() -> list[Step]:
@@ -132,6 +133,7 @@ class House:
             planner_target=self.planner,
             composer_target=self.composer,
             agent_targets=self.targets,
+            max_active_runs_per_user=_MORE_RUNS_THAN_EVER,  # all callers are one user
         )
         async with serve(settings, telemetry.named("gateway")) as server:
             yield server.address
