@@ -112,6 +112,10 @@ bench: install ## Measure the hot paths; ratios within one run
 soak: install ## Memory of a gateway over 20,000 runs with clients that leave and cancel (RUNS=…)
 	$(BIN)/python tests/load/soak.py --runs $(or $(RUNS),20000)
 
+.PHONY: rest-load
+rest-load: install rest ## 500 idle streams and 50 runs a second over REST, for a minute
+	$(BIN)/python tests/load/rest.py
+
 .PHONY: lock
 lock: $(VENV)/.python ## Resolve requirements.lock anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
