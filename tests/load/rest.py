@@ -218,9 +218,7 @@ async def main(options: argparse.Namespace) -> None:
             try:
                 assert process.stdout is not None
                 await process.stdout.readuntil(b"Ctrl-C stops.")
-                content = json.loads(
-                    Path(folder, ".data/standalone.json").read_text(encoding="utf-8")
-                )
+                content = connection(Path(folder))
                 await load(content["rest_url"], content["api_key"], process.pid, options)
                 print(f"exit code        {await process.wait()}")
             finally:
