@@ -428,7 +428,7 @@ class World:
         self.unflushed.clear()
         self.cancelled = True
 
-    async def crash(self, commits: int) -> None:
+    async def crash(self, commits: int, *, late: bool = False) -> None:
         """PostgreSQL forgets its last commits, of those that did not wait for the disk."""
         for commit in reversed(self.unflushed[-commits:]):
             await self.reader.execute(
@@ -442,6 +442,8 @@ class World:
         self.unflushed.clear()
         for owner in self.owners:
             owner.reconnects = True
+        if late:
+            await self.late_arrive()
 
     async def read_elsewhere(self) -> None:
         """A client of another replica sees what is committed, acknowledged or not."""

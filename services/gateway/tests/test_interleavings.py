@@ -139,9 +139,24 @@ class Interleaving(RuleBasedStateMachine):
         self.do(self.world.take_inputs(self.world.owners[number]))
 
     @precondition(lambda self: self.world.unflushed)
-    @rule(commits=st.integers(1, 5))
-    def postgresql_crashes(self, commits: int) -> None:
-        self.do(self.world.crash(commits))
+    @rule(commits=st.integers(1, 5), late=st.booleans())
+    def postgresql_crashes(self, commits: int, late: bool) -> None:
+        self.do(self.world.crash(commits, late=late))
+
+    @rule(number=OWNERS)
+    def owner_freezes_while_it_sends(self, number: int) -> None:
+        owner = self.world.owners[number]
+        self.do(self.world.drive(owner, "arrives late"))
+        self.do(self.world.lose_lease(owner))
+        self.do(self.world.retake(owner, late=True))
+
+    @rule(number=OWNERS)
+    def postgresql_crashes_between_two_statements(self, number: int) -> None:
+        owner = self.world.owners[number]
+        self.do(self.world.drive(owner, "arrives"))
+        self.do(self.world.drive(owner, "arrives late"))
+        if self.world.unflushed:
+            self.do(self.world.crash(1, late=True))
 
     @rule(number=OWNERS)
     def owner_reconnects(self, number: int) -> None:
