@@ -53,6 +53,8 @@ async def events(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[int, s
             sequence = int(line[4:])
         elif line.startswith("event: "):
             name = line[7:]
+        elif line.startswith("data: ") and name == "error":
+            name = f"error {json.loads(line[6:])['error']['status']}"
         elif not line and name:
             yield sequence, name
             sequence, name = 0, ""

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -146,10 +147,21 @@ func hideValues(err error) error {
 	var texts []string
 	for _, one := range aggregate.Errors {
 		if parse, ok := one.(env.ParseError); ok {
-			texts = append(texts, fmt.Sprintf("%s: must be a %s", variable(parse.Name), parse.Type))
+			texts = append(texts, variable(parse.Name)+": must be "+kindOf(parse.Type))
 			continue
 		}
 		texts = append(texts, "a variable cannot be read")
 	}
 	return fmt.Errorf("%s", strings.Join(texts, "; "))
+}
+
+func kindOf(wanted reflect.Type) string {
+	switch wanted.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	default:
+		return "a whole number"
+	}
 }

@@ -23,7 +23,7 @@ func TestRefusals(t *testing.T) {
 		names     string
 	}{
 		"nothing":              {map[string]string{}, "BOS_REST_GATEWAY_TARGET"},
-		"not a number":         {map[string]string{"BOS_REST_PORT": "secret-text"}, "BOS_REST_PORT"},
+		"not a number":         {map[string]string{"BOS_REST_PORT": "secret-text"}, "BOS_REST_PORT: must be a whole number"},
 		"open without a key":   {map[string]string{"BOS_REST_HOST": "0.0.0.0"}, "BOS_REST_HOST"},
 		"short key":            {map[string]string{"BOS_AUTH_STATIC_KEY": "secret-text"}, "BOS_AUTH_STATIC_KEY"},
 		"origin with a path":   {map[string]string{"BOS_REST_ALLOWED_ORIGINS": "https://a.b/c"}, "BOS_REST_ALLOWED_ORIGINS"},
