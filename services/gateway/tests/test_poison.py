@@ -14,11 +14,12 @@ import pytest
 from gateway_house import House, gateway_process
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
+from bos.runlog.v1 import LogEvent
 from bos_gateway.ownership import Ownership
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import migrate, open_database
-from bos_testkit.agents import SlowAgent
+from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -192,3 +193,28 @@ async def test_run_whose_adoption_itself_kills_is_given_up(
     assert response.answer
     assert (await kinds_of(house, run_id)).count("run_adopted") == adoptions
     assert len(slow.inputs) == (2 if outcome == RUN_STATUS_SUCCEEDED else 1)
+
+
+@pytest.mark.parametrize(
+    ("run_timeout_s", "ended"),
+    [pytest.param(0.5, True, id="for long"), pytest.param(60.0, False, id="not yet for long")],
+)
+async def test_run_whose_log_cannot_be_read_ends_once_that_has_lasted(
+    house: House, pool: asyncpg.Pool[asyncpg.Record], run_timeout_s: float, ended: bool
+) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    run_id = await insert_run(pool, uuid4())  # of an owner that is long gone
+    await pool.execute("UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", run_id)
+    tried = "SELECT epoch > 3 OR finished_at IS NOT NULL FROM runs WHERE run_id = $1"
+    last = "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence DESC LIMIT 1"
+    if ended:
+        tried = "SELECT finished_at IS NOT NULL FROM runs WHERE run_id = $1"
+    async with house.gateway(run_timeout_s=run_timeout_s, hold_off_s=0.1) as client:
+        async with asyncio.timeout(30):
+            while not await pool.fetchval(tried, run_id):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert await kinds_of(house, str(run_id)) == ["run_accepted", "run_finished"][: 1 + ended]
+        if ended:
+            event = LogEvent.FromString(await pool.fetchval(last, run_id))
+            assert event.run_finished.response.error.type == "RunUnreadable"
+        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED

@@ -1,4 +1,4 @@
-"""When a run that keeps killing its owners is given up. Pure.
+"""When a run that nobody can get further is given up. Pure.
 
 Deaths are counted by the statement of adoption, in the run's row: an owner that dies of reading the
 run's log could write nothing into it.
@@ -16,6 +16,7 @@ RESUMED = "resumed"
 """The last owner was frozen or cut off, and took its own runs up again."""
 
 OWNERS_DIED = "OwnersDied"
+UNREADABLE = "RunUnreadable"
 
 GETS_FURTHER = frozenset(
     {
@@ -43,5 +44,16 @@ def given_up(deaths: int) -> AgentError:
         message=(
             f"This question was given up: the service stopped {deaths} times in a row while "
             "working on it, each time without getting further."
+        ),
+    )
+
+
+def unreadable() -> AgentError:
+    """Why a run ends whose log cannot be read, or not be made sense of, for as long as it lasts."""
+    return AgentError(
+        type=UNREADABLE,
+        message=(
+            "This question was given up: what the service had stored about it could not be read "
+            "any more. Ask it again."
         ),
     )

@@ -21,7 +21,7 @@ from bos_gateway.acceptance import new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
-from bos_gateway.poison import given_up
+from bos_gateway.poison import given_up, unreadable
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
 from bos_gateway.state import UnknownEvent, apply, fold
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.effects import Collaborators
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
-_HOLD_OFF_S = 30.0
+# Others may have ended a run that could not be read here.
+_FORGOTTEN_AFTER_S = 3600.0
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
@@ -94,6 +96,8 @@ class Replica:
         self._accepting: set[asyncio.Task[bool]] = set()
         # Runs that broke here lately; another replica may have better luck with them.
         self._held_off: dict[UUID, float] = {}
+        # Since when a run could not be taken up here, try after try.
+        self._unreadable: dict[UUID, float] = {}
         self._stopping = False
         self._suspended = False
         # Runs stopped when the lease was lost; those not taken by others are taken up again.
@@ -193,6 +197,8 @@ class Replica:
             return None
         now = time.monotonic()
         self._held_off = {run: until for run, until in self._held_off.items() if until > now}
+        forgotten = now - self._with.settings.run_timeout_s - _FORGOTTEN_AFTER_S
+        self._unreadable = {run: at for run, at in self._unreadable.items() if at > forgotten}
         judge_until = self._lease.others_judged_until()
         adopted = await self._ownership.adopt(room, self._held_off, judge_until=judge_until)
         await self._resume_all(adopted, {})
@@ -300,7 +306,7 @@ class Replica:
         run_id = adopted.run_id
         try:
             if adopted.deaths > self._with.settings.max_owner_deaths:
-                await self._end_unread(adopted)
+                await self._end_unread(adopted, given_up(adopted.deaths))
                 return
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
@@ -324,8 +330,9 @@ class Replica:
             # Whatever it is, it concerns this run alone; another replica may have better luck.
             self._log.exception("run cannot be adopted", run=str(run_id))
             if not isinstance(error, LostRun):
-                await self._let_go(run_id, adopted.epoch)
+                await self._not_adopted(adopted)
             return
+        self._unreadable.pop(run_id, None)
         former = self._driven.get(run_id)
         if former is not None and former.run.epoch > adopted.epoch:
             return  # taken anew in the meantime
@@ -339,10 +346,24 @@ class Replica:
         deaths = adopted.deaths
         self._drive(run_id, adopted.epoch, state, [*events, event], secrets, first, deaths)
 
-    async def _end_unread(self, adopted: Adopted) -> None:
-        """End a run that kills even those who only want to say that it is given up."""
-        run_id, error = adopted.run_id, given_up(adopted.deaths)
-        self._log.error("run given up unread", run=str(run_id), deaths=adopted.deaths)
+    async def _not_adopted(self, adopted: Adopted) -> None:
+        """Leave the run alone for a while; after a run's whole time of that, it has to end."""
+        run_id, now = adopted.run_id, time.monotonic()
+        since = self._unreadable.setdefault(run_id, now)
+        if now - since >= self._with.settings.run_timeout_s:
+            try:
+                await self._end_unread(adopted, unreadable())
+            except (LostRun, BosError) as error:
+                self._log.warning("run not ended", run=str(run_id), error=type(error).__name__)
+            else:
+                del self._unreadable[run_id]
+                return
+        await self._let_go(run_id, adopted.epoch)
+
+    async def _end_unread(self, adopted: Adopted, error: AgentError) -> None:
+        """End a run whose log kills, or defies, whoever wants to read it."""
+        run_id = adopted.run_id
+        self._log.error("run ended unread", run=str(run_id), error=error.type)
         event = LogEvent(
             run_finished=RunFinished(
                 response=OrchestratorResponse(
@@ -427,7 +448,7 @@ class Replica:
 
     async def _let_go(self, run_id: UUID, epoch: int) -> None:
         """Release a run that went wrong here, and leave it alone for a while."""
-        self._held_off[run_id] = time.monotonic() + _HOLD_OFF_S
+        self._held_off[run_id] = time.monotonic() + self._with.settings.hold_off_s
         try:
             await self._ownership.release(run_id, epoch)
         except BosError as error:

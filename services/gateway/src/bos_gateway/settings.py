@@ -99,6 +99,9 @@ class GatewaySettings(Settings):
     )
     lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
     lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
+    hold_off_s: float = Field(
+        default=30.0, gt=0, description="A run that went wrong here is left to others this long"
+    )
     max_owner_deaths: int = Field(
         default=3,
         ge=1,
