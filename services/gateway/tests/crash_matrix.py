@@ -393,7 +393,10 @@ class Round:
     async def _freeze_at_commit(self, _: Slot, gateway: Gateway) -> None:
         await self._fail_at(gateway, "stop", _POINTS)
         try:
-            await eventually(lambda: gateway.stopped, within_s=3)
+            try:
+                await eventually(lambda: gateway.stopped, within_s=3)
+            except TimeoutError:
+                await asyncio.wait_for(gateway.arm("disarm"), 5)
             await asyncio.sleep(self._random.uniform(0.1, 2.5 * self._lease_s))
         finally:
             with suppress(ProcessLookupError):
@@ -496,6 +499,7 @@ async def matrix(options: argparse.Namespace) -> int:
         )
         for found in [*verdict.broken, *verdict.late]:
             print(f"  {found}", flush=True)
+        print(f"so far: {str(tally).replace(chr(10), '; ')}", flush=True)
         if verdict.broken:
             print(f"again with: --seed {seed} --rounds 1", flush=True)
         enough = tally.kills >= options.kills or tally.rounds >= options.rounds

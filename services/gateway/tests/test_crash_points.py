@@ -297,6 +297,18 @@ async def test_ended_while_recording_a_request_to_cancel(crash: CrashHouse) -> N
         await clients.ended()
 
 
+async def test_adoption_whose_answer_was_lost_leaves_no_run_behind(crash: CrashHouse) -> None:
+    """The run is a living replica's then, which does not know of it."""
+    async with gateways(crash, "disarm", "disarm") as (owner, heir):
+        clients = Clients(crash)
+        clients.ask(at(owner, heir), WAITS, _EACH)
+        await until_waiting(crash, _EACH)
+        owner.process.kill()
+        await execute(crash, "UPDATE runs SET replica_id = $1, epoch = epoch + 1", heir.replica_id)
+        crash.slow.gate.set()
+        await clients.ended()
+
+
 async def test_ended_after_writing_again_what_postgresql_had_lost() -> None:
     """Ended before that, PostgreSQL and the owner were lost in the same moment: the exception."""
     async with (

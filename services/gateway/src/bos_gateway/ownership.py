@@ -105,6 +105,11 @@ WITH added AS (
 SELECT pg_notify($4, 'input ' || run_id) FROM added
 """
 _INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
+_UNDRIVEN = """
+SELECT run_id, epoch FROM runs
+WHERE replica_id = $1 AND finished_at IS NULL AND run_id <> ALL ($2)
+LIMIT 100
+"""
 _FORGET_DEAD = "DELETE FROM replicas WHERE lease_until < now() - interval '1 day'"
 
 
@@ -207,6 +212,13 @@ class Ownership:
             with statement_errors():
                 left_s: float | None = await connection.fetchval(_NEXT_EXPIRY, self._replica_id)
         return left_s
+
+    async def undriven(self, driven: Collection[UUID]) -> list[tuple[UUID, int]]:
+        """Unfinished runs of this replica beside ``driven``, and their epochs; at most 100."""
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                rows = await connection.fetch(_UNDRIVEN, self._replica_id, list(driven))
+        return [(row["run_id"], row["epoch"]) for row in rows]
 
     async def release(self, run_id: UUID, epoch: int) -> None:
         """Let go of one run, if it is still ours."""

@@ -25,6 +25,7 @@ from bos_gateway.poison import given_up, unreadable
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
 from bos_gateway.state import UnknownEvent, apply, fold
+from bos_gateway.strays import Strays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,6 +95,7 @@ class Replica:
         self.reader = RunReader(runs, bulletin, self._feed_of)
         """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
+        self._strays = Strays(ownership)
         # Runs that broke here lately; another replica may have better luck with them.
         self._held_off: dict[UUID, float] = {}
         # Since when a run could not be taken up here, try after try.
@@ -203,6 +205,8 @@ class Replica:
         adopted = await self._ownership.adopt(room, self._held_off, judge_until=judge_until)
         await self._resume_all(adopted, {})
         await self._adopt_suspects(judge_until)
+        if strays := await self._strays.let_go(list(self._driven)):
+            self._log.warning("runs let go that nobody drove here", runs=strays)
         return await self._ownership.next_expiry_s()
 
     async def _adopt_suspects(self, judge_until: datetime | None) -> None:

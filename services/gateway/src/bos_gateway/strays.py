@@ -1,0 +1,47 @@
+"""Runs that are ours in the database, though nobody drives them here.
+
+Taking a run over and driving it are two things, and the connection can be lost in between: then the
+adoption stands and its answer never came, or a run that went wrong could not be let go. While this
+replica lives nobody else takes such a run, so it must notice by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from uuid import UUID
+
+    from bos_gateway.ownership import Ownership
+
+# Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
+# fenced off, and taken over from the log.
+_GRACE_S: Final = 5.0
+
+
+class Strays:
+    """Finds them and lets them go.
+
+    Args:
+        ownership: The statements.
+    """
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._since: dict[tuple[UUID, int], float] = {}
+
+    async def let_go(self, driven: Collection[UUID]) -> int:
+        """Release what has been ours for a while without being among ``driven``; how many.
+
+        Raises:
+            BosError: the database is away; the next call goes on.
+        """
+        now = time.monotonic()
+        undriven = await self._ownership.undriven(driven)
+        self._since = {each: self._since.get(each, now) for each in undriven}
+        strays = [each for each, since in self._since.items() if now - since >= _GRACE_S]
+        for run_id, epoch in strays:
+            await self._ownership.release(run_id, epoch)
+        return len(strays)
