@@ -143,7 +143,9 @@ class _House:
             "sandbox_target": sandbox_server.address,
             **({"metadata_path": company.metadata_path} if company else {}),
         }
-        planner_server, composer_server, *agent_servers = await self._group.start(
+        api_key = self._api_key()
+        identity_service = self._identity_service(store, api_key)
+        planner_server, composer_server, *others = await self._group.start(
             planner=partial(
                 planner.serve,
                 PlannerSettings.load(server=self._server()),
@@ -162,12 +164,11 @@ class _House:
                 name: self._agent_service(name, factory, models, offered)
                 for name, factory in self._agents.items()
             },
+            **identity_service,
         )
-        agents = {
-            name: server.address for name, server in zip(self._agents, agent_servers, strict=True)
-        }
-        api_key = self._api_key()
-        identity_target = await self._identity(store, api_key)
+        addresses = [server.address for server in others]
+        identity_target = addresses.pop() if identity_service else ""
+        agents = dict(zip(self._agents, addresses, strict=True))
         settings = self._gateway_settings(
             self._public_auth(api_key, identity_target),
             store,
@@ -213,10 +214,10 @@ class _House:
             rest_missing=rest_missing,
         )
 
-    async def _identity(self, store: str, api_key: str) -> str:
-        """Where identity listens; empty if another issuer takes its place."""
+    def _identity_service(self, store: str, api_key: str) -> dict[str, Any]:
+        """How to start identity, by its name; empty if another issuer takes its place."""
         if self._auth_given.names_issuer:
-            return ""
+            return {}
         settings = IdentitySettings.load(
             server=ServerSettings.load(
                 host=self._settings.host,
@@ -232,15 +233,10 @@ class _House:
             update["key_encryption_keys"] = SecretStr(self._folder.identity_keys())
         if not settings.trusted_proxies:
             update["trusted_proxies"] = tuple(ip_network(each) for each in _LOOPBACK)
-        (server,) = await self._group.start(
-            identity=partial(
-                identity.serve,
-                settings.model_copy(update=update),
-                self._telemetry.named("identity"),
-            )
-        )
         self._issuer, self._audience = settings.issuer, settings.audience
-        return str(server.address)
+        settings = settings.model_copy(update=update)
+        telemetry = self._telemetry.named("identity")
+        return {"identity": partial(identity.serve, settings, telemetry)}
 
     async def _rest(self, gateway_target: str, identity_target: str) -> tuple[Rest | None, str]:
         """The REST gateway, or why there is none."""
