@@ -90,7 +90,7 @@ class IsolationHouse:
     """What tests call, and what they call it with."""
 
     channels: dict[str, grpc.aio.Channel]
-    """By full name of the service."""
+    """By package of the contracts: whoever serves one of its services serves all of them."""
     rest_url: str
     http: aiohttp.ClientSession
     private_key: Any
@@ -101,7 +101,7 @@ class IsolationHouse:
     async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
         """Call it over gRPC; of a stream, up to its first message."""
         response_type = GetMessageClass(rpc.method.output_type)
-        channel = self.channels[rpc.service]
+        channel = self.channels[rpc.service.rpartition(".")[0]]
         make = channel.unary_stream if rpc.streams else channel.unary_unary
         call: Any = make(
             rpc.path,
@@ -153,7 +153,7 @@ class IsolationHouse:
 
     async def ask(self, person: Person, question: str, request_id: str) -> tuple[str, Any]:
         """Start a run; its id, and the stream that follows it."""
-        stub = OrchestratorServiceStub(self.channels["bos.gateway.v1.OrchestratorService"])
+        stub = OrchestratorServiceStub(self.channels["bos.gateway.v1"])
         request = AgentRequest(
             question=question, request_id=request_id, conversation_id="the-conversation"
         )
@@ -237,8 +237,8 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
         at_identity = await enter(grpc.aio.insecure_channel(identity.address))
         house = IsolationHouse(
             channels={
-                "bos.gateway.v1.OrchestratorService": at_gateway,
-                "bos.identity.v1.IdentityService": at_identity,
+                "bos.gateway.v1": at_gateway,
+                "bos.identity.v1": at_identity,
             },
             rest_url=rest.url,
             http=await enter(aiohttp.ClientSession()),

@@ -104,7 +104,7 @@ async def test_without_a_token_nothing_opens(rpc: PublicRpc, house: IsolationHou
 
 async def test_a_replayed_refresh_token_is_refused_in_the_same_shape(house: IsolationHouse) -> None:
     (rpc,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.RefreshSession"]
-    stub = IdentityServiceStub(house.channels["bos.identity.v1.IdentityService"])
+    stub = IdentityServiceStub(house.channels["bos.identity.v1"])
     login = await stub.LogIn(LogInRequest(username="eve", password="correct horse battery"))
     used = login.tokens.refresh_token
     newest = (await stub.RefreshSession(RefreshSessionRequest(refresh_token=used))).tokens
