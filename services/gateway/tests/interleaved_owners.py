@@ -7,11 +7,11 @@ what happens next, and :meth:`World.check` says whether the contract of runs hol
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
+
+from interleaved_parts import Held, Late, Owner, Unflushed, admissible, event, key_of
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -41,10 +41,9 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_gateway.compaction import compact
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.decide import MakePlan, Record, RunStep, decide
 from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
 from bos_gateway.log_session import Target, insert_events, insert_runs, target_of
-from bos_gateway.orchestrator import Orchestrator
 from bos_gateway.ownership import Ownership
 from bos_gateway.response import composed_response
 from bos_gateway.run_log import Append, NewRun
@@ -62,61 +61,6 @@ LIMIT = timedelta(seconds=100)
 LEASE_S = 3600.0
 SAFE, ONCE = "safe", "once"
 _ENDINGS = 300
-
-
-def event(now: datetime, **kind: Any) -> LogEvent:
-    made = LogEvent(**kind)
-    made.create_time.FromDatetime(now)
-    return made
-
-
-def admissible(state: RunState, events: list[LogEvent]) -> list[LogEvent]:
-    """The product's own filter of what is no longer true."""
-    return Orchestrator._admissible(cast("Any", SimpleNamespace(_state=state)), events)
-
-
-@dataclass
-class Held:
-    """A run as its owner has it in memory."""
-
-    epoch: int
-    state: RunState
-    inbox: list[LogEvent] = field(default_factory=list)
-    active: dict[object, Command] = field(default_factory=dict)
-    begun: set[object] = field(default_factory=set)
-    ended: set[object] = field(default_factory=set)
-    sent: Append | None = None
-    """A statement whose outcome is not known; it is repeated until it is."""
-
-
-@dataclass
-class Owner:
-    """A process: an identity, a session of its own, and what it keeps in memory."""
-
-    session: Any
-    ownership: Ownership
-    tail: UnflushedTail = field(default_factory=lambda: UnflushedTail(100_000))
-    held: Held | None = None
-    holds_lease: bool = False
-    reconnects: bool = False
-    """PostgreSQL crashed, and it has not written its tail again yet."""
-
-
-@dataclass
-class Late:
-    """A statement that was sent by somebody who no longer waits for it."""
-
-    session: Any
-    replica_id: UUID
-    append: Append
-
-
-@dataclass
-class Unflushed:
-    """A commit that a crash of PostgreSQL would undo."""
-
-    sequences: list[int]
-    status_before: int
 
 
 class World:
@@ -265,6 +209,18 @@ class World:
             finished=finished,
         )
 
+    async def find_something_to_say(self, owner: Owner) -> None:
+        """Have the owner come to where its next turn sends a statement, if its run goes on."""
+        for _ in range(4):
+            held = owner.held
+            if held is None or held.sent is not None or held.inbox:
+                return
+            pending = [key for key in held.active if key not in held.ended]
+            if pending:
+                self.answer(held, pending[0], well=True)
+            else:
+                await self.drive(owner, "arrives")
+
     async def drive(self, owner: Owner, how: str) -> None:
         """One turn of the owner's loop."""
         held = owner.held
@@ -292,7 +248,7 @@ class World:
         """Start what is wanted and not under way; only who holds a lease may."""
         if not owner.holds_lease:
             return
-        wanted = {_key(command): command for command in commands}
+        wanted = {key_of(command): command for command in commands}
         held.active = {key: held.active.get(key, c) for key, c in wanted.items()}
         held.ended &= set(wanted)
         for key, command in wanted.items():
@@ -524,13 +480,3 @@ class World:
     async def forget(self) -> None:
         await self.reader.execute("DELETE FROM runs")
         await self.reader.execute("DELETE FROM replicas")
-
-
-def _key(command: Command) -> object:
-    match command:
-        case RunStep(step_id=step_id):
-            return ("step", step_id)
-        case Compose():
-            return "compose"
-        case _:
-            return "plan"
