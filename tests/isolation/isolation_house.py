@@ -91,6 +91,7 @@ class IsolationHouse:
 
     channels: dict[str, grpc.aio.Channel]
     """By package of the contracts: whoever serves one of its services serves all of them."""
+    dsn: str
     rest_url: str
     http: aiohttp.ClientSession
     private_key: Any
@@ -240,6 +241,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 "bos.gateway.v1": at_gateway,
                 "bos.identity.v1": at_identity,
             },
+            dsn=dsn,
             rest_url=rest.url,
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),

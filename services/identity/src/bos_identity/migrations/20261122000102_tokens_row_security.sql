@@ -1,0 +1,7 @@
+-- migrate:up
+
+-- Without a policy: for the owner alone, whatever is granted one day.
+ALTER TABLE refresh_tokens ENABLE ROW LEVEL SECURITY;
+
+-- migrate:down
+ALTER TABLE refresh_tokens DISABLE ROW LEVEL SECURITY;
