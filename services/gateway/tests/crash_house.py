@@ -200,7 +200,7 @@ class Gateway:
         answer = json.loads(await self.process.stdout.readline())
         assert answer == {"armed": failpoint}
 
-    async def died(self, within_s: float = 20) -> None:
+    async def died(self, within_s: float = 45) -> None:
         """Wait until it has killed itself."""
         assert await asyncio.wait_for(self.process.wait(), within_s) == -signal.SIGKILL
 

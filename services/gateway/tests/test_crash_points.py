@@ -122,7 +122,7 @@ def at(*found: Gateway) -> Callable[[], list[Client]]:
 
 async def until_waiting(crash: CrashHouse, runs: int) -> None:
     """Until so many steps have reached the agent that waits."""
-    await eventually(lambda: len(crash.slow.executions) >= runs, within_s=30)
+    await eventually(lambda: len(crash.slow.executions) >= runs, within_s=45)
 
 
 async def execute(crash: CrashHouse, sql: str, *arguments: object) -> None:
@@ -278,7 +278,7 @@ async def test_ended_while_taking_a_request_to_cancel(crash: CrashHouse) -> None
         clients = Clients(crash)
         for each in (before, after):
             (seen,) = clients.ask(at(owner), WAITS, 1)
-            await eventually(lambda seen=seen: bool(seen.events), within_s=20)
+            await eventually(lambda seen=seen: bool(seen.events), within_s=45)
             await cancel_anywhere(at(each, owner), seen)
             await each.died()
         await clients.ended()
@@ -291,7 +291,7 @@ async def test_ended_while_recording_a_request_to_cancel(crash: CrashHouse) -> N
         clients = Clients(crash)
         for each in (before, after):
             (seen,) = clients.ask(at(each, survivor), WAITS, 1)
-            await eventually(lambda seen=seen: bool(seen.events), within_s=20)
+            await eventually(lambda seen=seen: bool(seen.events), within_s=45)
             await cancel_anywhere(at(survivor), seen)
             await each.died()
         await clients.ended()
@@ -320,7 +320,7 @@ async def test_ended_after_writing_again_what_postgresql_had_lost() -> None:
         clients = Clients(crash)
         asked = clients.ask(at(victim, survivor), WAITS, _EACH)
         await until_waiting(crash, _EACH)
-        await eventually(lambda: told(asked, "step_started", 4), within_s=20)
+        await eventually(lambda: told(asked, "step_started", 4), within_s=45)
         await postgres.crash()
         await postgres.start()
         await victim.died()
@@ -338,7 +338,7 @@ async def test_postgresql_restarted_under_load() -> None:
         for _ in range(3):
             asked = clients.ask(at(one, other), "Go on?", _EACH)
             asked += clients.ask(at(other, one), "Go on?", _EACH)
-            await eventually(lambda asked=asked: told(asked, "planned", 1), within_s=20)
+            await eventually(lambda asked=asked: told(asked, "planned", 1), within_s=45)
             await postgres.crash()
             await postgres.start()
         await clients.ended()
@@ -394,7 +394,7 @@ async def test_frozen_past_its_lease(crash: CrashHouse, point: str) -> None:
         clients = Clients(crash)
         clients.ask(at(frozen, other), "Go on?", _EACH)
         clients.ask(at(other), "Go on?", _EACH)
-        await eventually(lambda: frozen.stopped, within_s=20)
+        await eventually(lambda: frozen.stopped, within_s=45)
         await lease_ran_out(crash, frozen)
         await adopted(crash)
         frozen.process.send_signal(signal.SIGCONT)
