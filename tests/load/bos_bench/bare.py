@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DATA = b"data: "
 _DONE = b"[DONE]"
+_KEEP_ALIVE_S = 2.0
 
 
 class BareDiamond(ABC):
@@ -113,6 +114,8 @@ class HttpDiamond(BareDiamond):
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(
                 aiohttp.ClientSession(
+                    # Connections that idle while others have their turn are closed by the server.
+                    connector=aiohttp.TCPConnector(keepalive_timeout=_KEEP_ALIVE_S),
                     headers={"authorization": f"Bearer {self.key}"}, raise_for_status=True
                 )
             )
