@@ -116,7 +116,8 @@ class HttpDiamond(BareDiamond):
                 aiohttp.ClientSession(
                     # Connections that idle while others have their turn are closed by the server.
                     connector=aiohttp.TCPConnector(keepalive_timeout=_KEEP_ALIVE_S),
-                    headers={"authorization": f"Bearer {self.key}"}, raise_for_status=True
+                    headers={"authorization": f"Bearer {self.key}"},
+                    raise_for_status=True,
                 )
             )
             self._stack = stack.pop_all()
