@@ -1,7 +1,28 @@
 """Typed client of Bos, and the ``bos`` command line."""
 
-from bos_client.client import BosClient, Reconnect
-from bos_client.errors import BosError, FieldViolation
-from bos_client.requests import AskOptions
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bos_client.client import BosClient, Reconnect
+    from bos_client.errors import BosError, FieldViolation
+    from bos_client.requests import AskOptions
 
 __all__ = ["AskOptions", "BosClient", "BosError", "FieldViolation", "Reconnect"]
+
+_HOMES = {
+    "AskOptions": "requests",
+    "BosClient": "client",
+    "BosError": "errors",
+    "FieldViolation": "errors",
+    "Reconnect": "client",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Importing gRPC takes a while, and has to wait for what `bos_client.entry` sets.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from bos_client.cli.ask import ask, plan
@@ -37,8 +35,6 @@ def main(
 
     Without --target the local `bos serve all` is asked, by its file .data/standalone.json.
     """
-    # The gRPC library tells of every lost connection on stderr; we tell what it means instead.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     ctx.obj = Target(target, api_key, identity_target)
 
 
