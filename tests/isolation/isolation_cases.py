@@ -8,11 +8,17 @@ import pytest
 from isolation_house import PASSWORD, SECRET
 from public_rpcs import PublicRpc, public_rpcs
 
+from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
+
 if TYPE_CHECKING:
     from isolation_house import Answer, IsolationHouse
 
 RPCS = public_rpcs()
-OF_ADA = {"run_id": ("ended", "under way"), "session_id": ("session",)}
+OF_ADA = {
+    "run_id": ("ended", "under way"),
+    "session_id": ("session",),
+    "approval_id": ("waiting",),
+}
 """Fields that name something of a user's, and which of ada's things to name there."""
 NAMED_WITHOUT_NEED = {"request__continues_run_id": "run_id"}
 """Fields that name something of a user's in a call that works without them."""
@@ -27,6 +33,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "OrchestratorService.Ask": QUESTION,
     "OrchestratorService.AskStream": QUESTION,
     "OrchestratorService.PlanQuestion": QUESTION,
+    "ApprovalService.RespondApproval": {"decision": APPROVAL_DECISION_APPROVE},
     "IdentityService.RegisterUser": {
         "username": "ada",
         "email": "mallory@example.com",
@@ -67,6 +74,8 @@ def named(rpcs: list[PublicRpc]) -> Any:
 def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
     if field == "session_id":
         return [house.people["ada"].session_id]
+    if field == "approval_id":
+        return [house.approval_id]
     return [house.runs[which] for which in OF_ADA[field]]
 
 
@@ -101,4 +110,5 @@ def traces_of_ada(house: IsolationHouse, content: str, said: str = "") -> list[s
     """What only ada can know, in an answer to somebody who had ``said`` it or not."""
     ada = house.people["ada"]
     known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *house.runs.values()]
+    known.append(house.approval_id)
     return [each for each in known if each in content and each not in said]

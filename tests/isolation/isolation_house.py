@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
-from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub
+from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
 from bos_chassis.auth import generate_keypair
@@ -31,6 +31,8 @@ from bos_identity.service import serve as serve_identity
 from bos_identity.settings import IdentitySettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import EchoAgent, agent_server
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,13 +41,28 @@ if TYPE_CHECKING:
     from public_rpcs import PublicRpc
 
     from bos.composer.v1 import ComposeResponse
+    from bos.planner.v1 import MakePlanResponse
 
 PASSWORD = "correct horse battery"
 HELD = "Tell me slowly"
+ASKS = "Deploy it"
+"""In a question: its run waits for an approval."""
 SECRET = "violet-submarine"
 """Stands in everything that ada asks, and nowhere else."""
 _TIMEOUT_S = 30.0
 _STATUS = "grpc-status-details-bin"
+
+
+class AskingPlanner(PlannerDouble):
+    """Has nothing done, except for questions whose runs are meant to wait for an approval."""
+
+    async def MakePlan(self, request: Any, context: Any) -> MakePlanResponse:
+        answer = await super().MakePlan(request, context)
+        if ASKS in request.question:
+            asking = step("a", "deploy", f"deploy {SECRET} 1.2")
+            asking.tools.append("trigger_deployment")
+            answer.plan.steps.append(asking)
+        return answer
 
 
 class PatientComposer(ComposerDouble):
@@ -98,6 +115,8 @@ class IsolationHouse:
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way."""
+    approval_id: str = ""
+    """What a third run of hers waits for."""
 
     async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
         """Call it over gRPC; of a stream, up to its first message."""
@@ -183,7 +202,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             return (await enter(grpc_server(server, served, telemetry=telemetry))).address
 
         planner = await double(
-            PlannerDouble(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+            AskingPlanner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
         )
         composer = await double(
             PatientComposer(),
@@ -217,7 +236,11 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     compose_timeout_s=3600,
                     planner_target=planner,
                     composer_target=composer,
-                    agent_targets={"echo": await enter(agent_server(EchoAgent("echo")))},
+                    approval_timeout_s=86400,
+                    agent_targets={
+                        "echo": await enter(agent_server(EchoAgent("echo"))),
+                        "deploy": await enter(agent_server(DeployAgent())),
+                    },
                 ),
                 telemetry.named("gateway"),
             )
@@ -274,6 +297,12 @@ async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
     under_way, call = await house.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")
     stack.callback(call.cancel)
     house.runs = {"ended": ended, "under way": under_way}
+    _, call = await house.ask(ada, f"{ASKS}: the {SECRET}", "request-3")
+    stack.callback(call.cancel)
+    event = RunEvent()
+    while not event.HasField("approval_requested"):
+        event = (await call.read()).event
+    house.approval_id = event.approval_requested.approval.approval_id
 
 
 def _of_status(error: grpc.aio.AioRpcError) -> Answer:

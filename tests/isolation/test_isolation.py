@@ -79,8 +79,12 @@ async def test_a_wrong_present_password_tells_nothing_of_another(house: Isolatio
 
 
 async def test_lists_hold_ones_own_and_nothing_else(house: IsolationHouse) -> None:
-    lists = [rpc for rpc in OTHERS if rpc.method.name in ("ListRuns", "ListSessions", "GetUser")]
-    assert len(lists) == 3
+    lists = [
+        rpc
+        for rpc in OTHERS
+        if rpc.method.name in ("ListRuns", "ListApprovals", "ListSessions", "GetUser")
+    ]
+    assert len(lists) == 4
     for rpc in lists:
         for name, person in house.people.items():
             for way, answer in (await ways(house, rpc, rpc.message(), person.access_token)).items():

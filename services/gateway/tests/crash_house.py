@@ -31,6 +31,7 @@ from bos_chassis.errors import InvalidArgument
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_testkit.agents import CountingAgent, RecordingAgent
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from bos.agent.v1 import AgentResult, SideEffectClass
+    from bos.planner.v1 import Step
     from bos_agentkit import AgentTask
 
 PROGRAM = Path(__file__).parent / "crashing_gateway.py"
@@ -55,6 +57,8 @@ _AWAY = frozenset(
 )
 WAITS = "wait"
 """In a question: its run waits for the gate."""
+ASKS = "may it"
+"""In a question: two steps wait for approvals."""
 FAILS = "no plan"
 """In a question: it cannot be planned."""
 
@@ -121,12 +125,25 @@ class EffectAgent(CountingAgent):
         return result
 
 
+class AskedAgent(DeployAgent):
+    """Acts with approval only; what happens then is known by its key, or is not."""
+
+    def __init__(self, name: str, side_effect: SideEffectClass) -> None:
+        super().__init__(name, side_effect=side_effect)
+        self.repeatable = side_effect == SIDE_EFFECT_CLASS_IDEMPOTENT
+
+
 class CrashPlanner(PlannerDouble):
     """Four steps, of which two act: one that may be repeated and one that may not."""
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
         if FAILS in request.question:
             raise InvalidArgument("There is no plan for this.")
+        if ASKS in request.question:
+            steps = [_asking("put", "asks_keyed"), _asking("send", "asks_once")]
+            if WAITS in request.question:
+                steps.append(step("wait", "slow"))
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
         steps = [
             step("look", "quick"),
             step("put", "keyed", "put @{outputs.look.x}"),
@@ -138,6 +155,12 @@ class CrashPlanner(PlannerDouble):
         return response
 
 
+def _asking(step_id: str, agent: str) -> Step:
+    asking = step(step_id, agent, f"deploy {step_id} 1")
+    asking.tools.append("trigger_deployment")
+    return asking
+
+
 @dataclass
 class CrashHouse:
     """A house with its agents, and everything that clients of it were told."""
@@ -147,6 +170,8 @@ class CrashHouse:
     keyed: EffectAgent
     once: EffectAgent
     slow: GatedWitness
+    asks_keyed: AskedAgent
+    asks_once: AskedAgent
     seen: list[Seen] = field(default_factory=list)
 
     @property
@@ -177,8 +202,10 @@ async def open_crash_house(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[C
             EffectAgent("keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
             EffectAgent("once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
             GatedWitness("slow"),
+            AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT),
+            AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE),
         )
-        for agent in crash.witnesses:
+        for agent in (*crash.witnesses, crash.asks_keyed, crash.asks_once):
             await house.add_agent(agent)
         yield crash
 

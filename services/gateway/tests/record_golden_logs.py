@@ -2,7 +2,7 @@
 
 ::
 
-    python services/gateway/tests/record_golden_logs.py v2     # once per schema version
+    python services/gateway/tests/record_golden_logs.py v2     # those that the folder lacks
     python services/gateway/tests/record_golden_logs.py --pin  # what known logs mean, anew
 
 The second is for a change that is meant to show other things of old runs; the logs themselves stay
@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gateway_house import House, open_house
-from golden_logs import GOLDEN, NAMES, load, save
+from golden_logs import NAMES, load, save
 
 from bos.common.v1 import Clarification
-from bos.gateway.v1 import CancelRunRequest
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    ApprovalServiceStub,
+    CancelRunRequest,
+    RespondApprovalRequest,
+)
 from bos.planner.v1 import MakePlanResponse
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.errors import Unavailable
@@ -30,6 +36,7 @@ from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import Runs
 from bos_postgres import create_database, open_database
 from bos_testkit.agents import EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.postgres import embedded_server
 
@@ -108,6 +115,37 @@ async def clarification(house: House) -> str:
         return str((await gateway.ask("The revenue?")).run_id)
 
 
+async def approved(house: House) -> str:
+    """Somebody approves, and it is done."""
+    return await _decided(house, (APPROVAL_DECISION_APPROVE, ""))
+
+
+async def denied(house: House) -> str:
+    """Somebody denies."""
+    return await _decided(house, (APPROVAL_DECISION_DENY, ""))
+
+
+async def _decided(house: House, *decisions: tuple[int, str]) -> str:
+    await house.add_agent(DeployAgent())
+    asking = step("a", "deploy", "deploy shop 1.2")
+    asking.tools.append("trigger_deployment")
+    house.planner.steps = [asking]
+    left, run_id = list(decisions), ""
+    async with house.gateway() as gateway:
+        async for message in gateway.stream("Deploy?", trace=True):
+            event = message.event
+            run_id = event.run_id
+            if event.HasField("approval_requested"):
+                decision, instructions = left.pop(0)
+                response = RespondApprovalRequest(
+                    approval_id=event.approval_requested.approval.approval_id,
+                    decision=decision,
+                    instructions=instructions,
+                )
+                await ApprovalServiceStub(gateway.channel).RespondApproval(response)
+    return run_id
+
+
 SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
     succeeded,
     partially_succeeded,
@@ -115,6 +153,8 @@ SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
     cancelled,
     adopted,
     clarification,
+    approved,
+    denied,
 )
 
 
@@ -125,11 +165,11 @@ async def stored_runs(house: House) -> list[str]:
 
 
 async def record(version: str) -> None:
-    """Run every scenario on a database of its own and keep its log."""
-    if (GOLDEN / version).exists():
-        sys.exit(f"{GOLDEN / version} exists; golden logs are never recorded anew.")
+    """Run every scenario on a database of its own and keep its log; never one anew."""
     with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder) / "pg") as server:
         for scenario in SCENARIOS:
+            if f"{version}/{scenario.__name__}" in NAMES:
+                continue
             dsn = await create_database(server.dsn(), scenario.__name__)
             async with open_house(dsn) as house:
                 run_id = await scenario(house)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 from crash_house import (
+    ASKS,
     FAILS,
     WAITS,
     CrashHouse,
@@ -22,14 +24,23 @@ from crash_house import (
     cancel_anywhere,
     crashing_gateway,
     follow_anywhere,
+    may_be_away,
     open_crash_house,
 )
 from crashing_postgres import crashing_postgres
-from run_contract import Seen, Verdict, check_contract
+from run_contract import Seen, Verdict, check_contract, stored_runs
 from unix_proxy import postgres_proxy
 
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_STATUS_PENDING,
+    ApprovalServiceStub,
+    ListApprovalsRequest,
+    RespondApprovalRequest,
+)
 from bos.runlog.v1 import LogEvent
 from bos_gateway import commits
+from bos_gateway.failures import OUTCOME_UNKNOWN
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
 from bos_postgres import acquire, connect, open_database
@@ -62,6 +73,8 @@ ALONE = (
     *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.REWRITE, commits.ADD_INPUT),
     "cancel_requested",
 )
+# Of runs that wait for people; each in one of the tests of these below.
+ASKING = ("approval_requested", "approval_resolved", "effect_intended", commits.DECIDE)
 
 
 @pytest.fixture
@@ -146,7 +159,7 @@ def test_every_kind_of_commit_has_its_case() -> None:
 
     kinds = {field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields}
     points = {kind for kind in kinds if written(kind)} | commits.STATEMENTS
-    assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE} == points
+    assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE, *ASKING} == points
 
 
 @pytest.mark.parametrize("kind", UNDER_LOAD)
@@ -307,6 +320,99 @@ async def test_adoption_whose_answer_was_lost_leaves_no_run_behind(crash: CrashH
         await execute(crash, "UPDATE runs SET replica_id = $1, epoch = epoch + 1", heir.replica_id)
         crash.slow.gate.set()
         await clients.ended()
+
+
+@asynccontextmanager
+async def approving(crash: CrashHouse, *where: Gateway) -> AsyncIterator[None]:
+    """Approve whatever is asked, at the first of these gateways that answers."""
+
+    async def approve_all(client: Client) -> None:
+        stub = ApprovalServiceStub(client.channel)
+        wanted = ListApprovalsRequest(status=APPROVAL_STATUS_PENDING)
+        for approval in (await stub.ListApprovals(wanted, timeout=5)).approvals:
+            request = RespondApprovalRequest(
+                approval_id=approval.approval_id, decision=APPROVAL_DECISION_APPROVE
+            )
+            await stub.RespondApproval(request, timeout=5)
+
+    async def for_ever() -> None:
+        while True:
+            for client in at(*where)():
+                with may_be_away():
+                    await approve_all(client)
+                    break
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(for_ever())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def each_approval_had_its_effect_once(crash: CrashHouse) -> None:
+    """Or the step says that nobody knows, of what is not known by its key."""
+    runs = await stored_runs(crash.house.dsn)
+    for agent in (crash.asks_keyed, crash.asks_once):
+        landed = Counter(effect.idempotency_key.split("/")[0] for effect in agent.effects)
+        assert agent.repeatable or set(landed.values()) <= {1}
+        for run in runs.values():
+            (result,) = [
+                event.step_finished.result
+                for event in run.events
+                if event.step_finished.result.agent_name == agent.card.name
+            ]
+            if result.error.type:
+                assert (result.error.type, agent.repeatable) == (OUTCOME_UNKNOWN, False)
+            else:
+                assert landed[run.run_id]
+
+
+@pytest.mark.parametrize("kind", ["approval_requested", "run_released"])
+async def test_ended_while_a_person_is_to_be_asked(crash: CrashHouse, kind: str) -> None:
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), ASKS, 1)
+        await asyncio.gather(before.died(), after.died())
+        async with approving(crash, survivor):
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)
+
+
+@pytest.mark.parametrize("kind", ["approval_resolved", "effect_intended"])
+async def test_ended_after_a_person_has_decided(crash: CrashHouse, kind: str) -> None:
+    """At the owner, which has something else to do meanwhile; decided elsewhere."""
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), f"{ASKS}, {WAITS}", 1)
+        await until_waiting(crash, 2)
+        async with approving(crash, survivor):
+            await asyncio.gather(before.died(), after.died())
+            crash.slow.gate.set()
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)
+
+
+async def test_ended_while_taking_a_decision(crash: CrashHouse) -> None:
+    """At a replica that does not own the run; the person decides again elsewhere."""
+    victims = (f"kill {commits.DECIDE}:before", f"kill {commits.DECIDE}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+        clients = Clients(crash)
+        asked = clients.ask(at(owner), ASKS, 1)
+        await eventually(lambda: told(asked, "approval_requested", 2), within_s=20)
+        for each in (before, after):
+            async with approving(crash, each, owner):
+                await each.died()
+            if each is before:
+                clients.ask(at(owner), ASKS, 1)
+        async with approving(crash, owner):
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)
 
 
 async def test_ended_after_writing_again_what_postgresql_had_lost() -> None:

@@ -6,31 +6,42 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
     SIDE_EFFECT_CLASS_NONE,
     AgentCard,
     AgentResult,
+    ProposedAction,
     Tool,
 )
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
+    APPROVAL_STATUS_TIMED_OUT,
     RUN_STATUS_CANCELLED,
     RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_FAILED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
     AgentRequest,
+    Approval,
 )
 from bos.planner.v1 import Plan
 from bos.runlog.v1 import (
     AnswerDelta,
     AnswerStarted,
+    ApprovalRequested,
+    ApprovalResolved,
     CancelRequested,
     LogEvent,
     Planned,
@@ -192,6 +203,199 @@ def test_run_that_is_never_planned_ends_at_its_deadline(seconds: int, over: bool
         assert commands[0].events[-1].run_finished.response.status == RUN_STATUS_FAILED
 
 
+def proposing(step_id: str = "a", effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> LogEvent:
+    """The agent wants to act, and somebody is asked."""
+    action = ProposedAction(action_id="1", tool="act", digest="sha256:1", side_effect=effect)
+    approval = Approval(
+        approval_id=f"{step_id}1",
+        step_id=step_id,
+        actions=[action],
+        status=APPROVAL_STATUS_PENDING,
+    )
+    return event(approval_requested=ApprovalRequested(approval=approval))
+
+
+def decided(
+    requested: LogEvent,
+    status: int = APPROVAL_STATUS_APPROVED,
+    instructions: str = "",
+    now: datetime = START,
+) -> LogEvent:
+    approval = Approval()
+    approval.CopyFrom(requested.approval_requested.approval)
+    approval.status = status
+    approval.user_instructions = instructions
+    return event(now, approval_resolved=ApprovalResolved(approval=approval))
+
+
+def asking(
+    *others: object, effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE
+) -> tuple[RunState, LogEvent]:
+    """A run whose step ``a`` has proposed something, beside other steps."""
+    start = accepted()
+    tool = Tool(name="act", requires_approval=True, side_effect=effect)
+    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
+    state = fold("r", [start, planned(step("a", "echo"), *others)])
+    wanted(state)
+    requested = proposing(effect=effect)
+    apply(state, requested)
+    return state, requested
+
+
+def recorded(state: RunState, now: datetime = START) -> list[str | None]:
+    """What deciding wants to have in the log, applied."""
+    (record,) = decide(state, now)
+    assert isinstance(record, Record)
+    for each in record.events:
+        apply(state, each)
+    return [each.WhichOneof("event") for each in record.events]
+
+
+def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
+    state, _ = asking()
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.durable
+    assert recorded(state) == ["run_released"]
+    assert state.let_go
+    assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
+    apply(state, adopted())
+    assert not state.let_go
+
+
+def test_run_with_other_work_is_not_let_go() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"))
+    assert wanted(state) == ["b", "c"]
+    assert not state.let_go
+
+
+def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"), step("d", "echo", "d", "a"))
+    assert wanted(state) == ["b", "c"]
+    apply(state, finished("b"))
+    assert wanted(state) == ["c"]
+
+
+def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
+    state, requested = asking()
+    apply(state, decided(requested))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.durable
+    assert recorded(state) == ["effect_intended", "step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.attempt == 2
+    assert command.approval is not None
+    assert [each.digest for each in command.approval.approved_actions] == ["sha256:1"]
+
+
+def test_instructions_allow_nothing_yet() -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="and more"))
+    assert recorded(state) == ["step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert not command.approval.approved_actions
+    assert command.approval.user_instructions == "and more"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(APPROVAL_STATUS_DENIED, "denied_by_user"), (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout")],
+)
+def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, status))
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.error.type == reason
+    assert result.partial_data.fields["reason"].string_value == reason
+    assert wanted(state) == [Compose]
+
+
+@pytest.mark.parametrize(
+    ("effect", "again"),
+    [(SIDE_EFFECT_CLASS_IDEMPOTENT, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
+)
+def test_approved_action_interrupted_by_a_change_of_owner(effect: int, again: bool) -> None:
+    state, requested = asking(effect=effect)
+    apply(state, decided(requested))
+    recorded(state)
+    apply(state, adopted())
+    if again:
+        assert recorded(state) == ["step_dispatched"]
+        (command,) = decide(state, START)
+        assert isinstance(command, RunStep)
+        assert command.approval is not None
+        assert command.approval.approved_actions
+    else:
+        assert recorded(state) == ["step_progressed", "step_finished"]
+        result = state.steps["a"].result
+        assert result is not None
+        assert result.error.type == "OutcomeUnknown"
+
+
+def test_proposing_may_be_interrupted_whatever_is_proposed() -> None:
+    start = accepted()
+    tool = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    apply(state, adopted())
+    assert recorded(state) == ["step_dispatched"]
+
+
+@pytest.mark.parametrize("hours", [0, 1000])
+def test_time_that_a_person_takes_does_not_count(hours: int) -> None:
+    state, requested = asking()
+    later = START + timedelta(hours=hours)
+    assert next_wake(state) is None
+    assert recorded(state, later) == ["run_released"]
+    apply(state, adopted())
+    apply(state, decided(requested, now=later))
+    assert recorded(state, later) == ["effect_intended", "step_dispatched"]
+    assert wanted(state, later + timedelta(seconds=90)) == ["a"]
+    assert wanted(state, later + timedelta(seconds=92)) == [Compose]
+
+
+def test_cancelled_run_closes_what_nobody_has_decided() -> None:
+    state, _ = asking()
+    apply(state, event(cancel_requested=CancelRequested(reason="enough")))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    resolved, end = record.events
+    assert resolved.approval_resolved.approval.status == APPROVAL_STATUS_CANCELLED
+    assert end.run_finished.response.status == RUN_STATUS_CANCELLED
+
+
+def test_proposal_is_paid_for_and_gives_back_what_was_held() -> None:
+    start = accepted()
+    start.run_accepted.settings.max_tokens = 100_000
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    assert state.steps["a"].reserved_tokens > 0
+    requested = proposing()
+    requested.approval_requested.result.usage.input_tokens = 70
+    apply(state, requested)
+    assert state.steps["a"].reserved_tokens == 0
+    assert state.usage.input_tokens == 70
+    apply(state, decided(requested))
+    recorded(state)
+    assert state.steps["a"].reserved_tokens > 0
+
+
+@pytest.mark.parametrize("second", ["decision", "request"])
+def test_log_with_two_decisions_or_requests_at_once_is_refused(second: str) -> None:
+    state, requested = asking()
+    if second == "decision":
+        apply(state, decided(requested))
+    with pytest.raises(BrokenLog):
+        apply(state, requested if second == "request" else decided(requested))
+
+
 def test_unknown_event_is_not_guessed_at() -> None:
     with pytest.raises(UnknownEvent):
         fold("r", [accepted(), LogEvent()])
@@ -221,6 +425,7 @@ _SHAPES = [
 ]
 
 
+@settings(deadline=None)  # how long it takes says how busy the machine is
 @given(shape=st.sampled_from(_SHAPES), turns=st.integers(0, 3), data=st.data())
 def test_any_interleaving_ends_once_with_every_step_settled_once(
     shape: list, turns: int, data: DataObject
@@ -236,6 +441,9 @@ def test_any_interleaving_ends_once_with_every_step_settled_once(
         state = fold("r", events)
         if state.finished:
             break
+        if state.let_go:
+            events += [adopted(), _decision(events, data)]
+            continue
         commands = decide(state, START)
         assert commands, "an unfinished run always wants something"
         events += _answer(data.draw(st.sampled_from(commands)), state, shape, data)
@@ -249,6 +457,21 @@ def test_any_interleaving_ends_once_with_every_step_settled_once(
         assert len(set(dispatches)) <= turns
     response = ends[0].run_finished.response
     assert [r.agent_name for r in response.agent_results] == [s.agent for s in shape]
+
+
+def _decision(events: list[LogEvent], data: DataObject) -> LogEvent:
+    """A person's, about one of the requests that are open."""
+    asked = {
+        e.approval_requested.approval.approval_id: e
+        for e in events
+        if e.HasField("approval_requested")
+    }
+    for each in events:
+        asked.pop(each.approval_resolved.approval.approval_id, None)
+    status = data.draw(st.sampled_from([APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED]))
+    instructed = status == APPROVAL_STATUS_APPROVED and len(events) < 30
+    instructions = "more" if instructed and data.draw(st.booleans(), label="instructs") else ""
+    return decided(data.draw(st.sampled_from(list(asked.values()))), status, instructions)
 
 
 def _answer(command: Command, state: RunState, shape: list, data: DataObject) -> list[LogEvent]:
@@ -269,6 +492,12 @@ def _answer(command: Command, state: RunState, shape: list, data: DataObject) ->
             mortal = state.steps[command.step_id].attempt < 3
             if mortal and data.draw(st.booleans(), label="owner dies"):
                 return [adopted()]
+            performing = command.approval is not None and command.approval.approved_actions
+            if not performing and data.draw(st.booleans(), label="proposes"):
+                requested = proposing(command.step_id)
+                number = state.steps[command.step_id].proposals
+                requested.approval_requested.approval.approval_id += str(number)
+                return [requested]
             status = data.draw(
                 st.sampled_from([AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED])
             )

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from bos.gateway.v1 import (
+    ApprovalServiceServicer,
     AskResponse,
     AskStreamResponse,
     CancelRunResponse,
+    GetApprovalResponse,
     GetRunResponse,
     ListAgentsResponse,
+    ListApprovalsResponse,
     ListRunsResponse,
     OrchestratorServiceServicer,
     PlanQuestionResponse,
+    RespondApprovalResponse,
     WatchRunResponse,
 )
 from bos_chassis.auth import LOCAL_USER, current_principal
@@ -32,13 +36,17 @@ if TYPE_CHECKING:
         AskRequest,
         AskStreamRequest,
         CancelRunRequest,
+        GetApprovalRequest,
         GetRunRequest,
         ListAgentsRequest,
+        ListApprovalsRequest,
         ListRunsRequest,
         PlanQuestionRequest,
+        RespondApprovalRequest,
         RunEvent,
         WatchRunRequest,
     )
+    from bos_gateway.approvals import Approvals
     from bos_gateway.dry_run import DryRun
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
     from bos_gateway.streams import Streams
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
+APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
 
 
 class OrchestratorServicer(OrchestratorServiceServicer):
@@ -64,7 +73,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         """Run a question to its end."""
         with self._streams.one_more():
             run_id = await self._accept(request.request, interactive=False)
-            async for _, event in self._replica.reader.follow(run_id, 0, _caller()):
+            async for _, event in self._replica.reader.follow(run_id, 0, caller()):
                 if event.HasField("run_finished"):
                     response = visible_response(event.run_finished.response, request.request)
                     return AskResponse(response=response)
@@ -81,12 +90,12 @@ class OrchestratorServicer(OrchestratorServiceServicer):
 
     async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
         """One of the caller's runs."""
-        run = await self._runs.find(parse_run_id(request.run_id), _caller())
-        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id, _caller())))
+        run = await self._runs.find(parse_run_id(request.run_id), caller())
+        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id, caller())))
 
     async def ListRuns(self, request: ListRunsRequest, context: Any) -> ListRunsResponse:
         """The caller's runs."""
-        runs, token = await self._runs.list(request, _caller())
+        runs, token = await self._runs.list(request, caller())
         return ListRunsResponse(runs=runs, next_page_token=token)
 
     async def WatchRun(
@@ -94,17 +103,15 @@ class OrchestratorServicer(OrchestratorServiceServicer):
     ) -> AsyncIterator[WatchRunResponse]:
         """The events of one of the caller's runs, from any position."""
         with self._streams.one_more():
-            run = await self._runs.find(parse_run_id(request.run_id), _caller())
+            run = await self._runs.find(parse_run_id(request.run_id), caller())
             async for event in self._events(run.run_id, request.after_sequence):
                 yield WatchRunResponse(event=event)
 
     async def CancelRun(self, request: CancelRunRequest, context: Any) -> CancelRunResponse:
         """Ask for one of the caller's runs to end."""
-        run = await self._runs.find(parse_run_id(request.run_id), _caller())
-        await self._replica.cancel(run.run_id, _caller(), request.reason)
-        return CancelRunResponse(
-            run=run_of(await self._replica.reader.state(run.run_id, _caller()))
-        )
+        run = await self._runs.find(parse_run_id(request.run_id), caller())
+        await self._replica.cancel(run.run_id, caller(), request.reason)
+        return CancelRunResponse(run=run_of(await self._replica.reader.state(run.run_id, caller())))
 
     async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
         """The agents that exist."""
@@ -114,27 +121,54 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: PlanQuestionRequest, context: Any
     ) -> PlanQuestionResponse:
         """A plan without running it."""
-        return await self._dry_run.plan(request.request, _caller())
+        return await self._dry_run.plan(request.request, caller())
 
     async def _accept(self, request: AgentRequest, *, interactive: bool) -> UUID:
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
         return await self._replica.accept(
             request,
-            _caller(),
+            caller(),
             interactive=interactive,
             traceparent=carrier.get("traceparent", ""),
         )
 
     async def _events(self, run_id: UUID, after_sequence: int) -> AsyncIterator[RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""
-        accepted = await self._replica.reader.request(run_id, _caller())
-        async for sequence, event in self._replica.reader.follow(run_id, after_sequence, _caller()):
+        accepted = await self._replica.reader.request(run_id, caller())
+        async for sequence, event in self._replica.reader.follow(run_id, after_sequence, caller()):
             public = project(str(run_id), sequence, event, accepted)
             if public is not None:
                 yield public
 
 
-def _caller() -> str:
+class ApprovalServicer(ApprovalServiceServicer):
+    """Implements ``bos.gateway.v1.ApprovalService``."""
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+
+    async def ListApprovals(
+        self, request: ListApprovalsRequest, context: Any
+    ) -> ListApprovalsResponse:
+        """The caller's requests."""
+        approvals, token = await self._approvals.list(request, caller())
+        return ListApprovalsResponse(approvals=approvals, next_page_token=token)
+
+    async def GetApproval(self, request: GetApprovalRequest, context: Any) -> GetApprovalResponse:
+        """One of the caller's requests."""
+        approval = await self._approvals.get(request.approval_id, caller())
+        return GetApprovalResponse(approval=approval)
+
+    async def RespondApproval(
+        self, request: RespondApprovalRequest, context: Any
+    ) -> RespondApprovalResponse:
+        """A decision about one of the caller's requests."""
+        approval = await self._approvals.respond(request, caller())
+        return RespondApprovalResponse(approval=approval)
+
+
+def caller() -> str:
+    """Who calls; everybody is one user where nobody signs in."""
     principal = current_principal()
     return LOCAL_USER if principal is None else principal.user_id

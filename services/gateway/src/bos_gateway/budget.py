@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_RUNNING
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
+    AGENT_EXECUTION_STATUS_RUNNING,
+)
 
 if TYPE_CHECKING:
     from bos.common.v1 import Usage
@@ -87,7 +90,13 @@ class StepBudget:
         self.limit = state.request.settings.max_tokens
         self.available = _beside_composing(state)
         open_steps = [step for step in state.steps.values() if not step.settled]
-        waiting = [step for step in open_steps if step.sub_task is None or step.interrupted]
+        waiting = [
+            step
+            for step in open_steps
+            if step.sub_task is None
+            or step.interrupted
+            or step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+        ]
         self._waiting = len(waiting)
         self._at_work = any(
             step.status == AGENT_EXECUTION_STATUS_RUNNING and not step.interrupted

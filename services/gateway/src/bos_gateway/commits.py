@@ -32,8 +32,10 @@ REWRITE: Final = "rewrite"
 """Events that PostgreSQL had lost are written again."""
 ADD_INPUT: Final = "add_input"
 """An input for a run's owner is stored."""
+DECIDE: Final = "decide_approval"
+"""A person's decision is stored, or that there was none in time, with its input."""
 STATEMENTS: Final = frozenset(
-    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, FORGET_DEAD, REWRITE, ADD_INPUT}
+    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, FORGET_DEAD, REWRITE, ADD_INPUT, DECIDE}
 )
 """Every kind of commit beside those that write events; those are named by their events' kinds."""
 

@@ -12,16 +12,21 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_RUNNING,
     AGENT_EXECUTION_STATUS_SKIPPED,
     AgentExecutionStatus,
+    ApprovalContext,
 )
 from bos.common.v1 import AgentError
+from bos.gateway.v1 import APPROVAL_STATUS_APPROVED
 from bos.runlog.v1 import (
+    EffectIntended,
     LogEvent,
     RunFinished,
+    RunReleased,
     StepDispatched,
     StepFinished,
     StepProgressed,
@@ -39,7 +44,9 @@ from bos_gateway.failures import (
     failed_result,
     may_repeat,
 )
+from bos_gateway.proposals import actions_of, approval_context, cancelled, turned_down
 from bos_gateway.response import clarification_response, explained_response
+from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_plans import (
     ReferenceUnresolved,
     resolve_text,
@@ -76,6 +83,8 @@ class RunStep:
     """The attempt whose dispatch is already in the log."""
     reserved_tokens: int = 0
     """What all attempts from this one on may consume; 0 if the run has no budget."""
+    approval: ApprovalContext | None = None
+    """What a person decided about it: actions to perform, or instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,8 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return []
     if state.cancel_reason is not None:
         text = f"The run was cancelled{': ' + state.cancel_reason if state.cancel_reason else '.'}"
-        return [_finish(state, now, CANCELLED, text)]
+        open_requests = tuple(_at(now, event) for event in cancelled(state, now))
+        return [Record((*open_requests, *_finish(state, now, CANCELLED, text).events))]
     if state.plan_failure is not None:
         error = state.plan_failure.error
         return [_finish(state, now, error.type, error.message)]
@@ -122,6 +132,9 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [record]
     if running:
         return list(running)
+    if state.waiting_since is not None:
+        released = RunReleased(reason=WAITING_FOR_APPROVAL)
+        return [Record((_at(now, LogEvent(run_released=released)),), durable=True)]
     if _asks_user(state):
         return [_clarify(state, now)]
     return [Compose(for_composing(state))]
@@ -133,21 +146,31 @@ def next_wake(state: RunState) -> datetime | None:
         return None
     if state.plan is None:
         return run_deadline(state)
+    if state.waiting_since is not None:
+        return None
     if any(not step.settled for step in state.steps.values()):
         return steps_deadline(state) + DEADLINE_GRACE
     return None
 
 
-def run_deadline(state: RunState) -> datetime:
-    """When the run must have ended (UTC)."""
-    return state.request.deadline.ToDatetime(tzinfo=UTC)
+def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
+    """When the run must have ended (UTC). The time that people take to decide does not count.
+
+    Args:
+        state: The run.
+        now: The time up to which it counts that somebody has yet to decide.
+    """
+    deadline = state.request.deadline.ToDatetime(tzinfo=UTC) + state.waited
+    if now is not None and state.waiting_since is not None:
+        deadline += max(timedelta(), now - state.waiting_since)
+    return deadline
 
 
-def steps_deadline(state: RunState) -> datetime:
+def steps_deadline(state: RunState, now: datetime | None = None) -> datetime:
     """When steps must have ended, so that there is time left to compose (UTC)."""
-    whole = run_deadline(state) - state.accept_time
+    whole = state.request.deadline.ToDatetime(tzinfo=UTC) - state.accept_time
     reserve = min(state.request.settings.compose_timeout.ToTimedelta(), whole * COMPOSE_SHARE)
-    return run_deadline(state) - reserve
+    return run_deadline(state, now) - reserve
 
 
 def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
@@ -159,7 +182,7 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     events: list[LogEvent] = []
     running: list[RunStep] = []
     durable = False
-    late = now >= steps_deadline(state) + DEADLINE_GRACE
+    late = now >= steps_deadline(state, now) + DEADLINE_GRACE
     budget = StepBudget(state)
     request = state.request.request
     slots = max(1, state.request.settings.max_concurrency) - sum(
@@ -168,16 +191,29 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     turns = request.max_turns - state.turns if request.HasField("max_turns") else len(state.steps)
     for step_id in state.order:
         step = state.steps[step_id]
-        if step.settled:
+        if step.settled or step.awaits:
             continue
         if late:
             text = "The time for this run was over before the step ended."
             events += _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
+        elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
+            decided = _decided(step, now, budget, slots)
+            events += decided
+            if decided and decided[-1].HasField("step_dispatched"):
+                slots -= 1
+                durable = True
         elif step.sub_task is not None and step.interrupted:
             events += _interrupted(state, step, now, budget)
         elif step.sub_task is not None:
             running.append(
-                RunStep(step.revision, step_id, step.sub_task, step.attempt, step.reserved_tokens)
+                RunStep(
+                    step.revision,
+                    step_id,
+                    step.sub_task,
+                    step.attempt,
+                    step.reserved_tokens,
+                    approval_context(step),
+                )
             )
         elif turns <= 0:
             text = f"Not run: the limit of {request.max_turns} turns was reached."
@@ -202,10 +238,36 @@ def _interrupted(
     state: RunState, step: StepState, now: datetime, budget: StepBudget
 ) -> list[LogEvent]:
     """What becomes of a step that was under way when the run changed owner."""
-    if step.sub_task is not None and may_repeat(state.card(step.step.agent), step.step):
+    repeatable = may_repeat(state.card(step.step.agent), step.step, actions_of(step))
+    if step.sub_task is not None and repeatable:
         return _dispatch(step, now, step.sub_task, budget)
     text = "The service was interrupted while this step ran; its action may have taken effect."
     return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
+
+
+def _decided(step: StepState, now: datetime, budget: StepBudget, slots: int) -> list[LogEvent]:
+    """What follows from a decision (SPEC M-10..M-12).
+
+    Approved actions are performed; that this is about to happen is in the log first. Instructions
+    lead to another proposal instead.
+    """
+    approval = step.approval
+    assert approval is not None
+    if approval.status != APPROVAL_STATUS_APPROVED:
+        return [_at(now, event) for event in turned_down(step, now)]
+    if slots <= 0 or step.sub_task is None:
+        return []
+    dispatched = _dispatch(step, now, step.sub_task, budget)
+    going = bool(dispatched) and dispatched[-1].HasField("step_dispatched")
+    if not going or approval.user_instructions:
+        return dispatched
+    intended = EffectIntended(
+        revision=step.revision,
+        step_id=step.step.step_id,
+        approval_id=approval.approval_id,
+        digests=[action.digest for action in approval.actions],
+    )
+    return [_at(now, LogEvent(effect_intended=intended)), *dispatched]
 
 
 def _dispatch(

@@ -13,10 +13,10 @@ from bos.agent.v1 import (
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from bos.agent.v1 import AgentCard, AgentExecutionStatus
+    from bos.agent.v1 import AgentCard, AgentExecutionStatus, ProposedAction
     from bos.planner.v1 import Step
     from bos_gateway.state import StepState
 
@@ -38,6 +38,8 @@ VALUE_MISSING = "ValueMissing"
 RESULT_TOO_LARGE = "ResultTooLarge"
 COMPOSING_FAILED = "ComposingFailed"
 HITL_SKIPPED = "hitl_skipped_non_streaming"
+HITL_TIMEOUT = "hitl_timeout"
+DENIED = "denied_by_user"
 
 _HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
 
@@ -75,14 +77,18 @@ def error_trace(agent: str, error_type: str, message: str, now: datetime) -> Tra
     return event
 
 
-def may_repeat(card: AgentCard | None, step: Step) -> bool:
+def may_repeat(
+    card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
+) -> bool:
     """Whether sending the step again cannot double an effect of an earlier attempt.
 
-    Tools that need approval do not act without one, so only the unprotected ones count.
+    Tools that need approval do not act without one, so of these only the approved actions count
+    that are being performed.
     """
     allowed = set(step.tools)
-    return card is not None and all(
+    unprotected = card is not None and all(
         tool.side_effect in _HARMLESS or tool.requires_approval
         for tool in card.tools
         if not allowed or tool.name in allowed
     )
+    return unprotected and all(action.side_effect in _HARMLESS for action in performing)

@@ -1,4 +1,4 @@
-"""What goes on beside the runs: lease, adoption, inputs, and the bulletin."""
+"""What goes on beside the runs: lease, adoption, inputs, time-outs, and the bulletin."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.approvals import Approvals
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.lease import Lease
     from bos_gateway.replica import Replica
@@ -23,7 +24,11 @@ _JUST_AFTER_S = 0.02
 
 @asynccontextmanager
 async def running_replica(
-    replica: Replica, lease: Lease, bulletin: Bulletin, telemetry: Telemetry
+    replica: Replica,
+    lease: Lease,
+    bulletin: Bulletin,
+    approvals: Approvals,
+    telemetry: Telemetry,
 ) -> AsyncIterator[Replica]:
     """Hold the lease and adopt runs while the block runs; let go of everything afterwards.
 
@@ -58,11 +63,17 @@ async def running_replica(
         await replica.take_inputs()
         await _woken(bulletin.inputs, POLL_S)
 
+    async def time_out_approvals() -> None:
+        due_s = await approvals.time_out()
+        wait_s = POLL_S if due_s is None else min(POLL_S, max(0.0, due_s) + _JUST_AFTER_S)
+        await asyncio.sleep(wait_s)
+
     await replica.take_lease()
     rounds: dict[str, Callable[[], Awaitable[object]]] = {
         "lease": keep_lease,
         "adoption": adopt,
         "inputs": take_inputs,
+        "approvals": time_out_approvals,
         "telling": bulletin.tell_for_ever,
         "listening": lambda: bulletin.listen_for_ever(replica.drives),
     }

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from bos_gateway.external import EXTERNAL_VERSION, PLAIN_VERSION, kind_of, version_of
 from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
+from bos_gateway.state import waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +112,8 @@ async def insert_events(
 
     What is written ``again`` may be of an earlier epoch: it was ours then, and still is.
     """
+    asked = [(r.run_id, r.event.approval_requested.approval) for r in rows if _asks(r)]
+    decided = [r for r in rows if r.event.HasField("approval_resolved")]
     stored = await session.fetch(
         APPEND,
         "on" if durable else "off",
@@ -129,6 +132,14 @@ async def insert_events(
         [version_of(row.event) for row in rows],
         [target.first_sequence for target in targets],
         again,
+        [run_id for run_id, _ in asked],
+        [UUID(approval.approval_id) for _, approval in asked],
+        [approval.SerializeToString() for _, approval in asked],
+        [approval.create_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
+        [approval.expire_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
+        [row.run_id for row in decided],
+        [row.event.approval_resolved.approval.approval_id for row in decided],
+        [row.run_id for row in rows if waits(row.event)],
     )
     written = {row["run_id"]: row["written"] for row in stored}
     expected = Tally(row.run_id for row in rows)
@@ -140,6 +151,10 @@ async def insert_events(
         inserted=stored[0]["inserted"] if stored else None,
         flushed=stored[0]["flushed"] if stored else None,
     )
+
+
+def _asks(row: Row) -> bool:
+    return row.event.HasField("approval_requested")
 
 
 async def _foreign(

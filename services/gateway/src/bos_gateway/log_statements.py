@@ -64,6 +64,10 @@ FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USIN
 # Events written again ($16) may be of an earlier epoch of ours: taking a run anew raises its epoch,
 # and must not cost it the events that PostgreSQL lost before that.
 #
+# Requests to people ($17 and following) are written with their events, and so are their inputs
+# taken away ($22, $23) with the events that these became. Runs in $24 are nobody's from now on;
+# writing that again, when the answer to the first try was lost, finds our event and no owner.
+#
 # `wal` says how far the write-ahead log reaches, and how far it is on disk: every commit that this
 # session made before lies below the first.
 APPEND = """
@@ -84,7 +88,12 @@ WITH mode AS MATERIALIZED (
 ), owned AS (
     SELECT r.run_id
     FROM mode, runs AS r JOIN wanted AS w USING (run_id)
-    WHERE r.replica_id = $13 AND (r.epoch = w.epoch OR $16 AND r.epoch > w.epoch)
+    WHERE (r.replica_id = $13
+           OR r.replica_id IS NULL AND r.run_id = ANY ($24) AND EXISTS (
+               SELECT FROM batch AS b JOIN run_events AS e USING (run_id, sequence)
+               WHERE b.run_id = r.run_id AND e.event_id = b.event_id
+           ))
+      AND (r.epoch = w.epoch OR $16 AND r.epoch > w.epoch)
       AND EXISTS (
           SELECT FROM run_events AS e
           WHERE e.run_id = w.run_id AND e.sequence = w.first_sequence - 1
@@ -103,6 +112,22 @@ WITH mode AS MATERIALIZED (
     ORDER BY run_id, sequence
     ON CONFLICT (run_id, sequence) DO NOTHING
     RETURNING run_id
+), asked AS (
+    INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at)
+    SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at
+    FROM unnest($17::uuid[], $18::uuid[], $19::bytea[], $20::timestamptz[], $21::timestamptz[])
+         AS t (run_id, approval_id, payload, created_at, expire_at)
+    JOIN owned USING (run_id) JOIN runs AS r USING (run_id)
+    ON CONFLICT DO NOTHING
+), closed AS (
+    UPDATE approvals AS a
+    SET status = CASE WHEN w.status = 9 THEN 6 ELSE 5 END, responded_at = now()
+    FROM wanted AS w JOIN owned USING (run_id)
+    WHERE a.run_id = w.run_id AND a.status = 1 AND w.finished
+), taken_inputs AS (
+    DELETE FROM run_inputs AS i
+    USING unnest($22::uuid[], $23::text[]) AS t (run_id, input_key) JOIN owned USING (run_id)
+    WHERE i.run_id = t.run_id AND i.kind = 'approval' AND i.input_key = t.input_key
 ), settled_inputs AS (
     DELETE FROM run_inputs AS i
     USING wanted AS w JOIN owned USING (run_id)
@@ -114,7 +139,8 @@ WITH mode AS MATERIALIZED (
 ), touched AS (
     UPDATE runs AS r
     SET status = w.status, updated_at = now(),
-        finished_at = CASE WHEN w.finished THEN now() END
+        finished_at = CASE WHEN w.finished THEN now() END,
+        replica_id = CASE WHEN r.run_id <> ALL ($24) THEN r.replica_id END
     FROM wanted AS w JOIN owned USING (run_id)
     WHERE r.run_id = w.run_id AND w.status > 0
 )

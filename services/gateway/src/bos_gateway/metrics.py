@@ -28,6 +28,12 @@ class GatewayMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self.approvals = Counter(
+            "bos_approvals",
+            "Requests to people that were decided, by how",
+            ("outcome",),
+            registry=registry,
+        )
         self.run_tokens = Counter(
             "bos_run_tokens",
             "Tokens counted against the budgets of runs that ended: reported by those who called a "

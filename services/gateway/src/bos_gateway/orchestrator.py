@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import ApprovalStatus, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_artefacts import Owner
 from bos_gateway.composing import compose
@@ -28,7 +28,7 @@ from bos_gateway.failures import NEUTRAL, failed_result
 from bos_gateway.planning import make_plan
 from bos_gateway.response import broken_response, explained_response
 from bos_gateway.run_log import Append
-from bos_gateway.state import RunState, UnknownEvent, apply, status_after
+from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
 from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _INBOX = 256
 _OF_STEPS = frozenset({"step_dispatched", "step_progressed", "step_finished"})
+# What must be on disk before anything follows from it, beside the end and what acts.
+_DURABLE = frozenset({"approval_requested", "approval_resolved", "effect_intended"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Orchestrator:
             self._inbox.put_nowait(event)
 
     async def drive(self) -> None:
-        """Run until the run has ended.
+        """Run until the run has ended, or is nobody's until somebody decides.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -110,7 +112,7 @@ class Orchestrator:
             try:
                 # What others wanted while nobody owned the run comes before anything else.
                 await self._store(self._drain([]))
-                while not self._state.finished:
+                while not (self._state.finished or self._state.let_go):
                     commands = decide(self._state, self._with.clock.now())
                     if commands and isinstance(commands[0], Record):
                         await self._store(list(commands[0].events), durable=commands[0].durable)
@@ -149,7 +151,7 @@ class Orchestrator:
         """
         if self._storing is not None:
             await asyncio.wait((self._storing,))
-        if not self._state.finished:
+        if not (self._state.finished or self._state.let_go):
             await self._append([event])
 
     async def _until_lease_held(self) -> None:
@@ -260,7 +262,9 @@ class Orchestrator:
         await asyncio.shield(self._storing)
 
     async def _append(self, events: list[LogEvent], *, durable: bool = False) -> None:
-        finished = events[-1].HasField("run_finished")
+        finished, let_go = events[-1].HasField("run_finished"), waits(events[-1])
+        durable = durable or finished or let_go
+        durable = durable or any(event.WhichOneof("event") in _DURABLE for event in events)
         before = after = self._state.status
         for event in events:
             after = status_after(after, event)
@@ -271,8 +275,8 @@ class Orchestrator:
             self._run.epoch,
             self._state.last_sequence + 1,
             rows,
-            durable=durable or finished,
-            status=after if after != before else None,
+            durable=durable,
+            status=after if after != before or let_go else None,
             finished=finished,
         )
         await self._writer.append(append)
@@ -291,6 +295,11 @@ class Orchestrator:
             UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
         """
         settled = {step_id for step_id, step in self._state.steps.items() if step.settled}
+        undecided = {
+            step.approval.approval_id
+            for step in self._state.steps.values()
+            if step.awaits and step.approval is not None
+        }
         found: list[LogEvent] = []
         for event in events:
             kind = event.WhichOneof("event")
@@ -298,7 +307,18 @@ class Orchestrator:
                 raise UnknownEvent(f"run {self._state.run_id}, an input")
             if kind == "cancel_requested":
                 return [*found, event] if self._state.cancel_reason is None else found
-            if kind in _OF_STEPS:
+            if kind == "approval_resolved":
+                approval_id = event.approval_resolved.approval.approval_id
+                if approval_id not in undecided:
+                    continue
+                undecided.discard(approval_id)
+            elif kind == "approval_requested":
+                requested = event.approval_requested
+                if requested.approval.step_id in settled or (
+                    requested.revision != self._state.revision
+                ):
+                    continue
+            elif kind in _OF_STEPS:
                 body = getattr(event, kind)
                 if body.step_id in settled or body.revision != self._state.revision:
                     continue
@@ -318,6 +338,9 @@ class Orchestrator:
             )
             seconds = result.latency.ToNanoseconds() / 1e9
             metrics.step_seconds.labels(result.agent_name, status.lower()).observe(seconds)
+        elif event.HasField("approval_resolved"):
+            outcome = ApprovalStatus.Name(event.approval_resolved.approval.status)
+            metrics.approvals.labels(outcome.removeprefix("APPROVAL_STATUS_").lower()).inc()
         elif event.HasField("run_finished"):
             response = event.run_finished.response
             outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()

@@ -47,13 +47,17 @@ WITH lease AS (
 SELECT now() AS written_at, run_id, epoch FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 #
+# A run that waits for a person is left alone until there is an input for it: a decision, or a
+# request to cancel. An input is there until its event is in the log, so none is slept through.
+#
 # Every adoption of a run whose owner died counts that death, in the same commit: else the deaths of
 # those that die of the adoption itself would never be known.
 _ADOPT = """
 WITH free AS (
     SELECT r.run_id, r.replica_id IS NULL AS released
     FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
-    WHERE r.finished_at IS NULL AND r.status <> $2 AND r.replica_id IS DISTINCT FROM $1
+    WHERE r.finished_at IS NULL AND r.replica_id IS DISTINCT FROM $1
+          AND (r.status <> $2 OR EXISTS (SELECT FROM run_inputs AS i WHERE i.run_id = r.run_id))
           AND (r.replica_id IS NULL
                OR now() < $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
           AND r.run_id <> ALL ($4) AND (r.deaths > 0) = $6
@@ -102,7 +106,7 @@ WITH added AS (
     ON CONFLICT DO NOTHING
     RETURNING run_id
 )
-SELECT pg_notify($4, 'input ' || run_id) FROM added
+SELECT pg_notify($4, 'input ' || run_id), pg_notify($4, 'released') FROM added
 """
 _INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
 _UNDRIVEN = """

@@ -432,6 +432,9 @@ class Replica:
                     await driven.orchestrator.fail(given_up(deaths))
                 else:
                     await driven.orchestrator.drive()
+                if driven.run.state.let_go:
+                    # Somebody may have decided just before it was let go.
+                    self._bulletin.released.set()
             except (LostRun, Unavailable):
                 raise
             except UnknownEvent as error:

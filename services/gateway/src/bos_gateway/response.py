@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_PENDING,
     AGENT_EXECUTION_STATUS_RUNNING,
+    AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
 
 _NOT_RUN = "This step was not run."
+_UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
 _STOPPED = "It was stopped while it ran; what it had begun may have taken effect."
 _NOTHING = "No agent produced a result, so there is nothing to answer from."
 
@@ -159,6 +162,9 @@ def result_of(step: StepState) -> AgentResult:
         result.CopyFrom(step.result)
     elif step.status == AGENT_EXECUTION_STATUS_RUNNING:
         result.CopyFrom(failed_result(step, CANCELLED, _STOPPED))
+    elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
+        skipped = AGENT_EXECUTION_STATUS_SKIPPED
+        result.CopyFrom(failed_result(step, CANCELLED, _UNDECIDED, skipped))
     else:
         pending = AGENT_EXECUTION_STATUS_PENDING
         result.CopyFrom(failed_result(step, "NotRun", _NOT_RUN, pending))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,6 +11,7 @@ from bos.runlog.v1 import AnswerDelta, LogEvent
 from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_gateway.log_session import SCHEMA_VERSION
+from bos_gateway.paging import decode_token, encode_token
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
 from bos_postgres import acquire, for_user, statement_errors
@@ -205,14 +203,15 @@ class Runs:
         """
         if "\0" in request.conversation_id:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
-        before, last_id = _decode_token(request.page_token)
+        before, last_id = decode_token(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
         rows = await self.of(user_id)._rows(
             _LIST, user_id, before, last_id, request.status, request.conversation_id, size + 1
         )
         runs = [_listed(row) for row in rows[:size]]
         more = len(rows) > size
-        return runs, _encode_token(rows[size - 1]) if more else ""
+        last = rows[size - 1] if more else None
+        return runs, encode_token(last["created_at"], last["run_id"]) if last else ""
 
     async def _row(self, query: _Query, *arguments: object) -> asyncpg.Record | None:
         rows = await self._rows(query, *arguments)
@@ -290,22 +289,3 @@ def _listed(row: asyncpg.Record) -> Run:
     run.create_time.FromDatetime(row["created_at"])
     run.update_time.FromDatetime(row["updated_at"])
     return run
-
-
-def _encode_token(row: asyncpg.Record) -> str:
-    text = f"{row['created_at'].isoformat()}|{row['run_id']}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _decode_token(token: str) -> tuple[datetime, UUID]:
-    if not token:
-        return datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1)
-    try:
-        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
-        created, _, run_id = text.partition("|")
-        # Whatever was put into the text, the comparison needs a time zone.
-        return datetime.fromisoformat(created).astimezone(UTC), UUID(run_id)
-    except (binascii.Error, ValueError, OverflowError):
-        raise InvalidArgument.field(
-            "page_token", "is not a token of this service; start without one"
-        ) from None

@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.composer.v1 import ComposerServiceStub
-from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
+from bos.gateway.v1 import (
+    add_ApprovalServiceServicer_to_server,
+    add_OrchestratorServiceServicer_to_server,
+)
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
-from bos_gateway.api import SERVICE_NAME, OrchestratorServicer
+from bos_gateway.api import (
+    APPROVAL_SERVICE_NAME,
+    SERVICE_NAME,
+    ApprovalServicer,
+    OrchestratorServicer,
+)
+from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.dry_run import DryRun
@@ -128,7 +137,10 @@ async def serve(
         )
         bulletin = Bulletin(settings.store_url, pool, telemetry)
         replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
-        await stack.enter_async_context(running_replica(replica, lease, bulletin, telemetry))
+        approvals = Approvals(pool, readers, observer=observer)
+        await stack.enter_async_context(
+            running_replica(replica, lease, bulletin, approvals, telemetry)
+        )
         upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, values)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
@@ -138,7 +150,14 @@ async def serve(
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),
-                [Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME)],
+                [
+                    Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
+                    Servicer(
+                        ApprovalServicer(approvals),
+                        add_ApprovalServiceServicer_to_server,
+                        APPROVAL_SERVICE_NAME,
+                    ),
+                ],
                 telemetry=telemetry,
                 auth=auth,
             )

@@ -97,6 +97,13 @@ class GatewaySettings(Settings):
     delta_window_s: float = Field(
         default=0.015, ge=0, description="Answer text is gathered this long into one event"
     )
+    approval_timeout_s: float = Field(
+        default=120.0, ge=1, le=2592000, description="Time to decide about a proposed action"
+    )
+    approval_timeouts: Annotated[dict[str, float], NoDecode] = Field(
+        default_factory=dict,
+        description="The same for single tools as tool=seconds, separated by commas",
+    )
     lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
     lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
     hold_off_s: float = Field(
@@ -132,6 +139,27 @@ class GatewaySettings(Settings):
                 raise ValueError(f'"{entry}" is not of the form name=target')
             targets[name.strip()] = target.strip()
         return targets
+
+    @field_validator("approval_timeouts", mode="before")
+    @classmethod
+    def _parse_timeouts(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found: dict[str, str] = {}
+        for entry in filter(None, (part.strip() for part in value.split(","))):
+            name, separator, seconds = entry.partition("=")
+            if not separator or not name.strip():
+                raise ValueError(f'"{entry}" is not of the form tool=seconds')
+            found[name.strip()] = seconds.strip()
+        return found
+
+    @field_validator("approval_timeouts")
+    @classmethod
+    def _check_timeouts(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, seconds in value.items():
+            if not 1 <= seconds <= 2592000:
+                raise ValueError(f"the time for {name} must be from 1 to 2592000 seconds")
+        return value
 
     @field_validator("secrets_keys")
     @classmethod

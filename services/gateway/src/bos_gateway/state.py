@@ -7,23 +7,31 @@ adopter applies all of them at once, and both hold the same state (SPEC A-09, A-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     AGENT_EXECUTION_STATUS_PENDING,
     AGENT_EXECUTION_STATUS_RUNNING,
+    INSTRUCTION_MODE_ENHANCE,
+    INSTRUCTION_MODE_OVERRIDE,
+    INSTRUCTION_MODE_UNSPECIFIED,
     AgentCard,
     AgentExecutionStatus,
     AgentResult,
+    InstructionMode,
 )
 from bos.common.v1 import Clarification, TraceEvent, Usage
 from bos.gateway.v1 import (
+    APPROVAL_STATUS_PENDING,
     RUN_STATUS_ACCEPTED,
     RUN_STATUS_COMPOSING,
     RUN_STATUS_EXECUTING,
     RUN_STATUS_PLANNED,
     RUN_STATUS_UNSPECIFIED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
     OrchestratorResponse,
     RunStatus,
 )
@@ -37,7 +45,16 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent, PlanFailed, RunAccepted, StepDispatched, SubTask
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-_UNSETTLED = frozenset({AGENT_EXECUTION_STATUS_PENDING, AGENT_EXECUTION_STATUS_RUNNING})
+_UNSETTLED = frozenset(
+    {
+        AGENT_EXECUTION_STATUS_PENDING,
+        AGENT_EXECUTION_STATUS_RUNNING,
+        AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
+    }
+)
+
+WAITING_FOR_APPROVAL = "waiting_for_approval"
+"""Reason of RunReleased: nothing can go on before somebody has decided."""
 
 
 class UnknownEvent(Exception):
@@ -68,6 +85,24 @@ class StepState:
     """Held of the run's budget until it ends."""
     result: AgentResult | None = None
     trace: list[TraceEvent] = field(default_factory=list)
+    approval: Approval | None = None
+    """Its latest request to a person, in its present state."""
+    proposals: int = 0
+    """Requests made so far."""
+    performing: bool = False
+    """Its approved actions were about to be performed; from then on they may have been."""
+    instructions: str = ""
+    """What people added to its task, or put in its place."""
+    instruction_mode: InstructionMode = INSTRUCTION_MODE_UNSPECIFIED
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a person has yet to decide about it."""
+        return (
+            self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+            and self.approval is not None
+            and self.approval.status == APPROVAL_STATUS_PENDING
+        )
 
     @property
     def settled(self) -> bool:
@@ -105,6 +140,12 @@ class RunState:
     answer_tokens: int = 0
     """Held of the run's budget for composing."""
     cancel_reason: str | None = None
+    let_go: bool = False
+    """Its owner let go of it until somebody decides."""
+    waiting_since: datetime | None = None
+    """Since when there is an undecided request; the run's time stands still."""
+    waited: timedelta = timedelta()
+    """Time that people have taken so far."""
     response: OrchestratorResponse | None = None
 
     @property
@@ -168,14 +209,21 @@ def status_after(status: RunStatus, event: LogEvent) -> RunStatus:
             return RUN_STATUS_ACCEPTED
         case "planned":
             return RUN_STATUS_PLANNED
-        case "step_dispatched" | "step_finished":
+        case "step_dispatched" | "step_finished" | "approval_resolved":
             return RUN_STATUS_EXECUTING
+        case "run_released" if waits(event):
+            return RUN_STATUS_WAITING_FOR_APPROVAL
         case "answer_started":
             return RUN_STATUS_COMPOSING
         case "run_finished":
             return event.run_finished.response.status
         case _:
             return status
+
+
+def waits(event: LogEvent) -> bool:
+    """Whether with this event the run is nobody's until somebody decides."""
+    return event.run_released.reason == WAITING_FOR_APPROVAL
 
 
 def _run_accepted(state: RunState, event: LogEvent) -> None:
@@ -204,6 +252,7 @@ def _planned(state: RunState, event: LogEvent) -> None:
         for index, step in enumerate(planned.plan.steps)
     }
     state.order = execution_order(planned.plan)
+    _note_waiting(state)
 
 
 def _plan_failed(state: RunState, event: LogEvent) -> None:
@@ -251,6 +300,63 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
     step.reserved_tokens = 0
 
 
+def _approval_requested(state: RunState, event: LogEvent) -> None:
+    requested = event.approval_requested
+    step = _step(state, requested.approval.step_id, requested.revision)
+    if step is None:
+        return
+    if step.settled or step.awaits:
+        raise BrokenLog(f"run {state.run_id} asks twice about step {requested.approval.step_id}")
+    step.status = AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+    step.approval = requested.approval
+    step.proposals += 1
+    step.performing = step.interrupted = False
+    # The proposal is paid for; what comes after the decision is reserved anew.
+    add_usage(state.usage, requested.result.usage)
+    step.reserved_tokens = 0
+    _note_waiting(state)
+
+
+def _approval_resolved(state: RunState, event: LogEvent) -> None:
+    resolved = event.approval_resolved
+    step = state.steps.get(resolved.approval.step_id)
+    if step is None or step.approval is None:
+        return
+    if step.approval.approval_id != resolved.approval.approval_id:
+        return
+    if not step.awaits:
+        raise BrokenLog(f"run {state.run_id} has two decisions about step {step.step.step_id}")
+    step.approval = resolved.approval
+    if resolved.approval.user_instructions:
+        _instruct(step, resolved.approval.user_instructions, resolved.instruction_mode)
+    _note_waiting(state)
+
+
+def _instruct(step: StepState, instructions: str, mode: InstructionMode) -> None:
+    """Instructions instead of the task also stand instead of earlier instructions."""
+    if mode == INSTRUCTION_MODE_OVERRIDE or not step.instructions:
+        step.instructions, step.instruction_mode = instructions, mode or INSTRUCTION_MODE_ENHANCE
+    else:
+        step.instructions += f"\n{instructions}"
+
+
+def _effect_intended(state: RunState, event: LogEvent) -> None:
+    intended = event.effect_intended
+    step = _step(state, intended.step_id, intended.revision)
+    if step is not None:
+        step.performing = True
+
+
+def _note_waiting(state: RunState) -> None:
+    """Stop the run's clock while somebody has to decide, and let it go on afterwards."""
+    waiting = any(step.awaits for step in state.steps.values())
+    if waiting and state.waiting_since is None:
+        state.waiting_since = state.update_time
+    elif not waiting and state.waiting_since is not None:
+        state.waited += max(timedelta(), state.update_time - state.waiting_since)
+        state.waiting_since = None
+
+
 def _answer_started(state: RunState, event: LogEvent) -> None:
     state.answer_attempt = event.answer_started.attempt
     state.usage.unreported_tokens += state.answer_tokens
@@ -271,6 +377,7 @@ def _run_adopted(state: RunState, event: LogEvent) -> None:
 
     Planning is taken to have begun: the log does not tell.
     """
+    state.let_go = False
     for step in state.steps.values():
         step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
     if state.plan is None and state.plan_failure is None:
@@ -287,6 +394,10 @@ def _forfeit_steps(state: RunState) -> None:
         step.reserved_tokens = 0
 
 
+def _run_released(state: RunState, event: LogEvent) -> None:
+    state.let_go = waits(event)
+
+
 def _nothing(state: RunState, event: LogEvent) -> None:
     """The event matters to readers of the log, not to the state."""
 
@@ -298,12 +409,15 @@ _APPLY = {
     "step_dispatched": _step_dispatched,
     "step_progressed": _step_progressed,
     "step_finished": _step_finished,
+    "approval_requested": _approval_requested,
+    "approval_resolved": _approval_resolved,
+    "effect_intended": _effect_intended,
     "answer_started": _answer_started,
     "answer_delta": _nothing,
     "run_finished": _run_finished,
     "cancel_requested": _cancel_requested,
     "run_adopted": _run_adopted,
-    "run_released": _nothing,
+    "run_released": _run_released,
 }
 
 

@@ -19,7 +19,7 @@ from bos.agent.v1 import (
     ExecuteRequest,
 )
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
-from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
+from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_chassis.errors import (
     DeadlineExceeded,
     InvalidArgument,
@@ -37,11 +37,18 @@ from bos_gateway.failures import (
     AGENT_UNKNOWN,
     CREDENTIAL_LOST,
     HITL_SKIPPED,
+    OUTCOME_UNKNOWN,
     RESULT_TOO_LARGE,
     credentials_lost,
     error_trace,
     failed_result,
     may_repeat,
+)
+from bos_gateway.proposals import (
+    MAX_APPROVAL_BYTES,
+    approval_for,
+    proposal_problem,
+    proposal_timeout,
 )
 from bos_gateway.results import (
     MAX_REQUEST_BYTES,
@@ -67,20 +74,27 @@ _AGENT_BUSY = "AGENT_BUSY"
 _RETRYABLE_DETAIL = "retryable"
 # The agent ends by itself at its time-out; only then can it hand over what it has.
 _ANSWER_MARGIN_S = 0.75
+_MAY_HAVE = "What was approved may have been done all the same."
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
+# Kept of what an agent says beside its proposal, so that the event always fits into the log.
+_MAX_BESIDE_BYTES = 64 * 1024
 _ENDED = frozenset(
     {
         AGENT_EXECUTION_STATUS_SUCCEEDED,
         AGENT_EXECUTION_STATUS_FAILED,
         AGENT_EXECUTION_STATUS_SKIPPED,
         AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+        AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     }
 )
 
 
 async def run_step(run: EffectContext, command: RunStep) -> None:
-    """Have the agent run the step whose dispatch is in the log; ends in StepFinished."""
+    """Have the agent run the step whose dispatch is in the log.
+
+    Ends in StepFinished, or in ApprovalRequested if the agent proposes something.
+    """
     await _StepRun(run, command).run()
 
 
@@ -114,7 +128,7 @@ class _StepRun:
                 # A call that broke off, or an agent that does not count: nobody will say.
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
-            over = self._run.left_s(steps_deadline(self._run.state)) <= wait_s
+            over = self._left_s() <= wait_s
             if not worth_repeating or attempts_left <= 0 or over:
                 break
             await self._tell_retry(attempt, result)
@@ -126,6 +140,9 @@ class _StepRun:
             await self._emit_dispatch(attempt)
         result.usage.CopyFrom(spent)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
+        if result.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
+            await self._request_approval(result)
+            return
         fitting = await self._fitted(result)
         finished = StepFinished(
             revision=self._command.revision,
@@ -160,7 +177,7 @@ class _StepRun:
         if lost := missing_secrets(self._run.state, self._step, self._run.secrets):
             return _unstarted(await self._failed(CREDENTIAL_LOST, credentials_lost(lost))), False
         command = self._command
-        timeout_s = min(self._timeout_s(), self._run.left_s(steps_deadline(self._run.state)))
+        timeout_s = min(self._timeout_s(), self._left_s())
         step_input = agent_input(
             self._run.state,
             self._step,
@@ -170,6 +187,8 @@ class _StepRun:
             token_budget=tokens,
             secrets=self._run.secrets,
         )
+        if command.approval is not None:
+            step_input.approval_context.CopyFrom(command.approval)
         audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
         request = ExecuteRequest(input=step_input)
         if (size := request.ByteSize()) > MAX_REQUEST_BYTES:
@@ -180,7 +199,8 @@ class _StepRun:
             timeout=timeout_s + _ANSWER_MARGIN_S,
             metadata=self._run.token(command.sub_task.sub_task_id, audiences, timeout_s),
         )
-        repeatable = may_repeat(self._card, self._step.step)
+        performing = command.approval.approved_actions if command.approval else ()
+        repeatable = may_repeat(self._card, self._step.step, performing)
         try:
             async for message in call:
                 if message.WhichOneof("payload") == "result":
@@ -192,6 +212,8 @@ class _StepRun:
             result = await self._failed(type(failure).__name__, text)
             if isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY:
                 _unstarted(result)
+            elif performing and not repeatable:
+                result.error.type, result.error.message = OUTCOME_UNKNOWN, f"{text} {_MAY_HAVE}"
             return result, repeatable and isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()
@@ -210,13 +232,37 @@ class _StepRun:
         checked.agent_name = self._agent
         checked.depends_on[:] = sorted(self._step.needs)
         if checked.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
-            self._turn_down(checked)
+            problem = proposal_problem(self._card, self._step, checked)
+            if problem is not None:
+                text = f"The agent {self._agent} cannot be asked about: {problem}."
+                return await self._failed(AGENT_PROTOCOL, text), False
+            if _size(checked) > MAX_APPROVAL_BYTES:
+                text = f"What it proposes is too large to be shown: {_size(checked)} bytes."
+                return await self._failed(RESULT_TOO_LARGE, text), False
+            if not self._run.state.request.interactive:
+                self._turn_down(checked)
         elif checked.status not in _ENDED:
             text = f"The agent {self._agent} returned a result without a final status."
             return await self._failed(AGENT_PROTOCOL, text), False
         retryable = checked.error.details.get(_RETRYABLE_DETAIL)
         failed = checked.status == AGENT_EXECUTION_STATUS_FAILED
         return checked, failed and repeatable and retryable is not None and retryable.bool_value
+
+    async def _request_approval(self, result: AgentResult) -> None:
+        """Have a person asked; the step's work ends here until there is a decision."""
+        settings, now = self._run.services.settings, self._run.now()
+        actions = result.proposed_actions
+        timeout = proposal_timeout(actions, settings.approval_timeouts, settings.approval_timeout_s)
+        approval = approval_for(self._run.state, self._step, result, now, timeout)
+        del result.proposed_actions[:]  # they are in the request
+        (beside,) = fit([result], _MAX_BESIDE_BYTES)
+        requested = ApprovalRequested(
+            revision=self._command.revision, approval=approval, result=beside
+        )
+        await self._run.emit(self._run.stamped(LogEvent(approval_requested=requested)))
+
+    def _left_s(self) -> float:
+        return self._run.left_s(steps_deadline(self._run.state, self._run.now()))
 
     def _turn_down(self, result: AgentResult) -> None:
         """Nobody can be asked on this path, so the proposed action does not happen (SPEC M-14)."""
@@ -274,6 +320,14 @@ class _StepRun:
         else:
             wanted = self._run.services.settings.agent_timeout_s
         return max(_MIN_TIMEOUT_S, wanted)
+
+
+def _size(result: AgentResult) -> int:
+    """What a request about the proposed actions takes."""
+    proposed = AgentResult(
+        proposed_actions=result.proposed_actions, task_description=result.task_description
+    )
+    return proposed.ByteSize()
 
 
 def _unstarted(result: AgentResult) -> AgentResult:

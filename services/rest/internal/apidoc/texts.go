@@ -18,10 +18,11 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Plans", "Agents", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
+	"Approvals": "What waits for a person, and the decision.",
 	"Plans":     "What would be done.",
 	"Agents":    "Who does it.",
 	tagOther:    "The same operations under shorter paths; streams there use their own event names.",
@@ -41,10 +42,10 @@ var errorTexts = map[int]string{
 	400: "The request is wrong; the details name the field.",
 	401: "No valid API key.",
 	403: "Not allowed: host, origin or caller.",
-	404: "No such run, or not one of yours.",
+	404: "No such thing, or not one of yours.",
 	405: "The path has other methods.",
 	408: "The body did not arrive in time.",
-	409: "The request id belongs to another request.",
+	409: "The request id belongs to another request, or somebody has decided otherwise.",
 	413: "The body is too large.",
 	415: "The body is not JSON.",
 	429: "A limit is reached.",
@@ -58,6 +59,15 @@ var errorTexts = map[int]string{
 
 var requestExamples = map[string]any{
 	"Ask": questions, "AskStream": questions, "PlanQuestion": questions,
+	"RespondApproval": object{
+		"approve": object{
+			"summary": "Do exactly what was proposed",
+			"value":   object{"decision": "APPROVAL_DECISION_APPROVE"},
+		},
+		"deny": object{
+			"summary": "Do nothing", "value": object{"decision": "APPROVAL_DECISION_DENY"},
+		},
+	},
 	"CancelRun": object{"reason": object{
 		"summary": "With a reason", "value": object{"reason": "Asked by mistake"},
 	}},

@@ -24,6 +24,7 @@ import (
 
 const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
+	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
 	healthTimeout   = 2 * time.Second
 	openWithin      = time.Second
@@ -81,7 +82,7 @@ func (s *Server) metricsHere() bool {
 }
 
 func (s *Server) offers(service string) bool {
-	return service == gatewayService || (service == identityService && s.identity != nil)
+	return service == gatewayService || service == approvalService || (service == identityService && s.identity != nil)
 }
 
 // services is the generated mux with the streams before it.
@@ -114,6 +115,9 @@ func (s *Server) services() (http.Handler, error) {
 	// Their context ends the connection's use, not the connection: the server closes it.
 	ctx := context.Background()
 	if err := gatewayv1.RegisterOrchestratorServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
 	if s.identity != nil {

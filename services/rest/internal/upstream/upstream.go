@@ -22,7 +22,9 @@ const (
 			"name": [
 				{"service": "bos.gateway.v1.OrchestratorService", "method": "GetRun"},
 				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListRuns"},
-				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListAgents"}
+				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListAgents"},
+				{"service": "bos.gateway.v1.ApprovalService", "method": "ListApprovals"},
+				{"service": "bos.gateway.v1.ApprovalService", "method": "GetApproval"}
 			],
 			"retryPolicy": {
 				"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "1s",

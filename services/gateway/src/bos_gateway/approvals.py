@@ -1,0 +1,233 @@
+"""Requests to people: listing them, and deciding each exactly once (SPEC M-03, M-05, M-08).
+
+Anybody's decision, or that none came in time, is one statement at any replica: a compare-and-set on
+the request's row by the database's time, the input for the run that waits, and the message that
+wakes its owner or an adopter. The owner turns the input into the one event that counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_TIMED_OUT,
+    Approval,
+    ApprovalStatus,
+)
+from bos.runlog.v1 import ApprovalResolved, LogEvent
+from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
+from bos_gateway.bulletin import CHANNEL
+from bos_gateway.commits import DECIDE, committing
+from bos_gateway.paging import decode_token, encode_token
+from bos_gateway.proposals import resolved
+from bos_postgres import acquire, for_user, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from bos.gateway.v1 import ListApprovalsRequest, RespondApprovalRequest
+    from bos_gateway.commits import CommitObserver
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+_DEFAULT_PAGE = 50
+_BATCH = 100
+_COLUMNS = "approval_id, status, instructions, payload, created_at, expire_at, responded_at"
+
+_LIST = for_user(f"""
+SELECT {_COLUMNS} FROM approvals
+WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3) AND ($4 = 0 OR status = $4)
+ORDER BY created_at DESC, approval_id DESC
+LIMIT $5
+""")  # noqa: S608  our own text
+_ONE = for_user(f"""
+SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
+""")  # noqa: S608  our own text
+_DUE = f"""
+SELECT {_COLUMNS}, now() AS read_at FROM approvals
+WHERE status = 1 AND expire_at <= now() AND ($1::uuid IS NULL OR approval_id = $1)
+ORDER BY expire_at LIMIT {_BATCH}
+"""  # noqa: S608  our own text
+_NEXT_DUE = """
+SELECT extract(epoch FROM min(expire_at) - now())::float8 FROM approvals WHERE status = 1
+"""
+# Locked in one order by everybody, so that two replicas with the same time-outs do not block each
+# other. Who comes second finds the status changed, and nothing happens twice.
+_DECIDE = """
+WITH wanted AS (
+    SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::text[], $4::bytea[])
+        AS t (approval_id, status, instructions, payload)
+), open AS (
+    SELECT a.approval_id
+    FROM approvals AS a JOIN wanted AS w USING (approval_id)
+    WHERE a.status = 1 AND (a.expire_at <= now()) = (w.status = 4)
+    ORDER BY a.approval_id
+    FOR UPDATE OF a
+), decided AS (
+    UPDATE approvals AS a
+    SET status = w.status, instructions = w.instructions, responded_at = now()
+    FROM open JOIN wanted AS w USING (approval_id)
+    WHERE a.approval_id = open.approval_id AND a.status = 1
+    RETURNING a.approval_id, a.run_id, w.payload
+), inputs AS (
+    INSERT INTO run_inputs (run_id, kind, input_key, payload)
+    SELECT run_id, 'approval', approval_id::text, payload FROM decided
+    ON CONFLICT DO NOTHING
+)
+SELECT approval_id, pg_notify($5, 'input ' || run_id), pg_notify($5, 'released') FROM decided
+"""
+
+
+class Approvals:
+    """Reads and decides requests.
+
+    Args:
+        pool: Connections whose search path is the gateway's schema.
+        readers: Such connections of the role that sees the rows of one user.
+        observer: Told about commits.
+    """
+
+    def __init__(
+        self, pool: Pool, readers: Pool, *, observer: CommitObserver | None = None
+    ) -> None:
+        self._pool = pool
+        self._readers = readers
+        self._observer = observer
+
+    async def list(self, request: ListApprovalsRequest, user_id: str) -> tuple[list[Approval], str]:
+        """A page of the user's requests, newest first, and the token of the next page.
+
+        Raises:
+            InvalidArgument: the page token is not one of ours.
+        """
+        before, last_id = decode_token(request.page_token)
+        size = request.page_size or _DEFAULT_PAGE
+        rows = await _fetch(
+            self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
+        )
+        last = rows[size - 1] if len(rows) > size else None
+        token = encode_token(last["created_at"], last["approval_id"]) if last else ""
+        return [_approval(row) for row in rows[:size]], token
+
+    async def get(self, approval_id: str, user_id: str) -> Approval:
+        """One of the user's requests.
+
+        Raises:
+            NotFound: there is none, or it belongs to somebody else.
+        """
+        return _approval(await self._row(approval_id, user_id))
+
+    async def respond(self, request: RespondApprovalRequest, user_id: str) -> Approval:
+        """Decide; the same decision once more is no error.
+
+        Raises:
+            NotFound: there is no such request, or it belongs to somebody else.
+            InvalidArgument: instructions that cannot be followed.
+            AlreadyExists: it was decided otherwise, or its time is over (SPEC M-08).
+        """
+        approve = request.decision == APPROVAL_DECISION_APPROVE
+        instructions = request.instructions.strip()
+        if instructions and not approve:
+            raise InvalidArgument.field("instructions", "only go with an approval; leave them out")
+        if "\0" in instructions:
+            raise InvalidArgument.field("instructions", "must not contain U+0000")
+        status = APPROVAL_STATUS_APPROVED if approve else APPROVAL_STATUS_DENIED
+        row = await self._row(request.approval_id, user_id)
+        wanted = resolved(_approval(row), status, row["read_at"], instructions)
+        if not await self._decide([wanted]):
+            # Somebody, or the time, was faster.
+            await self._time_out(UUID(request.approval_id))
+        found = await self.get(request.approval_id, user_id)
+        if (found.status, found.user_instructions) != (status, instructions):
+            raise _decided_otherwise(found)
+        return found
+
+    async def time_out(self) -> float | None:
+        """End the requests that nobody has decided in time (SPEC M-06, M-12).
+
+        Returns:
+            Seconds until the next one is due; None if there is none.
+        """
+        while await self._time_out(None) >= _BATCH:
+            pass
+        async with acquire(self._pool) as connection:
+            with statement_errors():
+                left_s: float | None = await connection.fetchval(_NEXT_DUE)
+        return left_s
+
+    async def _time_out(self, approval_id: UUID | None) -> int:
+        rows = await _fetch(self._pool, _DUE, approval_id)
+        due = [resolved(_approval(row), APPROVAL_STATUS_TIMED_OUT, row["read_at"]) for row in rows]
+        await self._decide(due)
+        return len(due)
+
+    async def _decide(self, decided: Sequence[Approval]) -> int:
+        """Set these final states, as far as nobody else was faster; returns how many."""
+        if not decided:
+            return 0
+        async with acquire(self._pool) as connection:
+            with statement_errors(), committing(self._observer, (DECIDE,)):
+                rows = await connection.fetch(
+                    _DECIDE,
+                    [UUID(approval.approval_id) for approval in decided],
+                    [approval.status for approval in decided],
+                    [approval.user_instructions for approval in decided],
+                    [_input(approval) for approval in decided],
+                    CHANNEL,
+                )
+        return len(rows)
+
+    async def _row(self, approval_id: str, user_id: str) -> asyncpg.Record:
+        rows = await _fetch(self._readers, _ONE, user_id, _parse_id(approval_id), user_id)
+        if not rows:
+            raise _not_found(approval_id)
+        return rows[0]
+
+
+async def _fetch(pool: Pool, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
+    async with acquire(pool) as connection:
+        with statement_errors():
+            return await connection.fetch(sql, *arguments)
+
+
+def _approval(row: asyncpg.Record) -> Approval:
+    approval = Approval.FromString(row["payload"])
+    approval.status = row["status"]
+    approval.user_instructions = row["instructions"]
+    responded_at: datetime | None = row["responded_at"]
+    if responded_at is not None:
+        approval.respond_time.FromDatetime(responded_at)
+    return approval
+
+
+def _input(approval: Approval) -> bytes:
+    event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
+    event.create_time.CopyFrom(approval.respond_time)
+    return event.SerializeToString()
+
+
+def _parse_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise _not_found(text) from None
+
+
+def _not_found(approval_id: str) -> NotFound:
+    return NotFound("There is no such approval.", metadata={"approval_id": approval_id})
+
+
+def _decided_otherwise(found: Approval) -> AlreadyExists:
+    name = ApprovalStatus.Name(found.status).removeprefix("APPROVAL_STATUS_").lower()
+    return AlreadyExists(
+        f"This request is closed already: {name.replace('_', ' ')}.",
+        reason="APPROVAL_RESOLVED",
+        metadata={"approval_id": found.approval_id, "status": name},
+    )

@@ -1,0 +1,165 @@
+"""What an agent proposes and a person decides, in terms of a run's events. Pure (SPEC M)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid5
+
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, ApprovalContext
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_PENDING,
+    APPROVAL_STATUS_TIMED_OUT,
+    Approval,
+)
+from bos.runlog.v1 import ApprovalResolved, LogEvent, StepFinished, StepProgressed
+from bos_gateway.failures import DENIED, HITL_TIMEOUT, error_trace, failed_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
+    from bos.gateway.v1 import ApprovalStatus
+    from bos_gateway.state import RunState, StepState
+
+MAX_APPROVAL_BYTES: Final = 128 * 1024
+"""Largest request: a person has to read it, and it is stored with each of its events."""
+
+_MIN_TIMEOUT: Final = timedelta(seconds=1)
+_MAX_TIMEOUT: Final = timedelta(days=30)
+
+
+def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
+    """What makes proposed actions unfit to be asked about, in words; None if they are fine.
+
+    A tool that the step may not use is not made usable by an approval (SPEC M-02, X-39).
+    """
+    actions = result.proposed_actions
+    if not actions:
+        return "it waits for approval of nothing"
+    if len({action.action_id for action in actions}) < len(actions):
+        return "two of its proposed actions have one id"
+    if not all(action.digest for action in actions):
+        return "one of its proposed actions has no digest"
+    known = {tool.name for tool in card.tools} if card else set()
+    allowed = set(step.step.tools) & known if step.step.tools else known
+    foreign = sorted({action.tool for action in actions} - allowed)
+    if foreign:
+        return f"it proposes to use tools that its step may not use: {', '.join(foreign)}"
+    return None
+
+
+def proposal_timeout(
+    actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
+) -> timedelta:
+    """How long a person may take to decide: of several actions the shortest time counts.
+
+    Args:
+        actions: What is proposed.
+        by_tool: Seconds by name of the tool; these come before what the agent asks for.
+        default_s: Seconds for all others (SPEC M-06).
+    """
+
+    def of(action: ProposedAction) -> timedelta:
+        if action.tool in by_tool:
+            return timedelta(seconds=by_tool[action.tool])
+        if action.HasField("approval_timeout"):
+            return action.approval_timeout.ToTimedelta()
+        return timedelta(seconds=default_s)
+
+    return max(_MIN_TIMEOUT, min(_MAX_TIMEOUT, *(of(action) for action in actions)))
+
+
+def approval_for(
+    state: RunState, step: StepState, result: AgentResult, now: datetime, timeout: timedelta
+) -> Approval:
+    """The request about what ``result`` proposes.
+
+    Its id follows from run, step and count, so a proposal made again by another owner before it was
+    stored is the same request.
+    """
+    name = f"{step.revision}/{step.step.step_id}/{step.proposals + 1}"
+    approval = Approval(
+        approval_id=str(uuid5(UUID(state.run_id), name)),
+        run_id=state.run_id,
+        step_id=step.step.step_id,
+        agent_id=step.agent_id,
+        agent_name=step.step.agent,
+        task_description=result.task_description or step.step.task,
+        actions=result.proposed_actions,
+        status=APPROVAL_STATUS_PENDING,
+        user_id=state.request.user_id,
+    )
+    approval.create_time.FromDatetime(now)
+    approval.expire_time.FromDatetime(now + timeout)
+    return approval
+
+
+def actions_of(step: StepState) -> Sequence[ProposedAction]:
+    """The approved actions that the step is performing; none if it performs none."""
+    return step.approval.actions if step.performing and step.approval is not None else ()
+
+
+def approval_context(step: StepState) -> ApprovalContext | None:
+    """What the agent is told of the decision: exactly the actions, or the instructions (M-10)."""
+    approval = step.approval
+    if approval is None or approval.status != APPROVAL_STATUS_APPROVED:
+        return None
+    return ApprovalContext(
+        approval_id=approval.approval_id,
+        approved_actions=actions_of(step),
+        user_instructions=step.instructions,
+        instruction_mode=step.instruction_mode,
+    )
+
+
+def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
+    """The end of a step whose actions nobody allowed (SPEC M-11, M-12)."""
+    approval = step.approval
+    tools = sorted({action.tool for action in approval.actions}) if approval else []
+    listed = ", ".join(tools)
+    if approval is not None and approval.status == APPROVAL_STATUS_TIMED_OUT:
+        reason, text = HITL_TIMEOUT, f"Nobody decided in time, so this was not done: {listed}."
+    else:
+        reason, text = DENIED, f"The approval was denied, so this was not done: {listed}."
+    result = failed_result(step, reason, text, AGENT_EXECUTION_STATUS_SKIPPED)
+    if approval is not None:
+        result.task_description = approval.task_description
+    result.partial_data.fields["reason"].string_value = reason
+    result.partial_data.fields["tools"].list_value.SetInParent()
+    for tool in tools:
+        result.partial_data.fields["tools"].list_value.values.add(string_value=tool)
+    step_id = step.step.step_id
+    # Nothing was consumed since the proposal, and that is known.
+    result.usage.SetInParent()
+    trace = error_trace(step.step.agent, reason, text, now)
+    progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
+    finished = StepFinished(
+        revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
+    )
+    return [LogEvent(step_progressed=progressed), LogEvent(step_finished=finished)]
+
+
+def cancelled(state: RunState, now: datetime) -> list[LogEvent]:
+    """The end of all requests that nobody has decided, with the run."""
+    found = []
+    for step in state.steps.values():
+        if step.awaits and step.approval is not None:
+            approval = resolved(step.approval, APPROVAL_STATUS_CANCELLED, now)
+            found.append(LogEvent(approval_resolved=ApprovalResolved(approval=approval)))
+    return found
+
+
+def resolved(
+    approval: Approval, status: ApprovalStatus, now: datetime, instructions: str = ""
+) -> Approval:
+    """The request in its final state."""
+    final = Approval()
+    final.CopyFrom(approval)
+    final.status = status
+    final.user_instructions = instructions
+    final.respond_time.FromDatetime(now)
+    return final

@@ -1,0 +1,457 @@
+"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL (SPEC M)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_house import Client, House, kinds, result_of
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+)
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_EXPIRED,
+    APPROVAL_STATUS_PENDING,
+    APPROVAL_STATUS_TIMED_OUT,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
+    ApprovalServiceStub,
+    CancelRunRequest,
+    GetApprovalRequest,
+    GetRunRequest,
+    ListApprovalsRequest,
+    RespondApprovalRequest,
+    RunEvent,
+)
+from bos.runlog.v1 import LogEvent
+from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound, from_rpc_error
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from bos.planner.v1 import Step
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
+TOOLS = ("check_deploy_status", "trigger_deployment", "rollback_deployment")
+
+
+def deploy(step_id: str, task: str, *needs: str) -> Step:
+    """A step that may use all tools of the deploying agent."""
+    made = step(step_id, "deploy", task, *needs)
+    made.tools.extend(TOOLS)
+    return made
+
+
+@pytest.fixture
+async def agent(house: House) -> DeployAgent:
+    agent = DeployAgent()
+    await house.add_agent(agent)
+    house.planner.steps = [deploy("a", "deploy shop 1.2")]
+    return agent
+
+
+def approvals(client: Client) -> Any:
+    return ApprovalServiceStub(client.channel)
+
+
+class Following:
+    """A client that follows a run in the background."""
+
+    def __init__(self, client: Client, question: str = "Deploy?", **request: Any) -> None:
+        self.events: list[RunEvent] = []
+        self._call = client.stream(question, **request)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> list[RunEvent]:
+        async for message in self._call:
+            self.events.append(message.event)
+        return self.events
+
+    async def asked(self, times: int = 1) -> Approval:
+        """The latest request, once there have been so many."""
+        await eventually(lambda: len(self.requests) >= times or self.task.done(), within_s=30)
+        return self.requests[times - 1]
+
+    @property
+    def requests(self) -> list[Approval]:
+        kind = "approval_requested"
+        return [e.approval_requested.approval for e in self.events if e.HasField(kind)]
+
+    async def end(self) -> list[RunEvent]:
+        async with asyncio.timeout(30):
+            return await self.task
+
+
+async def respond(
+    client: Client, approval_id: str, decision: int, instructions: str = ""
+) -> Approval:
+    request = RespondApprovalRequest(
+        approval_id=approval_id, decision=decision, instructions=instructions
+    )
+    answer: Approval = (await approvals(client).RespondApproval(request, timeout=20)).approval
+    return answer
+
+
+async def get(client: Client, approval_id: str) -> Approval:
+    request = GetApprovalRequest(approval_id=approval_id)
+    answer: Approval = (await approvals(client).GetApproval(request, timeout=20)).approval
+    return answer
+
+
+async def until_nobodys(connection: asyncpg.Connection[Any], run_id: str) -> None:
+    """Until the run waits, owned by nobody."""
+    query = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
+    async with asyncio.timeout(20):
+        while not await connection.fetchval(query, run_id, RUN_STATUS_WAITING_FOR_APPROVAL):
+            await connection.execute("SELECT pg_sleep(0.01)")
+
+
+async def stored(house: House, run_id: str) -> list[LogEvent]:
+    async with connect(house.dsn, schema=SCHEMA) as connection:
+        rows = await connection.fetch(
+            "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence", run_id
+        )
+    return [LogEvent.FromString(row["payload"]) for row in rows]
+
+
+async def test_approved_action_is_performed_exactly_once(house: House, agent: DeployAgent) -> None:
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        assert agent.landed == {}
+        assert approval.status == APPROVAL_STATUS_PENDING
+        (action,) = approval.actions
+        assert (action.tool, action.summary) == ("trigger_deployment", "Deploy shop 1.2")
+        assert action.arguments.fields["version"].string_value == "1.2"
+        waits_s = approval.expire_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
+        assert waits_s == 120 * 10**9
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=approval.run_id))).run
+        assert run.status == RUN_STATUS_WAITING_FOR_APPROVAL
+        answered = await respond(gateway, approval.approval_id, APPROVE)
+        assert answered.status == APPROVAL_STATUS_APPROVED
+        events = await following.end()
+    assert agent.landed == {"deploy shop 1.2": 1}
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert [p.action.digest for p in result_of(events, "a").performed_actions] == [action.digest]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    order = [e.WhichOneof("event") for e in await stored(house, approval.run_id)]
+    told = ["approval_requested", "approval_resolved", "effect_intended", "step_finished"]
+    assert [kind for kind in order if kind in told] == told
+    assert "approval_resolved" in kinds(events)
+
+
+async def test_denied_action_does_not_happen_and_dependents_see_why(
+    house: House, agent: DeployAgent
+) -> None:
+    echo = EchoAgent("echo")
+    await house.add_agent(echo)
+    house.planner.steps.append(step("b", "echo", "tell", "a"))
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        denied = await respond(gateway, approval.approval_id, DENY)
+        events = await following.end()
+    assert denied.status == APPROVAL_STATUS_DENIED
+    result = result_of(events, "a")
+    assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert result.error.type == "denied_by_user"
+    assert result.partial_data.fields["reason"].string_value == "denied_by_user"
+    tools = result.partial_data.fields["tools"].list_value.values
+    assert [tool.string_value for tool in tools] == ["trigger_deployment"]
+    (given,) = echo.inputs
+    assert given.dependency_outputs["a"].fields["reason"].string_value == "denied_by_user"
+    assert agent.landed == {}
+    assert events[-1].run_finished.response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+
+
+async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
+    async with house.gateway(approval_timeouts={"trigger_deployment": 1.0}) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        events = await following.end()
+        late = await get(gateway, approval.approval_id)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await respond(gateway, approval.approval_id, APPROVE)
+    assert result_of(events, "a").error.type == "hitl_timeout"
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert late.status == APPROVAL_STATUS_TIMED_OUT
+    assert late.respond_time.ToNanoseconds() >= late.expire_time.ToNanoseconds()
+    assert isinstance(from_rpc_error(caught.value), AlreadyExists)
+    assert agent.landed == {}
+
+
+async def test_decision_stands_and_the_same_again_is_no_error(
+    house: House, agent: DeployAgent
+) -> None:
+    async with house.gateway() as one, house.gateway() as other:
+        following = Following(one)
+        approval = await following.asked()
+        first = await respond(other, approval.approval_id, APPROVE)
+        again = await respond(one, approval.approval_id, APPROVE)
+        for decision, instructions in ((DENY, ""), (APPROVE, "and tell me")):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await respond(other, approval.approval_id, decision, instructions)
+            error = from_rpc_error(caught.value)
+            assert isinstance(error, AlreadyExists)
+            assert error.reason == "APPROVAL_RESOLVED"
+        await following.end()
+    assert first == again
+    assert agent.landed == {"deploy shop 1.2": 1}
+
+
+async def test_cancelled_run_closes_its_request(house: House, agent: DeployAgent) -> None:
+    async with house.gateway() as one, house.gateway() as other:
+        following = Following(one)
+        approval = await following.asked()
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        await other.stub.CancelRun(CancelRunRequest(run_id=approval.run_id, reason="no need"))
+        events = await following.end()
+        closed = await get(other, approval.approval_id)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await respond(other, approval.approval_id, APPROVE)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert closed.status == APPROVAL_STATUS_CANCELLED
+    (told,) = [e.approval_resolved.approval for e in events if e.HasField("approval_resolved")]
+    assert told.status == APPROVAL_STATUS_CANCELLED
+    assert agent.landed == {}
+
+
+async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: DeployAgent) -> None:
+    """A run that is ended without regard to its request, such as one that cannot be read."""
+    async with house.gateway() as gateway:
+        approval = await Following(gateway).asked()
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            await connection.execute(
+                "UPDATE runs SET deaths = 9, deaths_after = 99, replica_id = gen_random_uuid(), "
+                "status = 3 WHERE run_id = $1",
+                approval.run_id,
+            )
+            async with asyncio.timeout(20):
+                while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
+                    await connection.execute("SELECT pg_sleep(0.02)")
+        assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
+
+
+async def test_instructions_lead_to_another_proposal(house: House, agent: DeployAgent) -> None:
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        first = await following.asked()
+        await respond(gateway, first.approval_id, APPROVE, "deploy shop 1.3")
+        second = await following.asked(2)
+        assert second.approval_id != first.approval_id
+        assert agent.landed == {}
+        assert "### User Enhanced Instructions" in second.task_description
+        assert [action.summary for action in second.actions] == ["Deploy shop 1.3"]
+        await respond(gateway, second.approval_id, APPROVE)
+        events = await following.end()
+    assert agent.landed == {"deploy shop 1.3": 1}
+    assert "### User Enhanced Instructions" in result_of(events, "a").task_description
+
+
+async def test_instructions_without_an_approval_are_refused(
+    house: House, agent: DeployAgent
+) -> None:
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        for decision, instructions in ((DENY, "but"), (0, "")):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await respond(gateway, approval.approval_id, decision, instructions)
+            assert isinstance(from_rpc_error(caught.value), InvalidArgument)
+        await respond(gateway, approval.approval_id, DENY)
+        await following.end()
+
+
+async def test_changed_argument_after_the_approval_is_refused(
+    house: House, agent: DeployAgent
+) -> None:
+    """Whoever changes what is stored does not change what was approved."""
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            row = await connection.fetchrow(
+                "SELECT sequence, payload FROM run_events WHERE kind = 'approval_requested'"
+            )
+            event = LogEvent.FromString(row["payload"])
+            (action,) = event.approval_requested.approval.actions
+            action.arguments.fields["version"].string_value = "6.6.6"
+            await connection.execute(
+                "UPDATE run_events SET payload = $1 WHERE sequence = $2",
+                event.SerializeToString(),
+                row["sequence"],
+            )
+            changed = event.approval_requested.approval.SerializeToString()
+            await connection.execute("UPDATE approvals SET payload = $1", changed)
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert agent.landed == {}
+    result = result_of(events, "a")
+    assert result.error.type == "PermissionDenied"
+    assert "not one that was approved" in result.error.message
+
+
+async def test_others_go_on_while_one_waits(house: House, agent: DeployAgent) -> None:
+    """SPEC M-13: steps without protected tools, and those behind them, wait for nobody."""
+    echo = EchoAgent("echo", data={"x": 1})
+    await house.add_agent(echo)
+    house.planner.steps += [
+        deploy("look", "status of shop"),
+        step("c", "echo"),
+        step("d", "echo", "use @{outputs.c.x}"),
+        step("e", "echo", "after", "a"),
+    ]
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        ended: list[str] = []
+
+        def others_ended() -> bool:
+            done = [e.step_finished.step_id for e in following.events]
+            ended[:] = sorted(filter(None, done))
+            return ended == ["c", "d", "look"]
+
+        await eventually(others_ended, within_s=20)
+        assert agent.looks == 1
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert result_of(events, "e").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+async def test_decision_reaches_a_run_that_is_still_driven(
+    house: House, agent: DeployAgent
+) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps.append(step("b", "slow"))
+    async with house.gateway() as one, house.gateway() as other:
+        following = Following(one)
+        approval = await following.asked()
+        await slow.started.wait()
+        await respond(other, approval.approval_id, APPROVE)
+        await eventually(lambda: agent.landed == {"deploy shop 1.2": 1}, within_s=20)
+        assert not slow.cancelled.is_set()
+        slow.release.set()
+        events = await following.end()
+    assert "run_resumed" not in kinds(events)
+    assert len(slow.inputs) == 1
+
+
+async def test_nobody_can_be_asked_on_a_unary_call(house: House, agent: DeployAgent) -> None:
+    """SPEC M-14."""
+    async with house.gateway() as gateway:
+        response = await gateway.ask("Deploy?")
+        listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
+    (result,) = response.agent_results
+    assert result.error.type == "hitl_skipped_non_streaming"
+    assert "streaming endpoint" in result.partial_data.fields["explanation"].string_value
+    assert not listed.approvals
+    assert agent.landed == {}
+
+
+async def test_time_that_a_person_takes_is_not_the_runs(house: House, agent: DeployAgent) -> None:
+    echo = EchoAgent("echo")
+    await house.add_agent(echo)
+    house.planner.steps.append(step("b", "echo", "after", "a"))
+    async with house.gateway(run_timeout_s=6.0) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            # As if all of it had happened a minute ago.
+            rows = await connection.fetch("SELECT run_id, sequence, payload FROM run_events")
+            for row in rows:
+                event = LogEvent.FromString(row["payload"])
+                event.create_time.seconds -= 60
+                if event.HasField("run_accepted"):
+                    event.run_accepted.deadline.seconds -= 60
+                await connection.execute(
+                    "UPDATE run_events SET payload = $3 WHERE run_id = $1 AND sequence = $2",
+                    row["run_id"],
+                    row["sequence"],
+                    event.SerializeToString(),
+                )
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert agent.landed == {"deploy shop 1.2": 1}
+
+
+async def test_pages_of_requests(house: House, agent: DeployAgent) -> None:
+    async with house.gateway() as gateway:
+        following = [Following(gateway, f"Deploy {n}?") for n in range(3)]
+        asked = [await each.asked() for each in following]
+        await respond(gateway, asked[0].approval_id, DENY)
+        stub = approvals(gateway)
+        listed, token = [], ""
+        while True:
+            request = ListApprovalsRequest(page_size=1, page_token=token)
+            page = await stub.ListApprovals(request, timeout=20)
+            listed += page.approvals
+            token = page.next_page_token
+            if not token:
+                break
+        pending = await stub.ListApprovals(
+            ListApprovalsRequest(status=APPROVAL_STATUS_PENDING), timeout=20
+        )
+        for each in asked[1:]:
+            await respond(gateway, each.approval_id, DENY)
+        for each in following:
+            await each.end()
+    assert {each.approval_id for each in listed} == {each.approval_id for each in asked}
+    times = [each.create_time.ToNanoseconds() for each in listed]
+    assert times == sorted(times, reverse=True)
+    assert {p.approval_id for p in pending.approvals} == {a.approval_id for a in asked[1:]}
+
+
+async def test_unknown_request(house: House, agent: DeployAgent) -> None:
+    async with house.gateway() as gateway:
+        for unknown in ("0198c0de-0000-7000-8000-000000000000", "nonsense"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await respond(gateway, unknown, APPROVE)
+            assert isinstance(from_rpc_error(caught.value), NotFound)
+
+
+async def test_request_survives_its_gateway(house: House) -> None:
+    """Asked by one process, decided when there was none, performed by a third."""
+    agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+    await house.add_agent(agent)
+    house.planner.steps = [deploy("a", "deploy shop 1.2")]
+    async with house.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        following.task.cancel()
+        await asyncio.gather(following.task, return_exceptions=True)
+    async with house.gateway() as gateway:
+        assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await gateway.watch(approval.run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert agent.landed == {"deploy shop 1.2": 1}
