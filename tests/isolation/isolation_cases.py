@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from isolation_house import PASSWORD, SECRET
+from isolation_house import CONVERSATION, PASSWORD, SECRET
 from public_rpcs import PublicRpc, public_rpcs
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
@@ -20,6 +20,8 @@ OF_ADA = {
     "approval_id": ("waiting",),
 }
 """Fields that name something of a user's, and which of ada's things to name there."""
+OF_ADA_IN_MEMORY = {"conversation_id": (CONVERSATION,)}
+"""The same for memory: elsewhere ids of conversations are what callers make of them."""
 NAMED_WITHOUT_NEED = {"request__continues_run_id": "run_id"}
 """Fields that name something of a user's in a call that works without them."""
 CHOSEN_BY_CALLER = {
@@ -46,6 +48,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "current_password": "a wrong password",
         "new_password": "another one, longer",
     },
+    "MemoryService.UpdateConversation": {"title": "Mine"},
+    "MemoryService.UpdateLongTermMemory": {"memory__preferences__tone": "casual"},
 }
 """Other fields that a call needs."""
 OPEN = {
@@ -60,7 +64,8 @@ OPEN = {
 
 
 def references_of_ada(rpc: PublicRpc) -> list[str]:
-    return [name for name in rpc.references if name in OF_ADA]
+    of_memory = OF_ADA_IN_MEMORY if rpc.name.startswith("MemoryService.") else {}
+    return [name for name in rpc.references if name in {**OF_ADA, **of_memory}]
 
 
 NAMING = [rpc for rpc in RPCS if references_of_ada(rpc)]
@@ -74,6 +79,8 @@ def named(rpcs: list[PublicRpc]) -> Any:
 def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
     if field == "session_id":
         return [house.people["ada"].session_id]
+    if field == "conversation_id":
+        return list(OF_ADA_IN_MEMORY[field])
     if field == "approval_id":
         return [house.approval_id]
     return [house.runs[which] for which in OF_ADA[field]]

@@ -20,8 +20,14 @@ from google.rpc import error_details_pb2, status_pb2
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
+from bos.memory.v1 import (
+    MemoryServiceStub,
+    MemoryTurnServiceStub,
+    RecordTurnRequest,
+    UpdateLongTermMemoryRequest,
+)
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
@@ -29,6 +35,8 @@ from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity.service import serve as serve_identity
 from bos_identity.settings import IdentitySettings
+from bos_memory.service import serve as serve_memory
+from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.deploy import DeployAgent
@@ -49,6 +57,8 @@ ASKS = "Deploy it"
 """In a question: its run waits for an approval."""
 SECRET = "violet-submarine"
 """Stands in everything that ada asks, and nowhere else."""
+CONVERSATION = "a-conversation-of-ada"
+"""Kept by memory, for her alone."""
 _TIMEOUT_S = 30.0
 _STATUS = "grpc-status-details-bin"
 
@@ -245,6 +255,23 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 telemetry.named("gateway"),
             )
         )
+        run_key, public_run_key = generate_keypair()
+        memory = await enter(
+            serve_memory(
+                MemorySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                    ),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                ),
+                telemetry.named("memory"),
+                models=None,
+            )
+        )
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(
@@ -252,6 +279,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 binary,
                 gateway_target=gateway.address,
                 identity_target=identity.address,
+                memory_target=memory.address,
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.named("rest").logger("bos.rest"),
@@ -259,10 +287,12 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
         )
         at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
         at_identity = await enter(grpc.aio.insecure_channel(identity.address))
+        at_memory = await enter(grpc.aio.insecure_channel(memory.address))
         house = IsolationHouse(
             channels={
                 "bos.gateway.v1": at_gateway,
                 "bos.identity.v1": at_identity,
+                "bos.memory.v1": at_memory,
             },
             dsn=dsn,
             rest_url=rest.url,
@@ -272,6 +302,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
         await _give_ada_runs(house, stack)
+        await _give_ada_memory(house, RunTokenSigner(run_key))
         yield house
 
 
@@ -303,6 +334,26 @@ async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
     while not event.HasField("approval_requested"):
         event = (await call.read()).event
     house.approval_id = event.approval_requested.approval.approval_id
+
+
+async def _give_ada_memory(house: IsolationHouse, signer: RunTokenSigner) -> None:
+    ada, channel = house.people["ada"], house.channels["bos.memory.v1"]
+    turn = RecordTurnRequest(
+        user_id=ada.user_id,
+        run_id=house.runs["ended"],
+        conversation_id=CONVERSATION,
+        question=f"What about the {SECRET}?",
+    )
+    turn.ask_time.GetCurrentTime()
+    turn.answer_time.GetCurrentTime()
+    token = signer.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    await MemoryTurnServiceStub(channel).RecordTurn(turn, metadata=((RUN_TOKEN_KEY, token),))
+    update = UpdateLongTermMemoryRequest()
+    update.memory.critical.user_name = SECRET
+    credential = f"Bearer {ada.access_token}"
+    await MemoryServiceStub(channel).UpdateLongTermMemory(
+        update, metadata=(("authorization", credential),)
+    )
 
 
 def _of_status(error: grpc.aio.AioRpcError) -> Answer:

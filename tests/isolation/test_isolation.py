@@ -92,6 +92,17 @@ async def test_lists_hold_ones_own_and_nothing_else(house: IsolationHouse) -> No
                 assert bool(traces_of_ada(house, answer.content)) == (name == "ada"), way
 
 
+async def test_memory_holds_ones_own_and_nothing_else(house: IsolationHouse) -> None:
+    reads = ("ListConversations", "GetLongTermMemory")
+    found = [rpc for rpc in OTHERS if rpc.method.name in reads]
+    assert len(found) == len(reads)
+    for rpc in found:
+        for name, person in house.people.items():
+            for way, answer in (await ways(house, rpc, rpc.message(), person.access_token)).items():
+                assert answer.code == "OK", way
+                assert bool(traces_of_ada(house, answer.content)) == (name == "ada"), way
+
+
 async def test_the_same_request_id_of_two_people_is_two_runs(house: IsolationHouse) -> None:
     eve = house.people["eve"]
     run_id, call = await house.ask(eve, "What about me?", "request-2")

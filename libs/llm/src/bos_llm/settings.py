@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # SPEC N-04: the analytics agents. Everybody else starts with the default of SPEC X-21.
 _DEFAULT_MODELS = {"sql": "gpt-4.1"}
 _DEFAULT_MODEL = "gpt-4o-mini"
+# SPEC L-03.
+_DEFAULT_TEMPERATURES = {"memory": 0.1}
 _PER_AGENT = re.compile(r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL|TEMPERATURE)")
 _BUILT_IN_PROVIDERS = ("openai", "azure", "compatible")
 
@@ -158,6 +160,8 @@ class ModelSettings(Settings):
             known = provider == "openai"
             model = _DEFAULT_MODELS.get(agent, _DEFAULT_MODEL) if known else ""
         temperature = self.temperature
+        if "temperature" not in self.model_fields_set:
+            temperature = _DEFAULT_TEMPERATURES.get(agent, temperature)
         own_temperature = self._of(agent, "TEMPERATURE")
         if own_temperature is not None:
             try:

@@ -14,6 +14,7 @@ import (
 
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 	identityv1 "bos/rest/gen/bos/identity/v1"
+	memoryv1 "bos/rest/gen/bos/memory/v1"
 	"bos/rest/internal/apierror"
 	"bos/rest/internal/codec"
 	"bos/rest/internal/guard"
@@ -26,6 +27,7 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
+	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	openWithin      = time.Second
 	firstWait       = 100 * time.Millisecond
@@ -82,7 +84,8 @@ func (s *Server) metricsHere() bool {
 }
 
 func (s *Server) offers(service string) bool {
-	return service == gatewayService || service == approvalService || (service == identityService && s.identity != nil)
+	return service == gatewayService || service == approvalService || (service == identityService && s.identity != nil) ||
+		(service == memoryService && s.memory != nil)
 }
 
 // services is the generated mux with the streams before it.
@@ -122,6 +125,11 @@ func (s *Server) services() (http.Handler, error) {
 	}
 	if s.identity != nil {
 		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
+	}
+	if s.memory != nil {
+		if err := memoryv1.RegisterMemoryServiceHandler(ctx, mux, s.memory); err != nil {
 			return nil, err
 		}
 	}

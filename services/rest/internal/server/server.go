@@ -36,6 +36,7 @@ type Server struct {
 	flush    func(context.Context) error
 	gateway  *grpc.ClientConn
 	identity *grpc.ClientConn // nil if there is none
+	memory   *grpc.ClientConn // nil if there is none
 
 	http          *http.Server
 	listener      net.Listener
@@ -72,6 +73,11 @@ func (s *Server) start(ctx context.Context) error {
 	if s.settings.IdentityTarget != "" {
 		if s.identity, err = s.dial(s.settings.IdentityTarget); err != nil {
 			return fmt.Errorf("BOS_REST_IDENTITY_TARGET: %w", err)
+		}
+	}
+	if s.settings.MemoryTarget != "" {
+		if s.memory, err = s.dial(s.settings.MemoryTarget); err != nil {
+			return fmt.Errorf("BOS_REST_MEMORY_TARGET: %w", err)
 		}
 	}
 	handler, err := s.handler()
@@ -163,7 +169,7 @@ func (s *Server) release() {
 			_ = listener.Close()
 		}
 	}
-	for _, channel := range []*grpc.ClientConn{s.gateway, s.identity} {
+	for _, channel := range []*grpc.ClientConn{s.gateway, s.identity, s.memory} {
 		if channel != nil {
 			_ = channel.Close()
 		}

@@ -38,6 +38,7 @@ type Settings struct {
 	Port           uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
 	GatewayTarget  string   `env:"BOS_REST_GATEWAY_TARGET" about:"Where the gateway is: host:port, dns:///name:port or unix:path; required"`
 	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
+	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`

@@ -72,6 +72,7 @@ async def serve_rest(
     *,
     gateway_target: str,
     identity_target: str = "",
+    memory_target: str = "",
     api_key: str = "",
     host: str = _HOST,
     ports: tuple[int, ...],
@@ -84,6 +85,7 @@ async def serve_rest(
         binary: The program.
         gateway_target: What it stands in front of.
         identity_target: Where identity is; empty leaves its paths out.
+        memory_target: Where memory is; empty leaves its paths out.
         api_key: The only key that it lets pass; empty leaves that to gateway and identity, which
             accept access tokens as well.
         host: Address to bind.
@@ -95,8 +97,9 @@ async def serve_rest(
         ConfigurationError: it refused its settings, or none of the ports is free.
         Unavailable: it did not start, or, later, ended by itself.
     """
+    targets = {"GATEWAY": gateway_target, "IDENTITY": identity_target, "MEMORY": memory_target}
     process, address = await _start_on_one_of(
-        ports, binary, _environment(gateway_target, identity_target, api_key, host, grace_s)
+        ports, binary, _environment(targets, api_key, host, grace_s)
     )
     assert process.stderr is not None
     try:
@@ -153,7 +156,7 @@ async def _start(binary: Path, environment: Mapping[str, str]) -> tuple[Process,
 
 
 def _environment(
-    gateway_target: str, identity_target: str, api_key: str, host: str, grace_s: float
+    targets: Mapping[str, str], api_key: str, host: str, grace_s: float
 ) -> dict[str, str]:
     """Its own variables and no other: keys of models and databases are none of its business."""
     passed_on = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
@@ -161,8 +164,7 @@ def _environment(
         "BOS_REST_GRACE_S": str(grace_s),
         **passed_on,
         "BOS_REST_HOST": host,
-        "BOS_REST_GATEWAY_TARGET": gateway_target,
-        "BOS_REST_IDENTITY_TARGET": identity_target,
+        **{f"BOS_REST_{name}_TARGET": target for name, target in targets.items()},
         "BOS_AUTH_STATIC_KEY": api_key,
         # Should this process be killed, the pipe closes and the child goes as well.
         "BOS_REST_STOP_WITH_STDIN": "true",

@@ -1,0 +1,189 @@
+"""The gRPC faces of memory: one for people, one for the gateway. Translation only."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from bos.common.v1 import LongTermMemory
+from bos.memory.v1 import (
+    DeleteConversationResponse,
+    DeleteLongTermMemoryResponse,
+    ExtractFactsResponse,
+    GetConversationResponse,
+    GetLongTermMemoryResponse,
+    ListConversationsResponse,
+    ListMessagesResponse,
+    MemoryServiceServicer,
+    MemoryTurnServiceServicer,
+    RecordTurnResponse,
+    UpdateConversationResponse,
+    UpdateLongTermMemoryResponse,
+)
+from bos_chassis.auth import LOCAL_USER, current_principal
+from bos_chassis.errors import InvalidArgument, PermissionDenied
+from bos_memory.facts import checked
+from bos_memory.texts import MAX_STORED_CHARS, on_one_line
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from bos.memory.v1 import (
+        DeleteConversationRequest,
+        DeleteLongTermMemoryRequest,
+        ExtractFactsRequest,
+        GetConversationRequest,
+        GetLongTermMemoryRequest,
+        ListConversationsRequest,
+        ListMessagesRequest,
+        OpenTurnRequest,
+        OpenTurnResponse,
+        RecordTurnRequest,
+        UpdateConversationRequest,
+        UpdateLongTermMemoryRequest,
+    )
+    from bos_memory.conversations import Conversations
+    from bos_memory.extraction import Extractor
+    from bos_memory.metrics import MemoryMetrics
+    from bos_memory.profiles import Profiles
+    from bos_memory.summarizing import Summaries
+
+SERVICE_NAME = "bos.memory.v1.MemoryService"
+TURN_SERVICE_NAME = "bos.memory.v1.MemoryTurnService"
+_RUN_TOKEN = "run_token"  # noqa: S105  a kind of principal
+
+
+class MemoryServicer(MemoryServiceServicer):
+    """Implements ``bos.memory.v1.MemoryService``."""
+
+    def __init__(self, conversations: Conversations, profiles: Profiles) -> None:
+        self._conversations = conversations
+        self._profiles = profiles
+
+    async def ListConversations(
+        self, request: ListConversationsRequest, context: Any
+    ) -> ListConversationsResponse:
+        """The caller's conversations."""
+        found, token = await self._conversations.list(request, _caller())
+        return ListConversationsResponse(conversations=found, next_page_token=token)
+
+    async def GetConversation(
+        self, request: GetConversationRequest, context: Any
+    ) -> GetConversationResponse:
+        """One of the caller's conversations."""
+        found = await self._conversations.get(request.conversation_id, _caller())
+        return GetConversationResponse(conversation=found)
+
+    async def UpdateConversation(
+        self, request: UpdateConversationRequest, context: Any
+    ) -> UpdateConversationResponse:
+        """Another title."""
+        title = on_one_line(request.title, MAX_STORED_CHARS)
+        if not title:
+            raise InvalidArgument.field("title", "must hold a character that can be seen")
+        await self._conversations.rename(request.conversation_id, title, _caller())
+        found = await self._conversations.get(request.conversation_id, _caller())
+        return UpdateConversationResponse(conversation=found)
+
+    async def DeleteConversation(
+        self, request: DeleteConversationRequest, context: Any
+    ) -> DeleteConversationResponse:
+        """A conversation less."""
+        await self._conversations.delete(request.conversation_id, _caller())
+        return DeleteConversationResponse()
+
+    async def ListMessages(
+        self, request: ListMessagesRequest, context: Any
+    ) -> ListMessagesResponse:
+        """What was said."""
+        found, token = await self._conversations.messages(request, _caller())
+        return ListMessagesResponse(messages=found, next_page_token=token)
+
+    async def GetLongTermMemory(
+        self, request: GetLongTermMemoryRequest, context: Any
+    ) -> GetLongTermMemoryResponse:
+        """What is remembered about the caller."""
+        return GetLongTermMemoryResponse(memory=await self._profiles.get(_caller()))
+
+    async def UpdateLongTermMemory(
+        self, request: UpdateLongTermMemoryRequest, context: Any
+    ) -> UpdateLongTermMemoryResponse:
+        """What is to be remembered instead."""
+        memory = checked(request.memory)
+        await self._profiles.replace(_caller(), memory)
+        return UpdateLongTermMemoryResponse(memory=memory)
+
+    async def DeleteLongTermMemory(
+        self, request: DeleteLongTermMemoryRequest, context: Any
+    ) -> DeleteLongTermMemoryResponse:
+        """Nothing is remembered any more."""
+        await self._profiles.replace(_caller(), LongTermMemory())
+        return DeleteLongTermMemoryResponse()
+
+
+class MemoryTurnServicer(MemoryTurnServiceServicer):
+    """Implements ``bos.memory.v1.MemoryTurnService``."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        extractor: Extractor,
+        summaries: Summaries,
+        metrics: MemoryMetrics,
+    ) -> None:
+        self._conversations = conversations
+        self._extractor = extractor
+        self._summaries = summaries
+        self._metrics = metrics
+
+    async def OpenTurn(self, request: OpenTurnRequest, context: Any) -> OpenTurnResponse:
+        """What a question can build on."""
+        _require_run_of(request.user_id)
+        conversation_id = request.conversation_id.replace("\0", "")
+        return await self._conversations.open_turn(
+            request.user_id, conversation_id, request.max_messages
+        )
+
+    async def ExtractFacts(
+        self, request: ExtractFactsRequest, context: Any
+    ) -> ExtractFactsResponse:
+        """What a question says about its author."""
+        _require_run_of(request.user_id)
+        asked = request.ask_time.ToDatetime(tzinfo=UTC)
+        remembered = await self._extractor.extract(request.user_id, request.question, asked)
+        return ExtractFactsResponse(remembered=remembered)
+
+    async def RecordTurn(self, request: RecordTurnRequest, context: Any) -> RecordTurnResponse:
+        """A question with its answer."""
+        _require_run_of(request.user_id, request.run_id)
+        if "\0" in request.conversation_id + request.run_id:
+            raise InvalidArgument.field("conversation_id", "must not contain U+0000")
+        recorded = await self._conversations.record(request)
+        if recorded is not None:
+            self._metrics.turns.inc()
+            self._summaries.recorded(recorded)
+        return RecordTurnResponse(recorded=recorded is not None)
+
+
+def _caller() -> str:
+    """Who calls; everybody is one user where nobody signs in.
+
+    Raises:
+        PermissionDenied: a run calls; what it may know of its user it was told.
+    """
+    principal = current_principal()
+    if principal is None:
+        return LOCAL_USER
+    if principal.kind == _RUN_TOKEN:
+        raise PermissionDenied("This is for people; a run token does not open it.")
+    return principal.user_id
+
+
+def _require_run_of(user_id: str, run_id: str | None = None) -> None:
+    """Let nobody pass but a run of this user, where callers are asked who they are."""
+    principal = current_principal()
+    if principal is None:
+        return
+    other = principal.user_id != user_id or run_id not in (None, principal.run_id)
+    if principal.kind != _RUN_TOKEN or other:
+        raise PermissionDenied("This is for the run that the run token names.")

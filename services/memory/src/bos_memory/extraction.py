@@ -1,0 +1,78 @@
+"""Finding personal facts in questions, beside their runs (SPEC L-02..L-05, L-11)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import BosError
+from bos_memory.facts import PersonalFacts
+from bos_memory.prompts import extraction_messages
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Model
+    from bos_memory.metrics import MemoryMetrics
+    from bos_memory.profiles import Profiles
+    from bos_memory.settings import MemorySettings
+
+_MAX_TOKENS = 512
+
+
+class Extractor:
+    """Asks the model, and remembers what it finds. Whatever fails is silent.
+
+    Args:
+        profiles: Where findings go.
+        model: Whom to ask; None if there is none.
+        settings: Time and bounds.
+        metrics: Counts outcomes.
+        telemetry: For the log, which never holds what was found.
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        model: Model | None,
+        settings: MemorySettings,
+        metrics: MemoryMetrics,
+        telemetry: Telemetry,
+    ) -> None:
+        self._profiles = profiles
+        self._model = model
+        self._settings = settings
+        self._metrics = metrics
+        self._log = telemetry.logger("bos.memory.extraction")
+        self._under_way = 0
+
+    async def extract(self, user_id: str, question: str, ask_time: datetime) -> bool:
+        """Look through a question; whether something new is remembered."""
+        if self._model is None or not self._model.configured:
+            return False
+        if self._under_way >= self._settings.max_extractions:
+            self._metrics.extractions.labels("left_out").inc()
+            return False
+        self._under_way += 1
+        try:
+            async with asyncio.timeout(self._settings.extraction_timeout_s):
+                outcome = await self._extract(self._model, user_id, question, ask_time)
+        except (BosError, TimeoutError) as error:
+            self._log.warning("no facts extracted", error=type(error).__name__)
+            outcome = "failed"
+        finally:
+            self._under_way -= 1
+        self._metrics.extractions.labels(outcome).inc()
+        return outcome == "remembered"
+
+    async def _extract(self, model: Model, user_id: str, question: str, ask_time: datetime) -> str:
+        known = await self._profiles.known(user_id, ask_time)
+        if known is None:
+            return "outdated"
+        reply = await model.structured(
+            extraction_messages(question, known), PersonalFacts, max_tokens=_MAX_TOKENS
+        )
+        if not reply.value.found:
+            return "nothing"
+        return await self._profiles.remember(user_id, reply.value, ask_time)

@@ -1,0 +1,127 @@
+"""What is remembered about users, in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos.common.v1 import LongTermMemory
+from bos_memory.facts import as_stored, from_stored, joined
+from bos_postgres import acquire, acting_for, for_user, statement_errors
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import asyncpg
+
+    from bos_memory.facts import PersonalFacts
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+_ATTEMPTS = 5
+
+_OWN = for_user("SELECT critical_facts, preferences FROM user_long_term_memory WHERE user_id = $1")
+_FIND = """
+SELECT critical_facts, preferences, version, corrected_at >= $2 AS corrected
+FROM user_long_term_memory WHERE user_id = $1
+"""
+# SPEC L-05. Only over what was read before: what the user has changed meanwhile is not put back.
+_REMEMBER = """
+INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences)
+VALUES ($1, $2, $3)
+ON CONFLICT (user_id) DO UPDATE
+SET critical_facts = excluded.critical_facts, preferences = excluded.preferences,
+    version = m.version + 1, updated_at = now()
+WHERE m.version = $4
+"""
+_REPLACE = """
+INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, corrected_at)
+VALUES ($1, $2, $3, now())
+ON CONFLICT (user_id) DO UPDATE
+SET critical_facts = excluded.critical_facts, preferences = excluded.preferences,
+    version = m.version + 1, updated_at = now(), corrected_at = now()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    memory: LongTermMemory
+    version: int
+    """0 if there is no row."""
+    corrected: bool
+    """Whether the user changed it since the time in question."""
+
+
+class Profiles:
+    """Reads and writes long-term memory.
+
+    Args:
+        pool: Connections of the service's own role.
+        readers: Connections of the role that sees the rows of one user.
+    """
+
+    def __init__(self, pool: Pool, readers: Pool) -> None:
+        self._pool = pool
+        self._readers = readers
+
+    async def get(self, user_id: str) -> LongTermMemory:
+        """What the user may see of it: all; empty if nothing is remembered."""
+        async with acquire(self._readers) as connection:
+            with statement_errors(connection):
+                row = await connection.fetchrow(_OWN, user_id, user_id)
+        return LongTermMemory() if row is None else parsed(row)
+
+    async def replace(self, user_id: str, memory: LongTermMemory) -> None:
+        """Remember exactly this; what is being found out in earlier questions counts no more."""
+        facts, preferences = _dumped(memory)
+        async with acting_for(self._readers, user_id) as connection:
+            await connection.execute(_REPLACE, user_id, facts, preferences)
+
+    async def known(self, user_id: str, ask_time: datetime) -> LongTermMemory | None:
+        """What is remembered; None if the user has changed it since ``ask_time``."""
+        stored = await self._find(user_id, ask_time)
+        return None if stored.corrected else stored.memory
+
+    async def remember(self, user_id: str, found: PersonalFacts, ask_time: datetime) -> str:
+        """Add what a question of ``ask_time`` revealed.
+
+        Returns:
+            ``remembered``; ``known`` if none of it is new; ``outdated`` if the user has changed or
+            deleted what is remembered since then, and nothing was added.
+        """
+        for _ in range(_ATTEMPTS):
+            stored = await self._find(user_id, ask_time)
+            if stored.corrected:
+                return "outdated"
+            memory = joined(stored.memory, found)
+            if memory == stored.memory:
+                return "known"
+            async with acquire(self._pool) as connection:
+                with statement_errors(connection):
+                    status = await connection.execute(
+                        _REMEMBER, user_id, *_dumped(memory), stored.version
+                    )
+            if status == "INSERT 0 1":
+                return "remembered"
+        return "outdated"  # somebody else was faster every time
+
+    async def _find(self, user_id: str, ask_time: datetime) -> _Stored:
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                row = await connection.fetchrow(_FIND, user_id, ask_time)
+        if row is None:
+            return _Stored(LongTermMemory(), 0, corrected=False)
+        return _Stored(parsed(row), row["version"], corrected=bool(row["corrected"]))
+
+
+def parsed(row: asyncpg.Record) -> LongTermMemory:
+    """The columns ``critical_facts`` and ``preferences``; null counts as empty."""
+    return from_stored(
+        json.loads(row["critical_facts"] or "{}"), json.loads(row["preferences"] or "{}")
+    )
+
+
+def _dumped(memory: LongTermMemory) -> tuple[str, str]:
+    facts, preferences = as_stored(memory)
+    return json.dumps(facts), json.dumps(preferences)

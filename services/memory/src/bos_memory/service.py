@@ -1,0 +1,85 @@
+"""Builds memory and serves it: the same function for its own process and for standalone."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bos.memory.v1 import (
+    add_MemoryServiceServicer_to_server,
+    add_MemoryTurnServiceServicer_to_server,
+)
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.user_tokens import open_authenticator
+from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
+from bos_memory.conversations import Conversations
+from bos_memory.extraction import Extractor
+from bos_memory.metrics import MemoryMetrics
+from bos_memory.profiles import Profiles
+from bos_memory.summarizing import Summaries
+from bos_postgres import migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Models
+    from bos_memory.settings import MemorySettings
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = "memory"
+READER = "bos_memory_reader"
+AUDIENCE = "memory"
+_POOL_SIZE = 8
+_READERS = 8
+
+
+@asynccontextmanager
+async def serve(
+    settings: MemorySettings, telemetry: Telemetry, *, models: Models | None
+) -> AsyncIterator[GrpcServer]:
+    """Serve memory until the context is left.
+
+    Args:
+        settings: How.
+        telemetry: Of this service.
+        models: Shared by the process; None extracts nothing and summarises by rule.
+
+    Raises:
+        ConfigurationError: a setting is not usable.
+        Unavailable: the store cannot be reached.
+    """
+    metrics = MemoryMetrics(telemetry.registry)
+    model = None if models is None else models.for_agent("memory")
+    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    async with AsyncExitStack() as stack:
+        auth = await stack.enter_async_context(
+            open_authenticator(settings.auth, AUDIENCE, telemetry)
+        )
+        pool = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+        )
+        readers = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+        )
+        conversations, profiles = Conversations(pool, readers), Profiles(pool, readers)
+        extractor = Extractor(profiles, model, settings, metrics, telemetry)
+        summaries = Summaries(conversations, model, settings, metrics, telemetry)
+        await stack.enter_async_context(summaries.running())
+        servicers = [
+            Servicer(
+                MemoryServicer(conversations, profiles),
+                add_MemoryServiceServicer_to_server,
+                SERVICE_NAME,
+            ),
+            Servicer(
+                MemoryTurnServicer(conversations, extractor, summaries, metrics),
+                add_MemoryTurnServiceServicer_to_server,
+                TURN_SERVICE_NAME,
+            ),
+        ]
+        yield await stack.enter_async_context(
+            grpc_server(settings.server, servicers, telemetry=telemetry, auth=auth)
+        )

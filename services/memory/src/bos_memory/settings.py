@@ -1,0 +1,37 @@
+"""Settings of the memory service."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+
+
+class MemorySettings(Settings):
+    """``BOS_MEMORY_…``. Which model is asked is set by ``MEMORY_MODEL`` and its like."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
+    auth: AuthSettings = Field(default_factory=AuthSettings.load)
+
+    store_url: str = Field(
+        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+    )
+    extraction_timeout_s: float = Field(
+        default=20.0, gt=0, description="Time for the model to find personal facts in a question"
+    )
+    max_extractions: int = Field(
+        default=16, ge=1, description="Questions looked through at once; more are left out"
+    )
+    summary_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="Time for the model to summarise a conversation; after that its questions and "
+        "answers are shortened",
+    )
+    max_summaries: int = Field(
+        default=64, ge=1, description="Summaries waiting or being made; more are put off"
+    )

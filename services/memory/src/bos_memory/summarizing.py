@@ -1,0 +1,117 @@
+"""Rolling summaries, made beside everything else (SPEC L-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+from bos_chassis.errors import BosError
+from bos_memory.conversations import SUMMARY_TURNS
+from bos_memory.prompts import summary_messages
+from bos_memory.texts import MAX_SUMMARY_CHARS, cut, summary_by_rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Model
+    from bos_memory.conversations import Conversations, Recorded, ToSummarise
+    from bos_memory.metrics import MemoryMetrics
+    from bos_memory.settings import MemorySettings
+
+_WORKERS = 2
+_MAX_TOKENS = 512
+
+
+class ConversationSummary(BaseModel):
+    """The model's reply."""
+
+    summary: str = Field(min_length=1, description="The conversation so far, at most 150 words")
+
+
+class Summaries:
+    """Makes summaries one after the other; what is lost at the end is made with the next turn.
+
+    Args:
+        conversations: Where turns come from and summaries go.
+        model: Whom to ask; None for none.
+        settings: Time and bounds.
+        metrics: Counts outcomes.
+        telemetry: For the log.
+    """
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        model: Model | None,
+        settings: MemorySettings,
+        metrics: MemoryMetrics,
+        telemetry: Telemetry,
+    ) -> None:
+        self._conversations = conversations
+        self._model = model
+        self._settings = settings
+        self._metrics = metrics
+        self._log = telemetry.logger("bos.memory.summaries")
+        self._waiting: asyncio.Queue[tuple[UUID, int]] = asyncio.Queue(settings.max_summaries)
+
+    def recorded(self, turn: Recorded) -> None:
+        """A turn was stored; there may be something to summarise."""
+        up_to = turn.turns - turn.turns % SUMMARY_TURNS
+        if not up_to:
+            return
+        try:
+            self._waiting.put_nowait((turn.conversation_key, up_to))
+        except asyncio.QueueFull:
+            self._metrics.summaries.labels("put_off").inc()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Work while the block runs."""
+        workers = [asyncio.create_task(self._work(), name="summaries") for _ in range(_WORKERS)]
+        try:
+            yield
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            conversation_key, up_to = await self._waiting.get()
+            try:
+                await self._summarise(conversation_key, up_to)
+            except Exception:
+                # Whatever it was, it concerns this summary alone.
+                self._metrics.summaries.labels("failed").inc()
+                self._log.exception("summary failed")
+
+    async def _summarise(self, conversation_key: UUID, up_to: int) -> None:
+        wanted = await self._conversations.to_summarise(conversation_key, up_to)
+        if wanted is None:
+            return
+        text = await self._by_model(wanted)
+        outcome = "by_model" if text else "by_rule"
+        text = text or summary_by_rule(wanted.former, wanted.turns)
+        await self._conversations.add_summary(conversation_key, text, up_to)
+        self._metrics.summaries.labels(outcome).inc()
+
+    async def _by_model(self, wanted: ToSummarise) -> str:
+        """The model's summary; empty if there is none to be had."""
+        if self._model is None or not self._model.configured:
+            return ""
+        try:
+            async with asyncio.timeout(self._settings.summary_timeout_s):
+                reply = await self._model.structured(
+                    summary_messages(wanted.former, wanted.turns),
+                    ConversationSummary,
+                    max_tokens=_MAX_TOKENS,
+                )
+        except (BosError, TimeoutError) as error:
+            self._log.warning("summary made by rule", error=type(error).__name__)
+            return ""
+        return cut(reply.value.summary.strip(), MAX_SUMMARY_CHARS)

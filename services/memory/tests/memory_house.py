@@ -1,0 +1,163 @@
+"""A memory service on a fresh database, with the scripted model, and callers of both its faces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import grpc
+
+from bos.memory.v1 import (
+    ExtractFactsRequest,
+    GetConversationRequest,
+    GetLongTermMemoryRequest,
+    ListConversationsRequest,
+    ListMessagesRequest,
+    MemoryServiceStub,
+    MemoryTurnServiceStub,
+    OpenTurnRequest,
+    RecordTurnRequest,
+)
+from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models
+from bos_memory.service import serve
+from bos_memory.settings import MemorySettings
+from bos_testkit.models import model_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AsyncExitStack
+
+    from bos.common.v1 import LongTermMemory
+    from bos.memory.v1 import Conversation, Message, OpenTurnResponse
+    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.models import ScriptedModelFactory
+
+ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
+PRIVATE_KEY, PUBLIC_KEY = generate_keypair()
+NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+@dataclass
+class Caller:
+    """Calls one server: as a person by a key, or as a run of a user."""
+
+    people: Any
+    turns: Any
+    model: ScriptedModel | None
+    telemetry: Telemetry
+    key: str = ""
+    """Empty: nobody is asked who they are."""
+
+    async def call(self, method: str, request: Any, *, key: str | None = None) -> Any:
+        """As a person."""
+        key = self.key if key is None else key
+        metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        with translate_rpc_errors():
+            return await getattr(self.people, method)(request, metadata=metadata, timeout=20)
+
+    async def tell(self, method: str, request: Any, *, token: str = "") -> Any:
+        """As a run."""
+        metadata = ((RUN_TOKEN_KEY, token),) if token else ()
+        with translate_rpc_errors():
+            return await getattr(self.turns, method)(request, metadata=metadata, timeout=20)
+
+    async def record(
+        self,
+        question: str,
+        answer: str = "An answer.",
+        *,
+        user: str = "local",
+        conversation: str = "talk",
+        run_id: str = "",
+        asked: datetime | None = None,
+    ) -> bool:
+        asked = asked or datetime.now(UTC)
+        request = RecordTurnRequest(
+            user_id=user,
+            run_id=run_id or str(uuid4()),
+            conversation_id=conversation,
+            question=question,
+            answer=answer,
+        )
+        request.ask_time.FromDatetime(asked)
+        request.answer_time.FromDatetime(asked + timedelta(seconds=1))
+        return bool((await self.tell("RecordTurn", request)).recorded)
+
+    async def extract(
+        self, question: str, *, user: str = "local", asked: datetime | None = None
+    ) -> bool:
+        request = ExtractFactsRequest(user_id=user, question=question)
+        request.ask_time.FromDatetime(asked or datetime.now(UTC))
+        return bool((await self.tell("ExtractFacts", request)).remembered)
+
+    async def open(
+        self, conversation: str = "talk", *, user: str = "local", most: int = 8
+    ) -> OpenTurnResponse:
+        request = OpenTurnRequest(user_id=user, conversation_id=conversation, max_messages=most)
+        return await self.tell("OpenTurn", request)
+
+    async def history(self, conversation: str = "talk", **options: Any) -> list[str]:
+        opened = await self.open(conversation, **options)
+        return [each.content for each in opened.conversation_history]
+
+    async def memory(self) -> LongTermMemory:
+        return (await self.call("GetLongTermMemory", GetLongTermMemoryRequest())).memory
+
+    async def conversation(self, conversation: str = "talk") -> Conversation:
+        request = GetConversationRequest(conversation_id=conversation)
+        return (await self.call("GetConversation", request)).conversation
+
+    async def conversations(self) -> list[Conversation]:
+        response = await self.call("ListConversations", ListConversationsRequest())
+        return list(response.conversations)
+
+    async def messages(self, conversation: str = "talk") -> list[Message]:
+        request = ListMessagesRequest(conversation_id=conversation)
+        return list((await self.call("ListMessages", request)).messages)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.telemetry.registry.get_sample_value(name, labels) or 0.0
+
+
+class Starter:
+    """Starts replicas that end with the test."""
+
+    def __init__(
+        self, stack: AsyncExitStack, dsn: str, scripted_model: ScriptedModelFactory
+    ) -> None:
+        self.stack = stack
+        self.dsn = dsn
+        self.scripted_model = scripted_model
+
+    async def __call__(
+        self, *replies: Fixture, model: bool = True, auth: AuthSettings | None = None, **more: Any
+    ) -> Caller:
+        telemetry = Telemetry.for_tests("memory")
+        scripted = await self.scripted_model(*replies) if model else None
+        models = None
+        if scripted is not None:
+            options = model_settings(scripted, retry_base_s=0.001, retry_cap_s=0.002)
+            models = await self.stack.enter_async_context(Models(options, telemetry))
+        settings = MemorySettings.load(
+            server=ServerSettings.load(grace_s=0.1),
+            auth=auth or AuthSettings.load(),
+            telemetry=TelemetrySettings.load(),
+            store_url=self.dsn,
+            **more,
+        )
+        server = await self.stack.enter_async_context(serve(settings, telemetry, models=models))
+        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(server.address))
+        return Caller(
+            MemoryServiceStub(channel), MemoryTurnServiceStub(channel), scripted, telemetry
+        )
+
+
+def run_token(user: str, run: str = "", audiences: Sequence[str] = ("memory",)) -> str:
+    return RunTokenSigner(PRIVATE_KEY).mint(user, run, "", audiences, 60)

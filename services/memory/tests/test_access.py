@@ -1,0 +1,127 @@
+"""Who may call what: people their own, runs what belongs to their user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from memory_house import ADA_KEY, PUBLIC_KEY, run_token
+
+from bos.memory.v1 import (
+    DeleteConversationRequest,
+    GetConversationRequest,
+    GetLongTermMemoryRequest,
+    ListMessagesRequest,
+    OpenTurnRequest,
+    RecordTurnRequest,
+    UpdateConversationRequest,
+)
+from bos_chassis.errors import NotFound, PermissionDenied, Unauthenticated
+from bos_chassis.settings import AuthSettings
+from bos_postgres import open_database
+
+if TYPE_CHECKING:
+    from memory_house import Caller, Starter
+
+RUN = "0197d1a0-0000-7000-8000-000000000001"
+
+
+@pytest.fixture
+async def guarded(start: Starter) -> Caller:
+    """Memory that asks who calls: ada has the key."""
+    auth = AuthSettings.load(
+        static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
+    )
+    memory = await start(model=False, auth=auth)
+    memory.key = ADA_KEY
+    return memory
+
+
+def turn(user: str, run_id: str = RUN) -> RecordTurnRequest:
+    request = RecordTurnRequest(
+        user_id=user, run_id=run_id, conversation_id="talk", question="What was revenue?"
+    )
+    request.ask_time.GetCurrentTime()
+    request.answer_time.GetCurrentTime()
+    return request
+
+
+async def test_a_run_tells_and_asks_for_its_own_user_alone(guarded: Caller) -> None:
+    token = run_token("ada", RUN)
+    assert (await guarded.tell("RecordTurn", turn("ada"), token=token)).recorded
+    for request in (turn("eve"), turn("ada", "another-run")):
+        with pytest.raises(PermissionDenied):
+            await guarded.tell("RecordTurn", request, token=token)
+    with pytest.raises(PermissionDenied):
+        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="eve"), token=token)
+    with pytest.raises(Unauthenticated):
+        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="ada"))
+    elsewhere = run_token("ada", RUN, audiences=("sql",))
+    with pytest.raises(Unauthenticated):
+        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="ada"), token=elsewhere)
+
+
+async def test_people_do_not_open_what_is_for_runs(guarded: Caller) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await guarded.turns.OpenTurn(
+            OpenTurnRequest(user_id="ada"),
+            metadata=(("authorization", f"Bearer {ADA_KEY}"),),
+            timeout=20,
+        )
+    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_runs_do_not_open_what_is_for_people(guarded: Caller) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await guarded.people.GetLongTermMemory(
+            GetLongTermMemoryRequest(),
+            metadata=(("bos-run-token", run_token("ada", RUN)),),
+            timeout=20,
+        )
+    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_what_eve_said_is_neither_shown_to_ada_nor_changed_by_her(guarded: Caller) -> None:
+    await guarded.tell("RecordTurn", turn("eve"), token=run_token("eve", RUN))
+
+    assert await guarded.conversations() == []
+    for method, request in (
+        ("GetConversation", GetConversationRequest(conversation_id="talk")),
+        ("ListMessages", ListMessagesRequest(conversation_id="talk")),
+        ("UpdateConversation", UpdateConversationRequest(conversation_id="talk", title="Mine")),
+        ("DeleteConversation", DeleteConversationRequest(conversation_id="talk")),
+        ("DeleteConversation", DeleteConversationRequest(conversation_id="\0")),
+    ):
+        with pytest.raises(NotFound):
+            await guarded.call(method, request)
+    opened = await guarded.tell(
+        "OpenTurn",
+        OpenTurnRequest(user_id="eve", conversation_id="talk", max_messages=5),
+        token=run_token("eve", RUN),
+    )
+    assert [each.content for each in opened.conversation_history] == ["What was revenue?"]
+
+
+async def test_the_same_conversation_id_of_two_users_is_two_conversations(memory: Caller) -> None:
+    await memory.record("Of local")
+    await memory.record("Of eve", user="eve")
+
+    assert await memory.history() == ["Of local", "An answer."]
+    assert await memory.history(user="eve") == ["Of eve", "An answer."]
+    assert [each.turn_count for each in await memory.conversations()] == [1]
+
+
+async def test_postgresql_itself_hides_the_rows_of_others(memory: Caller, start: Starter) -> None:
+    for number in range(3):
+        await memory.record(f"Question {number}", user="eve")
+    tables = ("conversations", "messages", "conversation_summaries", "user_long_term_memory")
+    async with open_database(start.dsn, schema="memory", role="bos_memory_reader") as readers:
+        for user, sees in (("eve", True), ("ada", False), ("", False)):
+            async with readers.acquire() as connection, connection.transaction():
+                await connection.execute("SELECT set_config('bos.user_id', $1, true)", user)
+                counts = {
+                    table: await connection.fetchval(f"SELECT count(*) FROM {table}")
+                    for table in tables
+                }
+            assert bool(counts["conversations"]) == bool(counts["messages"]) == sees

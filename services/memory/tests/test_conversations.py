@@ -1,0 +1,214 @@
+"""Conversations, messages, titles and summaries (SPEC L-09, L-10)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from memory_house import NOON
+
+from bos.common.v1 import MessageRole
+from bos.memory.v1 import (
+    DeleteConversationRequest,
+    ListConversationsRequest,
+    ListMessagesRequest,
+    UpdateConversationRequest,
+)
+from bos_chassis.errors import InvalidArgument, NotFound
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from memory_house import Caller, Starter
+
+
+async def test_l_09_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
+    assert await memory.record("What was revenue in Q2?", "1.2 million.", asked=NOON)
+
+    question, answer = await memory.messages()
+    assert (question.role, question.content) == (
+        MessageRole.MESSAGE_ROLE_USER,
+        "What was revenue in Q2?",
+    )
+    assert (answer.role, answer.content) == (MessageRole.MESSAGE_ROLE_ASSISTANT, "1.2 million.")
+    assert question.run_id == answer.run_id
+    assert question.create_time.ToDatetime(tzinfo=UTC) == NOON
+    found = await memory.conversation()
+    assert (found.title, found.turn_count) == ("What was revenue in Q2?", 1)
+
+
+async def test_a_turn_is_recorded_once_however_often_it_is_told(memory: Caller) -> None:
+    assert await memory.record("What was revenue?", run_id="run-1")
+    assert not await memory.record("What was revenue?", run_id="run-1")
+
+    assert len(await memory.messages()) == 2
+    assert (await memory.conversation()).turn_count == 1
+
+
+async def test_a_long_first_question_becomes_a_title_of_whole_words(memory: Caller) -> None:
+    await memory.record("revenue\nof " + "every customer " * 20)
+
+    title = (await memory.conversation()).title
+    assert len(title) <= 81
+    assert title.startswith("revenue of every customer")
+    assert title.removesuffix("…").split()[-1] in ("every", "customer")
+
+
+async def test_a_title_can_be_changed_and_later_turns_leave_it(memory: Caller) -> None:
+    await memory.record("What was revenue?")
+    request = UpdateConversationRequest(conversation_id="talk", title=" My\nrevenue ")
+    changed = (await memory.call("UpdateConversation", request)).conversation
+    await memory.record("And the quarter before?")
+
+    assert changed.title == "My revenue"
+    assert (await memory.conversation()).title == "My revenue"
+
+
+async def test_a_title_of_nothing_visible_is_refused(memory: Caller) -> None:
+    await memory.record("What was revenue?")
+    with pytest.raises(InvalidArgument) as refused:
+        await memory.call(
+            "UpdateConversation", UpdateConversationRequest(conversation_id="talk", title="\n\t")
+        )
+    assert [each.field for each in refused.value.violations] == ["title"]
+
+
+async def test_the_conversation_used_last_comes_first_in_pages(memory: Caller) -> None:
+    for hour, name in enumerate(("first", "second", "third")):
+        await memory.record("A question", conversation=name, asked=NOON + timedelta(hours=hour))
+    await memory.record("Another", conversation="first", asked=NOON + timedelta(hours=9))
+
+    seen, token = [], ""
+    for _ in range(2):
+        page = await memory.call(
+            "ListConversations", ListConversationsRequest(page_size=2, page_token=token)
+        )
+        seen += [each.conversation_id for each in page.conversations]
+        token = page.next_page_token
+    assert seen == ["first", "third", "second"]
+    assert token == ""
+
+
+async def test_messages_come_in_pages_and_foreign_tokens_are_refused(memory: Caller) -> None:
+    for number in range(3):
+        await memory.record(f"Question {number}", f"Answer {number}")
+
+    seen, token = [], ""
+    while page := await memory.call(
+        "ListMessages",
+        ListMessagesRequest(conversation_id="talk", page_size=4, page_token=token),
+    ):
+        seen += [each.content for each in page.messages]
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == [f"{kind} {n}" for n in range(3) for kind in ("Question", "Answer")]
+    for wrong in ("nonsense", "WzFd=", "e30"):
+        for method, request in (
+            ("ListMessages", ListMessagesRequest(conversation_id="talk", page_token=wrong)),
+            ("ListConversations", ListConversationsRequest(page_token=wrong)),
+        ):
+            if (method, wrong) == ("ListMessages", "WzFd="):
+                continue  # which is the token of a place
+            with pytest.raises(InvalidArgument):
+                await memory.call(method, request)
+
+
+async def test_a_deleted_conversation_is_gone_with_everything_in_it(memory: Caller) -> None:
+    for _ in range(3):
+        await memory.record("What was revenue?")
+    await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
+    await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
+
+    assert await memory.conversations() == []
+    assert await memory.history() == []
+    with pytest.raises(NotFound):
+        await memory.messages()
+    with pytest.raises(NotFound):
+        await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
+
+
+async def test_what_was_asked_before_the_deletion_does_not_bring_it_back(memory: Caller) -> None:
+    before = datetime.now(UTC)
+    await memory.record("What was revenue?")
+    await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
+
+    assert not await memory.record("Asked before, answered after", asked=before)
+    assert await memory.conversations() == []
+    assert await memory.record("Asked after", asked=datetime.now(UTC) + timedelta(minutes=1))
+    assert [each.turn_count for each in await memory.conversations()] == [1]
+
+
+async def test_the_last_messages_are_the_history_oldest_first(memory: Caller) -> None:
+    for number in range(2):
+        await memory.record(f"Question {number}", f"Answer {number}")
+
+    assert await memory.history(most=3) == ["Answer 0", "Question 1", "Answer 1"]
+    assert await memory.history(most=0) == []
+    assert await memory.history("") == []
+
+
+async def test_long_messages_are_stored_whole_and_handed_out_cut(memory: Caller) -> None:
+    await memory.record("What was revenue?", "x" * 5_000)
+
+    (_, stored) = await memory.messages()
+    (_, shown) = await memory.history()
+    assert len(stored.content) == 5_000
+    assert (len(shown), shown[-1]) == (2_000, "…")
+
+
+async def test_text_that_postgresql_cannot_hold_loses_only_that(memory: Caller) -> None:
+    await memory.record("What\0 was revenue?", "A\0 lot.")
+    assert await memory.history() == ["What was revenue?", "A lot."]
+
+
+async def test_l_10_three_turns_are_summarised_and_history_begins_with_the_summary(
+    start: Starter,
+) -> None:
+    memory = await start(
+        fixture(
+            "first",
+            ["### Summary so far none", "Question: Question 3"],
+            schema="ConversationSummary",
+            json={"summary": "Three questions."},
+        ),
+        fixture(
+            "second",
+            ["### Summary so far Three questions.", "Question: Question 4", "Question 6"],
+            excludes=["Question: Question 3"],
+            schema="ConversationSummary",
+            json={"summary": "Six questions."},
+        ),
+    )
+    made = lambda: memory.metric("bos_memory_summaries_total", outcome="by_model")  # noqa: E731
+
+    for number in (1, 2):
+        await memory.record(f"Question {number}")
+    assert (await memory.conversation()).summary == ""
+    await memory.record("Question 3")
+    await eventually(lambda: made() == 1)
+    found = await memory.conversation()
+    assert (found.summary, found.turns_covered) == ("Three questions.", 3)
+    for number in (4, 5, 6):
+        await memory.record(f"Question {number}")
+    await eventually(lambda: made() == 2)
+
+    assert (await memory.conversation()).turns_covered == 6
+    assert await memory.history(most=3) == [
+        "Summary of the conversation so far: Six questions.",
+        "Question 6",
+        "An answer.",
+    ]
+    assert await memory.history(most=1) == ["Summary of the conversation so far: Six questions."]
+
+
+async def test_a_model_that_fails_leaves_a_summary_by_rule(start: Starter) -> None:
+    memory = await start()  # it has no reply for this
+    for number in (1, 2, 3):
+        await memory.record(f"Question {number}", f"Answer {number}")
+    await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
+
+    assert (await memory.conversation()).summary.splitlines() == [
+        f"Asked: Question {number} Answered: Answer {number}" for number in (1, 2, 3)
+    ]

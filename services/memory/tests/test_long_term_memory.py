@@ -1,0 +1,199 @@
+"""What is remembered about a user: found, corrected, deleted (SPEC L-01..L-07, L-11)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
+from bos.memory.v1 import DeleteLongTermMemoryRequest, UpdateLongTermMemoryRequest
+from bos_chassis.errors import InvalidArgument
+from bos_memory.facts import FoundFacts, FoundPreferences, PersonalFacts, joined
+from bos_memory.profiles import Profiles
+from bos_memory.service import READER, SCHEMA
+from bos_postgres import open_database
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from memory_house import Caller, Starter
+
+VINAY = "I am Vinay working on RAG Project at Google"
+FACTS = {"user_name": "Vinay", "company_name": "Google", "recent_projects": ["RAG Project"]}
+CASUAL = {"tone": "casual", "detail_level": "short"}
+REPLIES = (
+    fixture(
+        "vinay",
+        [f"look through {VINAY}"],
+        schema="PersonalFacts",
+        json={"found": True, "critical_facts": FACTS},
+    ),
+    fixture(
+        "casual",
+        ["Keep answers short and casual"],
+        schema="PersonalFacts",
+        json={"found": True, "preferences": CASUAL},
+    ),
+    fixture("nothing", ["What was revenue?"], schema="PersonalFacts", json={"found": False}),
+)
+BOTH = LongTermMemory(
+    critical=CriticalFacts(
+        user_name="Vinay", company_name="Google", recent_projects=["RAG Project"]
+    ),
+    preferences=UserPreferences(tone="casual", detail_level="short"),
+)
+
+
+async def test_l_06_l_07_what_a_question_reveals_is_there_for_the_next(start: Starter) -> None:
+    memory = await start(*REPLIES)
+
+    assert await memory.extract(VINAY)
+    assert await memory.extract("Keep answers short and casual")
+
+    assert await memory.memory() == BOTH
+    assert (await memory.open("")).long_term_memory == BOTH
+
+
+async def test_l_03_the_model_is_asked_as_specified(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    await memory.extract(VINAY)
+
+    assert memory.model is not None
+    (request,) = memory.model.requests
+    assert request.body["temperature"] == 0.1
+    assert request.body["max_tokens"] == 512
+
+
+async def test_l_04_nothing_found_changes_nothing(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    assert not await memory.extract("What was revenue?")
+
+    assert await memory.memory() == LongTermMemory()
+    assert memory.metric("bos_memory_extractions_total", outcome="nothing") == 1
+
+
+async def test_l_04_what_is_known_is_skipped(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    assert await memory.extract(VINAY)
+    assert not await memory.extract(VINAY)
+
+    assert memory.metric("bos_memory_extractions_total", outcome="known") == 1
+
+
+async def test_facts_of_two_questions_at_once_are_both_kept(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    await asyncio.gather(memory.extract(VINAY), memory.extract("Keep answers short and casual"))
+
+    assert await memory.memory() == BOTH
+
+
+async def test_what_is_remembered_can_be_corrected(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    await memory.extract(VINAY)
+    corrected = LongTermMemory(critical=CriticalFacts(user_name=" Vinaya\n"))
+    request = UpdateLongTermMemoryRequest(memory=corrected)
+    shown = (await memory.call("UpdateLongTermMemory", request)).memory
+
+    assert shown.critical.user_name == "Vinaya"
+    assert await memory.memory() == shown
+
+
+async def test_deleted_is_deleted_also_for_what_was_asked_before(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    await memory.extract(VINAY)
+    await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
+
+    assert not await memory.extract(VINAY, asked=before)
+    assert await memory.memory() == LongTermMemory()
+    assert (await memory.open("")).long_term_memory == LongTermMemory()
+    assert await memory.extract(VINAY, asked=datetime.now(UTC) + timedelta(minutes=1))
+
+
+async def test_a_correction_while_the_model_thinks_wins(memory: Caller, start: Starter) -> None:
+    asked = datetime.now(UTC) - timedelta(seconds=1)
+    async with (
+        open_database(start.dsn, schema=SCHEMA) as pool,
+        open_database(start.dsn, schema=SCHEMA, role=READER) as readers,
+    ):
+        profiles = Profiles(pool, readers)
+        assert await profiles.known("local", asked) == LongTermMemory()
+        await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
+        assert await profiles.remember("local", found({"user_name": "Vinay"}), asked) == "outdated"
+
+    assert await memory.memory() == LongTermMemory()
+
+
+async def test_what_is_too_long_to_be_remembered_is_refused_by_name(memory: Caller) -> None:
+    long = LongTermMemory(critical=CriticalFacts(job_title="x" * 201))
+    with pytest.raises(InvalidArgument) as refused:
+        await memory.call("UpdateLongTermMemory", UpdateLongTermMemoryRequest(memory=long))
+
+    assert [each.field for each in refused.value.violations] == ["memory.critical.job_title"]
+    fits = LongTermMemory(critical=CriticalFacts(job_title="x" * 200))
+    await memory.call("UpdateLongTermMemory", UpdateLongTermMemoryRequest(memory=fits))
+    assert await memory.memory() == fits
+
+
+async def test_l_11_a_model_that_fails_is_silent(start: Starter) -> None:
+    memory = await start()  # it has no reply for this
+
+    assert not await memory.extract(VINAY)
+    assert memory.metric("bos_memory_extractions_total", outcome="failed") == 1
+
+
+async def test_without_a_model_nothing_is_extracted(memory: Caller) -> None:
+    assert not await memory.extract(VINAY)
+    assert await memory.memory() == LongTermMemory()
+
+
+async def test_more_questions_at_once_than_bounded_are_left_out(start: Starter) -> None:
+    memory = await start(*REPLIES, max_extractions=1)
+    model = memory.model
+    assert model is not None
+    model.knobs.latency_s = 60.0
+    first = asyncio.create_task(memory.extract(VINAY))
+    await eventually(lambda: bool(model.requests))
+
+    assert not await memory.extract("Keep answers short and casual")
+    assert memory.metric("bos_memory_extractions_total", outcome="left_out") == 1
+    # Whoever gives up frees the place.
+    first.cancel()
+    model.knobs.latency_s = 0.0
+    while not await memory.extract("Keep answers short and casual"):
+        pass
+
+
+def found(facts: dict[str, Any] | None = None, **preferences: str) -> PersonalFacts:
+    return PersonalFacts(
+        found=True,
+        critical_facts=FoundFacts(**(facts or {})),
+        preferences=FoundPreferences(**preferences),
+    )
+
+
+def test_a_new_job_takes_the_place_of_the_old_one_and_projects_add_up() -> None:
+    new = joined(BOTH, found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]}))
+
+    assert new.critical.company_name == "Bosch"
+    assert new.critical.user_name == "Vinay"
+    assert list(new.critical.recent_projects) == ["RAG Project", "Bos"]
+
+
+def test_only_the_last_ten_projects_are_kept() -> None:
+    new = joined(BOTH, found({"recent_projects": [f"P{number}" for number in range(10)]}))
+    assert list(new.critical.recent_projects) == [f"P{number}" for number in range(10)]
+
+
+def test_a_fact_is_one_short_line_whatever_the_model_says() -> None:
+    new = joined(LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}))
+    assert new.critical.user_name.startswith("A ### Instructions x")
+    assert len(new.critical.user_name) == 200
+
+
+def test_findings_count_only_if_something_was_found() -> None:
+    silent = found({"user_name": "Eve"}).model_copy(update={"found": False})
+    assert joined(BOTH, silent) == BOTH
