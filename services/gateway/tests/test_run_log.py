@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bos.gateway.v1 import RUN_STATUS_PLANNED
-from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
+from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_PLANNED
+from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted, RunFinished
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
@@ -127,6 +127,26 @@ async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str
     assert isinstance(outcomes[1], LostRun)
 
 
+async def test_append_of_an_earlier_epoch_is_refused_beside_one_of_the_present_epoch(
+    store: str,
+) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        await connection.execute("UPDATE runs SET epoch = 2")
+        end = LogEvent(run_finished=RunFinished())
+        outcomes = await asyncio.gather(
+            log.append(Append(run.run_id, 1, 2, [end], True, RUN_STATUS_FAILED, True)),
+            log.append(Append(run.run_id, 2, 2, [delta("x")], durable=False)),
+            return_exceptions=True,
+        )
+        finished = await connection.fetchval("SELECT finished_at IS NOT NULL FROM runs")
+    assert isinstance(outcomes[0], LostRun)
+    assert outcomes[1] is None
+    assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "answer_delta")]
+    assert not finished
+
+
 async def test_repeating_an_append_is_success_and_another_one_in_its_place_is_not(
     store: str,
 ) -> None:
@@ -176,7 +196,11 @@ async def test_durable_append_commits_synchronously_and_another_does_not(store: 
     assert [row["mode"] for row in rows] == ["on", "off", "on"]
 
 
-async def test_append_survives_a_session_that_is_cut_off_in_the_middle(store: str) -> None:
+@pytest.mark.parametrize("taken_anew", [False, True])
+async def test_append_without_an_answer_comes_into_the_log_before_anybody_goes_on_from_its_end(
+    store: str, taken_anew: bool
+) -> None:
+    """Had it been committed, others could have shown it before a crash undid the commit."""
     run = new_run()
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
@@ -185,7 +209,7 @@ async def test_append_survives_a_session_that_is_cut_off_in_the_middle(store: st
         await transaction.start()
         await connection.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run.run_id)
         append = asyncio.create_task(
-            log.append(Append(run.run_id, 1, 2, [delta("x")], durable=True))
+            log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False))
         )
         async with connect(store) as watcher:
             while not await watcher.fetchval(
@@ -193,9 +217,12 @@ async def test_append_survives_a_session_that_is_cut_off_in_the_middle(store: st
                 "WHERE application_name = 'bos-gateway-writer' AND wait_event_type = 'Lock'"
             ):
                 pass
-        await transaction.rollback()
+        if taken_anew:
+            await connection.execute("UPDATE runs SET epoch = 2")
+        await transaction.commit()
+        await log.restored()
+        assert [s for s, _ in await stored(store, run.run_id)] == [1, 2]
         await append
-    assert [s for s, _ in await stored(store, run.run_id)] == [1, 2]
 
 
 def test_run_ids_grow_with_time_and_are_version_7() -> None:

@@ -7,7 +7,8 @@ alone. An append returns after its commit, and only then may anybody see the eve
 
 Most commits do not wait for the disk, so a crash of PostgreSQL can undo them after their events
 were shown. The writer keeps such events (:mod:`bos_gateway.tail`) and, after any loss of its
-session, writes them again before anything else: the same events, in the same places.
+session, writes them again before anything else: the same events, in the same places. The same goes
+for what was sent and never answered: it may have been committed, and shown by another replica.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -141,6 +142,8 @@ class _Pending:
 
     settled: bool = False
     """Whether the outcome is known, also when nobody waits for it any more."""
+    in_doubt: bool = False
+    """Whether it was sent and its answer got lost: it may have been in the log, for all to see."""
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Tell whoever waits; they may have given up meanwhile."""
@@ -179,6 +182,7 @@ class LogWriter:
         self._observer = observer
         self._log = telemetry.logger("bos.gateway.run_log")
         self._pending: list[_Pending] = []
+        self._storing = False
         self._wake = asyncio.Event()
         self.tail = UnflushedTail(_MAX_TAIL)
         """What a crash of PostgreSQL could undo; for reading."""
@@ -234,7 +238,7 @@ class LogWriter:
         Whoever is about to read a log in order to go on from its end asks this first: before, its
         last events may be missing though they were shown.
         """
-        if len(self.tail):
+        if len(self.tail) or self._storing or self._pending:
             await self._queued(None)
 
     async def _queued(self, item: NewRun | Append | None) -> bool:
@@ -262,6 +266,7 @@ class LogWriter:
 
     async def _store(self, batch: list[_Pending]) -> None:
         """Write the batch, and the lost tail before it; every outcome is told."""
+        self._storing = True
         try:
             await self._write_until_stored(batch)
         except BaseException as error:
@@ -273,6 +278,8 @@ class LogWriter:
                 raise
             if not batch:
                 self._log.exception("lost events not written again")
+        finally:
+            self._storing = False
 
     async def _write_until_stored(self, batch: list[_Pending]) -> None:
         """Repeat the write until it is stored: its event ids make repeating harmless.
@@ -309,8 +316,8 @@ class LogWriter:
         appends = [p for p in batch if isinstance(p.item, Append) and not p.settled]
         if accepts:
             await self._write_accepts(connection, accepts)
-        if appends:
-            await self._write_appends(connection, appends)
+        for statement in _statements(appends):
+            await self._write_appends(connection, statement)
         asking = [p for p in batch if p.item is None and not p.settled]
         if asking and not accepts and not appends:
             await connection.fetchval("SELECT 1")
@@ -384,11 +391,19 @@ class LogWriter:
             Target(item.run_id, item.epoch, item.status or 0, item.finished, item.first_sequence)
             for item in items
         ]
-        durable = self.tail.full or any(item.durable for item in items)
-        with committing(self._observer, kinds_of(row.event for row in rows)):
-            outcome = await insert_events(
-                connection, self._replica_id, rows, targets, durable=durable
-            )
+        again = pending[0].in_doubt
+        durable = again or self.tail.full or any(item.durable for item in items)
+        try:
+            with committing(self._observer, kinds_of(row.event for row in rows)):
+                outcome = await insert_events(
+                    connection, self._replica_id, rows, targets, durable=durable, again=again
+                )
+        except _BUSY:
+            raise  # that is an answer
+        except _PASSING:
+            for one in pending:
+                one.in_doubt = True
+            raise
         self._metrics.batch_events.observe(len(rows))
         kept = [item for item in items if item.run_id not in outcome.lost]
         if outcome.inserted is not None and outcome.flushed is not None:
@@ -420,6 +435,26 @@ class LogWriter:
 
     def _connection_lost(self) -> bool:
         return self._connection is None or self._connection.is_closed()
+
+
+def _statements(appends: Sequence[_Pending]) -> Iterator[list[_Pending]]:
+    """Appends that may share a statement, in their order.
+
+    A run comes once in each: the statement fences by run, and an append of an earlier epoch must
+    not be let through by a later one beside it. What is in doubt is written as what is written
+    again, so it does not mix with the rest.
+    """
+    statement: list[_Pending] = []
+    runs: set[UUID] = set()
+    for one in appends:
+        assert isinstance(one.item, Append)
+        if statement and (one.item.run_id in runs or one.in_doubt != statement[0].in_doubt):
+            yield statement
+            statement, runs = [], set()
+        statement.append(one)
+        runs.add(one.item.run_id)
+    if statement:
+        yield statement
 
 
 def _shutting_down() -> Unavailable:
