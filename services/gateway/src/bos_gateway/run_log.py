@@ -428,8 +428,11 @@ class LogWriter:
                 on_lost=self._wake.set,
             )
         )
+        # PostgreSQL keeps a plan once it has made it. Made while the tables were empty, it would
+        # read them whole for every append; each row that is wanted here is known by its key.
         await connection.execute(
-            f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET synchronous_commit = on"
+            f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET synchronous_commit = on; "
+            "SET enable_seqscan = off"
         )
         return connection
 
