@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import grpc
 
 from bos.gateway.v1 import (
+    ApprovalDecision,
+    ApprovalServiceStub,
+    ApprovalStatus,
     AskRequest,
     AskStreamRequest,
     CancelRunRequest,
+    GetApprovalRequest,
     GetRunRequest,
     ListAgentsRequest,
+    ListApprovalsRequest,
     ListRunsRequest,
     OrchestratorServiceStub,
     PlanQuestionRequest,
+    RespondApprovalRequest,
     RunStatus,
     WatchRunRequest,
 )
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import (
         AgentInfo,
         AgentRequest,
+        Approval,
+        ApprovalServiceAsyncStub,
+        ListApprovalsResponse,
         ListRunsResponse,
         OrchestratorResponse,
         OrchestratorServiceAsyncStub,
@@ -49,6 +58,8 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 _SERVICE = "bos.gateway.v1.OrchestratorService"
+_APPROVAL_SERVICE = "bos.gateway.v1.ApprovalService"
+_DECIDING = ("ListApprovals", "GetApproval", "RespondApproval")
 _READS = ("GetRun", "ListRuns", "ListAgents", "PlanQuestion", "CancelRun")
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
@@ -63,7 +74,10 @@ _OPTIONS = (
                 "loadBalancingConfig": [{"round_robin": {}}],
                 "methodConfig": [
                     {
-                        "name": [{"service": _SERVICE, "method": method} for method in _READS],
+                        "name": [
+                            *({"service": _SERVICE, "method": method} for method in _READS),
+                            *({"service": _APPROVAL_SERVICE, "method": m} for m in _DECIDING),
+                        ],
                         "retryPolicy": {
                             "maxAttempts": 3,
                             "initialBackoff": "0.1s",
@@ -222,6 +236,50 @@ class BosClient:
         """The plan for a question, without running it."""
         request = PlanQuestionRequest(request=agent_request(question, options))
         return await self._unary(self._stub.PlanQuestion, request, _PLAN_TIMEOUT_S)
+
+    async def list_approvals(
+        self,
+        *,
+        page_size: int = 0,
+        page_token: str = "",
+        status: ApprovalStatus = ApprovalStatus.APPROVAL_STATUS_UNSPECIFIED,
+    ) -> ListApprovalsResponse:
+        """A page of requests for approval, newest first."""
+        request = ListApprovalsRequest(page_size=page_size, page_token=page_token, status=status)
+        return await self._unary(self._approvals.ListApprovals, request)
+
+    async def get_approval(self, approval_id: str) -> Approval:
+        """A request with the exact actions it is about."""
+        request = GetApprovalRequest(approval_id=approval_id)
+        return (await self._unary(self._approvals.GetApproval, request)).approval
+
+    async def approve(self, approval_id: str, instructions: str = "") -> Approval:
+        """Allow exactly what is proposed; instructions lead to another proposal instead.
+
+        Raises:
+            AlreadyExists: it was decided otherwise, or its time is over.
+        """
+        return await self._respond(
+            approval_id, ApprovalDecision.APPROVAL_DECISION_APPROVE, instructions
+        )
+
+    async def deny(self, approval_id: str) -> Approval:
+        """Have nothing done; raises as :meth:`approve` does."""
+        return await self._respond(approval_id, ApprovalDecision.APPROVAL_DECISION_DENY, "")
+
+    async def _respond(
+        self, approval_id: str, decision: ApprovalDecision, instructions: str
+    ) -> Approval:
+        request = RespondApprovalRequest(
+            approval_id=approval_id, decision=decision, instructions=instructions
+        )
+        return (await self._unary(self._approvals.RespondApproval, request)).approval
+
+    @property
+    def _approvals(self) -> ApprovalServiceAsyncStub:
+        if self._channel is None:
+            raise RuntimeError("use the client inside `async with`")
+        return ApprovalServiceStub(self._channel)
 
     @property
     def _stub(self) -> OrchestratorServiceAsyncStub:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.identity import login, logout, register, whoami
 from bos_client.cli.plugins import PluginGroup
@@ -38,5 +39,5 @@ def main(
     ctx.obj = Target(target, api_key, identity_target)
 
 
-for _command in (ask, plan, runs, agents, register, login, logout, whoami):
+for _command in (ask, plan, runs, approvals, agents, register, login, logout, whoami):
     main.add_command(_command)

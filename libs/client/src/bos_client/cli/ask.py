@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bos_client.cli.approvals import asker_for
 from bos_client.cli.session import FAILED, INTERRUPTED, client_for, print_json, run, status_code
 from bos_client.render import RunView, View, make_console
 from bos_client.render.parts import show_clarification, show_plan
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bos.gateway.v1 import RunEvent
+    from bos_client.cli.approvals import Asker
     from bos_client.cli.session import Target
     from bos_client.requests import AskOptions
 
@@ -112,12 +114,14 @@ async def _ask(
     connection = target.connection()
     options["context"] = connection.context_for(options["context"])
     async with client_for(connection) as bos:
-        return await follow(bos.ask_stream(question, **options), view, as_json=as_json)
+        events = bos.ask_stream(question, **options)
+        return await follow(events, view, as_json=as_json, asker=asker_for(bos))
 
 
-async def follow(events: Any, view: View, *, as_json: bool) -> int:
+async def follow(events: Any, view: View, *, as_json: bool, asker: Asker | None = None) -> int:
     """Show a stream of events, or print its outcome as JSON; returns the exit code.
 
+    On a terminal ``asker`` asks for the approvals that the run waits for, one after the other.
     Ctrl-C ends the showing and says how to get back to the run, which goes on.
     """
     with RunView(make_console(), view) as shown:
@@ -127,6 +131,8 @@ async def follow(events: Any, view: View, *, as_json: bool) -> int:
                 async for event in events:
                     if not as_json:
                         shown.show(event)
+                        if asker is not None:
+                            await asker.heard(event, shown)
                         continue
                     shown.run_id = event.run_id
                     if event.HasField("run_finished"):
@@ -135,6 +141,9 @@ async def follow(events: Any, view: View, *, as_json: bool) -> int:
             shown.interrupt()
             click.echo(_goes_on(shown.run_id), err=True)
             return INTERRUPTED
+        finally:
+            if asker is not None:
+                await asker.stop()
     if shown.response is None:
         return FAILED
     if as_json:

@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
+from bos_client.cli.approvals import asker_for
 from bos_client.cli.ask import follow
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
@@ -107,7 +108,8 @@ def watch(target: Target, run_id: str, after: int, trace: bool, rows: int, as_js
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
-            return await follow(bos.watch(run_id, after), View(trace, rows), as_json=as_json)
+            events = bos.watch(run_id, after)
+            return await follow(events, View(trace, rows), as_json=as_json, asker=asker_for(bos))
 
     run(work(), as_json=as_json)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bos.common.v1 import Clarification, Source, TraceEvent
-    from bos.gateway.v1 import OrchestratorResponse
+    from bos.gateway.v1 import Approval, OrchestratorResponse
     from bos.planner.v1 import Plan, PlannerDecision
 
 _TASK_CHARS = 160
@@ -132,6 +132,18 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
         tokens = usage.input_tokens + usage.output_tokens
         line.append(f"; {usage.model_calls} model calls, {tokens} tokens", style="dim")
     console.print(line)
+
+
+def show_approval(console: Console, approval: Approval) -> None:
+    """What would be done, exactly, for the person who decides."""
+    for action in approval.actions:
+        line = Text(f"  {one_line(action.summary)}", style="bold")
+        console.print(line.append(f"  ({one_line(action.tool)})", style="dim"))
+        if action.tainted:
+            console.print(Text("    rests on content that others wrote", style="yellow"))
+        for name, value in sorted(action.arguments.fields.items()):
+            text = clean(value_text(value)).replace("\n", "\n      ")
+            console.print(Text(f"    {one_line(name)}: {text}"))
 
 
 def heading(console: Console, title: str, about: str = "") -> None:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Self
 from rich.text import Text
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos_client.render.parts import View, heading, show_outcome, show_plan, show_trace
+from bos_client.render.parts import (
+    View,
+    heading,
+    show_approval,
+    show_outcome,
+    show_plan,
+    show_trace,
+)
 from bos_client.render.text import (
+    approval_status_text,
     clean,
     duration_text,
     one_line,
@@ -66,6 +74,8 @@ class RunView:
         """Id of the run, from its first event on."""
         self.response: OrchestratorResponse | None = None
         """The outcome, once the run has ended."""
+        self.asking = False
+        """Somebody is being asked on the same terminal: no status line."""
         self._console = console
         self._view = view
         self._status: Status | None = None
@@ -110,7 +120,14 @@ class RunView:
             case "approval_requested":
                 approval = event.approval_requested.approval
                 summaries = "; ".join(one_line(action.summary) for action in approval.actions)
+                self._busy("")
                 self._line(Text(f"⏸ waits for approval: {summaries}", style="yellow"))
+                show_approval(self._console, approval)
+                self._line(Text(f"  bos approvals approve {approval.approval_id}", style="dim"))
+            case "approval_resolved":
+                approval = event.approval_resolved.approval
+                outcome = approval_status_text(approval.status)
+                self._line(Text(f"⏵ {outcome}: {approval.step_id}", style="yellow"))
             case "run_resumed":
                 self._line(Text("↻ the run goes on after an interruption", style="yellow"))
             case "cancel_requested":
@@ -208,7 +225,7 @@ class RunView:
             if self._status is not None:
                 self._status.stop()
                 self._status = None
-        elif self._console.is_terminal:
+        elif self._console.is_terminal and not self.asking:
             if self._status is None:
                 self._status = self._console.status(Text(what))
                 self._status.start()

@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import ApprovalStatus, RunStatus
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -97,6 +97,11 @@ def seconds_text(seconds: float) -> str:
 def run_status_text(status: RunStatus) -> str:
     """Such as ``partially succeeded``."""
     return _words(RunStatus.Name(status), "RUN_STATUS_")
+
+
+def approval_status_text(status: ApprovalStatus) -> str:
+    """Such as ``timed out``."""
+    return _words(ApprovalStatus.Name(status), "APPROVAL_STATUS_")
 
 
 def step_status_text(status: AgentExecutionStatus) -> str:
