@@ -1,0 +1,119 @@
+"""Many runs that wait for people on one gateway, which dies: every decision counts exactly once.
+
+Effects are counted where they land, at the agent, which is no part of any gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from crash_house import follow_anywhere
+from gateway_house import Client, House, gateway_process
+from run_contract import Seen, check_contract, stored_runs
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    ApprovalServiceStub,
+    RespondApprovalRequest,
+)
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.gateway.v1 import Approval
+
+_RUNS = 200
+_DECIDING = 16
+
+
+async def decide(client: Client, approvals: Sequence[Approval], decision: int) -> int:
+    """Everybody decides at once, twice; returns how many decisions were taken."""
+    stub = ApprovalServiceStub(client.channel)
+    turns, taken = asyncio.Semaphore(_DECIDING), 0
+
+    async def one(approval: Approval) -> None:
+        nonlocal taken
+        request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
+        async with turns:
+            await asyncio.gather(*(stub.RespondApproval(request, timeout=30) for _ in range(2)))
+        taken += 1
+
+    await asyncio.gather(*(one(approval) for approval in approvals))
+    return taken
+
+
+async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) -> None:
+    agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+    await house.add_agent(agent)
+    asking = step("a", "deploy", "deploy shop 1.2")
+    asking.tools.append("trigger_deployment")
+    house.planner.steps = [asking]
+    limits = {
+        "approval_timeout_s": 3600,
+        "max_active_runs_per_user": 0,
+        "max_waiting_runs_per_user": 0,
+        "max_streams": 2 * _RUNS,
+    }
+    async with (
+        gateway_process(house, **limits) as (first, one),
+        gateway_process(house, **limits) as (_, other),
+    ):
+        clients = [Seen(f"r{n}") for n in range(_RUNS)]
+        there = [one, other]
+        following = [
+            asyncio.create_task(follow_anywhere(lambda: there, f"Deploy {n}?", seen))
+            for n, seen in enumerate(clients)
+        ]
+
+        def requests() -> list[Approval]:
+            return [
+                event.approval_requested.approval
+                for seen in clients
+                for event in seen.events
+                if event.HasField("approval_requested")
+            ]
+
+        await eventually(lambda: len(requests()) == _RUNS, within_s=40)
+        assert not agent.effects
+        first.kill()
+        await first.wait()
+        there[:] = [other]
+        asked = requests()
+        half, quarter = _RUNS // 2, _RUNS // 4
+        approved, denied = asked[:half], asked[half : half + quarter]
+        taken = await asyncio.gather(
+            decide(other, approved, APPROVAL_DECISION_APPROVE),
+            decide(other, denied, APPROVAL_DECISION_DENY),
+        )
+        assert taken == [half, quarter]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await decide(other, approved[:1], APPROVAL_DECISION_DENY)
+        assert refused.value.code() == grpc.StatusCode.ALREADY_EXISTS
+        # The time of the others is over now, however long all this took.
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await connection.execute("UPDATE approvals SET expire_at = now() WHERE status = 1")
+        async with asyncio.timeout(60):
+            await asyncio.gather(*following)
+    verdict = await check_contract(house.dsn, clients, [])
+    assert not verdict.broken, verdict
+    keys = Counter(effect.idempotency_key.split("/")[0] for effect in agent.effects)
+    assert keys == dict.fromkeys((approval.run_id for approval in approved), 1)
+    outcomes: Counter[str] = Counter()
+    for run in (await stored_runs(house.dsn)).values():
+        kinds = Counter(event.WhichOneof("event") for event in run.events)
+        assert kinds["approval_requested"] == kinds["approval_resolved"] == 1
+        (result,) = [e.step_finished.result for e in run.events if e.HasField("step_finished")]
+        outcomes[result.error.type] += 1
+        assert kinds["effect_intended"] == (not result.error.type)
+    assert outcomes == {"": half, "denied_by_user": quarter, "hitl_timeout": _RUNS - half - quarter}
