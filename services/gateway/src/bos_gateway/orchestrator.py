@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from bos_gateway.run_log import LogWriter
 
 _INBOX = 256
+_LOOK_AGAIN_S = 0.05
 _OF_STEPS = frozenset({"step_dispatched", "step_progressed", "step_finished"})
 # What must be on disk before anything follows from it, beside the end and what acts.
 _DURABLE = frozenset({"approval_requested", "approval_resolved", "effect_intended"})
@@ -155,9 +156,14 @@ class Orchestrator:
             await self._append([event])
 
     async def _until_lease_held(self) -> None:
-        """Return if the lease is in force; else wait to be stopped, as all runs here are then."""
-        if not self._holds_lease():
-            await asyncio.get_running_loop().create_future()
+        """Return once the lease is in force; until then wait to be stopped, as most runs are.
+
+        Not for ever: a run whose acceptance was stored behind a new lease, and told before it, is
+        stopped by nobody and goes on.
+        """
+        # No event could say so: it is time that passes, perhaps while this process is frozen.
+        while not self._holds_lease():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _reconcile(self, commands: Sequence[Command]) -> None:
         """Start what is missing, stop what is not wanted."""

@@ -1,0 +1,81 @@
+"""A run that was accepted while a new lease was being taken."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import grpc
+
+from bos.composer.v1 import ComposerServiceStub
+from bos.gateway.v1 import RUN_STATUS_FAILED
+from bos.planner.v1 import PlannerServiceStub
+from bos.runlog.v1 import LogEvent, RunAccepted
+from bos_chassis.channels import Channels
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.clock import DatabaseClock
+from bos_gateway.effects import Collaborators
+from bos_gateway.feed import RunFeed
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.registry import Registry
+from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
+from bos_gateway.run_secrets import RunSecrets
+from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.settings import GatewaySettings
+from bos_gateway.state import fold
+from bos_gateway.tokens import Tokens
+from bos_gateway.values import LargeValues
+from bos_postgres import migrate, open_database
+
+
+async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_on_with_it(
+    postgres_dsn: str,
+) -> None:
+    """Its commit came behind the lease's, and its answer before; nobody takes it over then."""
+    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    telemetry = Telemetry.for_tests("late")
+    metrics = GatewayMetrics(telemetry.registry)
+    settings = GatewaySettings.load(
+        store_url=postgres_dsn,
+        planner_target="127.0.0.1:1",
+        composer_target="127.0.0.1:1",
+        agent_targets={"nobody": "127.0.0.1:1"},
+    )
+    run_id = new_run_id()
+    first = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", first)
+    feed = RunFeed([first])
+    held = False
+    async with (
+        open_database(postgres_dsn, schema=SCHEMA, max_size=1) as pool,
+        LogWriter(postgres_dsn, uuid4(), metrics=metrics, telemetry=telemetry) as writer,
+        Channels(telemetry) as channels,
+        grpc.aio.insecure_channel("127.0.0.1:1") as nowhere,
+    ):
+        tokens = Tokens(None)
+        orchestrator = Orchestrator(
+            OwnedRun(run_id, 1, fold(str(run_id), [first]), feed, {}),
+            writer,
+            Collaborators(
+                planner=PlannerServiceStub(nowhere),
+                composer=ComposerServiceStub(nowhere),
+                registry=Registry({}, channels, tokens, telemetry),
+                tokens=tokens,
+                settings=settings,
+                metrics=metrics,
+                telemetry=telemetry,
+                clock=DatabaseClock(telemetry, metrics),
+                vault=RunSecrets(None, pool, telemetry),
+                values=LargeValues(None),
+            ),
+            lambda: held,
+        )
+        assert await writer.accept(run)
+        ending = asyncio.create_task(orchestrator.fail())
+        await asyncio.sleep(0)
+        assert not ending.done()
+        held = True
+        async with asyncio.timeout(60):
+            await ending
+    assert feed.events[-1].run_finished.response.status == RUN_STATUS_FAILED
