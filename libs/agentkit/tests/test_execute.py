@@ -214,13 +214,13 @@ async def test_a_result_that_is_none_becomes_a_failure(outcome: Any) -> None:
 
 
 async def test_a_result_too_large_to_send_says_so() -> None:
-    rows = [("x" * 1000,)] * 5000
+    rows = [("x" * 1000,)] * 10_000
     result = await execute(Doing(lambda task: succeeded(task, table=make_table(["c"], rows))))
     assert result.status == FAILED
     assert result.error.details["reason"].string_value == "RESULT_TOO_LARGE"
 
 
-@pytest.mark.parametrize(("size", "kept"), [(1_000, True), (5_000_000, False)])
+@pytest.mark.parametrize(("size", "kept"), [(1_000, True), (9_000_000, False)])
 async def test_partial_data_too_large_to_send_does_not_keep_the_error_back(
     size: int, kept: bool
 ) -> None:
