@@ -29,10 +29,10 @@ from bos_identity.accounts import LOCAL_USER_ID
 from bos_postgres import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable
 
 
-async def refused(work: Coroutine[Any, Any, Any]) -> tuple[str, str]:
+async def refused(work: Awaitable[Any]) -> tuple[str, str]:
     with pytest.raises(Unauthenticated) as error:
         await work
     return error.value.reason, error.value.message
@@ -300,3 +300,32 @@ async def test_the_issuer_says_where_its_keys_are(start: Starter) -> None:
     found = await identity.call("GetOpenIdConfiguration", GetOpenIdConfigurationRequest())
     assert found.issuer == "https://bos.example.com/"
     assert found.jwks_uri == "https://bos.example.com/.well-known/jwks.json"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_login_by_a_password_that_is_changed_meanwhile_opens_no_session(
+    identity: Caller, postgres_dsn: str, changed: bool
+) -> None:
+    await identity.register()
+    async with (
+        connect(postgres_dsn, schema="identity") as connection,
+        connect(postgres_dsn) as watcher,
+    ):
+        # The password has been found right, and the session is about to be stored.
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("LOCK TABLE sessions IN SHARE MODE")
+        login = asyncio.create_task(identity.log_in())
+        while not await watcher.fetchval(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ):
+            pass
+        if changed:
+            await connection.execute("UPDATE users SET password_changed_at = now() + '1 s'")
+        await transaction.commit()
+        if changed:
+            assert (await refused(login))[0] == "LOGIN_FAILED"
+        else:
+            await login
+        assert await connection.fetchval("SELECT count(*) FROM sessions") == (0 if changed else 1)

@@ -13,6 +13,8 @@ from bos_chassis.errors import AlreadyExists
 from bos_postgres import acquire, for_user, statement_errors
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bos.identity.v1 import RegisterUserRequest
 
 LOCAL_USERNAME = "local"
@@ -28,9 +30,10 @@ _LOCAL = """
 INSERT INTO users (user_id, username, email, display_name) VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING
 """
-_BY_NAME = f"SELECT {_COLUMNS}, password FROM users WHERE lower(username) = lower($1)"  # noqa: S608
-_BY_EMAIL = f"SELECT {_COLUMNS}, password FROM users WHERE lower(email) = lower($1)"  # noqa: S608
-_BY_ID = f"SELECT {_COLUMNS}, password FROM users WHERE user_id = $1"  # noqa: S608
+_SELECT = f"SELECT {_COLUMNS}, password, password_changed_at FROM users"  # noqa: S608
+_BY_NAME = f"{_SELECT} WHERE lower(username) = lower($1)"
+_BY_EMAIL = f"{_SELECT} WHERE lower(email) = lower($1)"
+_BY_ID = f"{_SELECT} WHERE user_id = $1"
 _OWN = for_user(f"SELECT {_COLUMNS} FROM users")  # noqa: S608
 _CHANGE = """
 UPDATE users SET password = $2, password_changed_at = now() WHERE user_id = $1 AND password = $3
@@ -45,6 +48,7 @@ class Account:
     user_id: UUID
     user: User
     password: str | None
+    password_changed_at: datetime
 
 
 class Accounts:
@@ -133,7 +137,7 @@ class Accounts:
 
 
 def _account(row: asyncpg.Record) -> Account:
-    return Account(row["user_id"], _user(row), row["password"])
+    return Account(row["user_id"], _user(row), row["password"], row["password_changed_at"])
 
 
 def _user(row: asyncpg.Record) -> User:

@@ -88,15 +88,17 @@ class Identity:
             self.throttle.account(name),
         )
         if not await self._password_matches(account, request.password, *subjects):
-            raise Unauthenticated("The username or the password is wrong.", reason="LOGIN_FAILED")
+            raise _login_failed()
         assert account is not None
         assert account.password is not None
         if self.passwords.is_outdated(account.password):
             await self.accounts.rehash(account, await self.passwords.hash(request.password))
         refresh_token = new_refresh_token()
         opened = await self.sessions.open(
-            account.user_id, digest(refresh_token), address, request.client_name
+            account, digest(refresh_token), address, request.client_name
         )
+        if opened is None:
+            raise _login_failed()  # the password was changed while it was looked at
         self.log.info("signed in", user=account.user.user_id, session=opened.session.session_id)
         opened.session.current = True
         return LogInResponse(
@@ -195,6 +197,10 @@ class Identity:
         tokens.access_token_lifetime.FromSeconds(int(self.settings.access_token_s))
         tokens.refresh_token_expire_time.FromDatetime(session.expires_at)
         return tokens
+
+
+def _login_failed() -> Unauthenticated:
+    return Unauthenticated("The username or the password is wrong.", reason="LOGIN_FAILED")
 
 
 def _check_text(field: str, text: str) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos_identity.accounts import Account
     from bos_identity.settings import IdentitySettings
 
 MOST_LISTED = 200
@@ -27,13 +28,17 @@ _COLUMNS = (
     "session_id, user_id, started_at, last_used_at, expires_at,"
     " is_active AND expires_at > now() AS active, client_address, client_name"
 )
+# Whoever changes the password ends all sessions: none may slip in behind that which was opened by
+# the password before. Either this waits for the change, or the change for this.
 _OPEN = f"""
-WITH opened AS (
+WITH account AS (
+    SELECT user_id FROM users WHERE user_id = $2 AND password_changed_at = $7 FOR SHARE
+), opened AS (
     INSERT INTO sessions (session_id, user_id, expires_at, client_address, client_name)
-    VALUES ($1, $2, now() + make_interval(secs => $3), $4, $5)
+    SELECT $1, user_id, now() + make_interval(secs => $3), $4, $5 FROM account
     RETURNING {_COLUMNS}
 ), issued AS (
-    INSERT INTO refresh_tokens (token_digest, session_id) VALUES ($6, $1)
+    INSERT INTO refresh_tokens (token_digest, session_id) SELECT $6, session_id FROM opened
 )
 SELECT * FROM opened
 """  # noqa: S608  Our own columns.
@@ -128,20 +133,24 @@ class Sessions:
         self._max_s = settings.session_max_s
 
     async def open(
-        self, user_id: UUID, token_digest: bytes, client_address: str, client_name: str
-    ) -> StoredSession:
-        """Open a session whose first refresh token has this digest."""
+        self, account: Account, token_digest: bytes, client_address: str, client_name: str
+    ) -> StoredSession | None:
+        """Open a session whose first refresh token has this digest.
+
+        Returns:
+            None if the account has another password by now.
+        """
         row = await self._row(
             _OPEN,
             uuid4(),
-            user_id,
+            account.user_id,
             min(self._idle_s, self._max_s),
             client_address,
             client_name,
             token_digest,
+            account.password_changed_at,
         )
-        assert row is not None
-        return _stored(row)
+        return None if row is None else _stored(row)
 
     async def refresh(self, used: bytes, issued: bytes) -> StoredSession | None:
         """Exchange a refresh token for the next one; None if it cannot be used."""
