@@ -35,6 +35,11 @@ class TcpProxy:
         """Let everything through again, also what was held up."""
         self._open.set()
 
+    def drop(self) -> None:
+        """End every connection; what was held up never arrives."""
+        for task in self._tasks:
+            task.cancel()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection; the end of either side is the end of both."""
         task = asyncio.current_task()

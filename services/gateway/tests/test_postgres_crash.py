@@ -13,6 +13,7 @@ import pytest
 from crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_house import House, open_house
 from prometheus_client import CollectorRegistry
+from tcp_proxy import tcp_proxy
 
 from bos.gateway.v1 import RUN_STATUS_PLANNED, RUN_STATUS_SUCCEEDED, RunEvent
 from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
@@ -166,6 +167,41 @@ async def test_lost_events_come_back_although_the_run_has_been_taken_anew(
         assert await texts(postgres.dsn, run) == {2: "seen"}
         with pytest.raises(LostRun):
             await log.writer.append(delta(run, 3, "of the earlier epoch"))
+
+
+async def test_what_was_seen_elsewhere_comes_back_although_it_was_never_acknowledged(
+    postgres: CrashingPostgres,
+) -> None:
+    async with (
+        tcp_proxy(postgres.dsn) as proxy,
+        open_log(proxy.dsn) as log,
+        connect(postgres.dsn, schema=SCHEMA) as connection,
+        connect(postgres.dsn) as watcher,
+    ):
+        run = await log.accept()
+        # The statement waits inside PostgreSQL until no answer can reach the writer any more.
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("SELECT FROM runs FOR UPDATE")
+        append = asyncio.create_task(log.writer.append(delta(run, 2, "seen")))
+        while not await watcher.fetchval(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE application_name = 'bos-gateway-writer' AND wait_event_type = 'Lock'"
+        ):
+            pass
+        proxy.cut()
+        await transaction.commit()
+        while await texts(postgres.dsn, run) != {2: "seen"}:
+            pass
+        await postgres.crash()
+        proxy.drop()
+        await postgres.start()
+        async with connect(postgres.dsn, schema=SCHEMA) as successor:
+            await successor.execute("UPDATE runs SET epoch = 2")
+        proxy.mend()
+        await log.writer.restored()
+        assert await texts(postgres.dsn, run) == {2: "seen"}
+        await append
 
 
 @pytest.mark.parametrize("taken_by", ["another_owner", "a_foreign_event"])
