@@ -105,7 +105,7 @@ release-protos: protos ## Make today's contracts the ones that must not break
 	$(BIN)/python libs/protos/release.py $(IMAGE) protos/released.binpb
 
 .PHONY: bench
-bench: install ## Measure the hot paths; ratios within one run
+bench: install rest ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
 
 .PHONY: soak

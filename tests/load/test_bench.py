@@ -28,6 +28,10 @@ EXPECTED = {
         "five steps, 200 rows each": RUN,
         "log": {"writer_statements", "all_transactions"},
     },
+    "rest": {
+        "ListAgents": {"rest_cpu_ms", "p50_ratio"},
+        "five steps, streamed": {"rest_cpu_ms", "p50_ratio"},
+    },
     "guard": {"a query of 20 lines": {"check_us", "check_over_parse_ratio"}},
     "sandbox": {
         "cold": {"start_ms", "first_program_ms"},
