@@ -29,6 +29,8 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos.planner.v1 import (
+    ClassifyInstructionsRequest,
+    ClassifyInstructionsResponse,
     MakePlanRequest,
     MakePlanResponse,
     Plan,
@@ -36,6 +38,7 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
+from bos_chassis.errors import FailedPrecondition
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
@@ -46,7 +49,7 @@ from bos_testkit.agents import agent_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from bos.agent.v1 import AgentResult
+    from bos.agent.v1 import AgentResult, InstructionMode
     from bos_agentkit import Agent
     from bos_chassis.errors import BosError
     from bos_chassis.server import GrpcServer
@@ -60,6 +63,19 @@ class PlannerDouble(PlannerServiceServicer):
     error: BosError | None = None
     requests: list[MakePlanRequest] = field(default_factory=list)
     answer: MakePlanResponse | None = None
+    mode: InstructionMode | None = None
+    """What instructions are classified as; None fails."""
+    instructions: list[ClassifyInstructionsRequest] = field(default_factory=list)
+
+    async def ClassifyInstructions(
+        self, request: ClassifyInstructionsRequest, context: Any
+    ) -> ClassifyInstructionsResponse:
+        self.instructions.append(request)
+        if self.mode is None:
+            raise FailedPrecondition("The planner cannot tell.")
+        answer = ClassifyInstructionsResponse(mode=self.mode)
+        answer.usage.input_tokens = 30
+        return answer
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
         self.requests.append(request)

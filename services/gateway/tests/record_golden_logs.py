@@ -21,6 +21,7 @@ from uuid import UUID
 from gateway_house import House, open_house
 from golden_logs import NAMES, load, save
 
+from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE
 from bos.common.v1 import Clarification
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -120,6 +121,13 @@ async def approved(house: House) -> str:
     return await _decided(house, (APPROVAL_DECISION_APPROVE, ""))
 
 
+async def instructed(house: House) -> str:
+    """Somebody wants another version, and approves the new proposal."""
+    house.planner.mode = INSTRUCTION_MODE_ENHANCE
+    wanted = (APPROVAL_DECISION_APPROVE, "deploy shop 1.3")
+    return await _decided(house, wanted, (APPROVAL_DECISION_APPROVE, ""))
+
+
 async def denied(house: House) -> str:
     """Somebody denies."""
     return await _decided(house, (APPROVAL_DECISION_DENY, ""))
@@ -154,6 +162,7 @@ SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
     adopted,
     clarification,
     approved,
+    instructed,
     denied,
 )
 

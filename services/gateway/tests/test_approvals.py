@@ -12,6 +12,8 @@ from gateway_house import Client, House, kinds, result_of
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    INSTRUCTION_MODE_ENHANCE,
+    INSTRUCTION_MODE_OVERRIDE,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
 )
 from bos.gateway.v1 import (
@@ -48,6 +50,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     import asyncpg
 
+    from bos.agent.v1 import InstructionMode
     from bos.planner.v1 import Step
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
@@ -255,7 +258,24 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
 
 
-async def test_instructions_lead_to_another_proposal(house: House, agent: DeployAgent) -> None:
+@pytest.mark.parametrize(
+    ("mode", "heading", "overridden"),
+    [
+        (INSTRUCTION_MODE_ENHANCE, "### User Enhanced Instructions", False),
+        (INSTRUCTION_MODE_OVERRIDE, "### User Override Instructions", True),
+        (None, "### User Enhanced Instructions", False),
+    ],
+    ids=["enhance", "override", "not classified"],
+)
+async def test_instructions_lead_to_another_proposal(
+    house: House,
+    agent: DeployAgent,
+    mode: InstructionMode | None,
+    heading: str,
+    overridden: bool,
+) -> None:
+    """SPEC M-17..M-20; what cannot be classified adds to the task."""
+    house.planner.mode = mode
     async with house.gateway() as gateway:
         following = Following(gateway)
         first = await following.asked()
@@ -263,12 +283,21 @@ async def test_instructions_lead_to_another_proposal(house: House, agent: Deploy
         second = await following.asked(2)
         assert second.approval_id != first.approval_id
         assert agent.landed == {}
-        assert "### User Enhanced Instructions" in second.task_description
-        assert [action.summary for action in second.actions] == ["Deploy shop 1.3"]
+        assert heading in second.task_description
+        summaries = [action.summary for action in second.actions]
+        # The agent does what the last line says: with override, that is the original task.
+        assert summaries == ["Deploy shop 1.2" if overridden else "Deploy shop 1.3"]
         await respond(gateway, second.approval_id, APPROVE)
         events = await following.end()
-    assert agent.landed == {"deploy shop 1.3": 1}
-    assert "### User Enhanced Instructions" in result_of(events, "a").task_description
+    (asked,) = house.planner.instructions
+    assert (asked.task, asked.instructions) == ("deploy shop 1.2", "deploy shop 1.3")
+    assert asked.proposal == "Deploy shop 1.2"
+    assert sum(agent.landed.values()) == 1
+    result = result_of(events, "a")
+    assert heading in result.task_description
+    assert result.task_overridden is overridden
+    usage = events[-1].run_finished.response.metadata.usage
+    assert usage.input_tokens == (0 if mode is None else 30)
 
 
 async def test_instructions_without_an_approval_are_refused(

@@ -74,7 +74,10 @@ ALONE = (
     "cancel_requested",
 )
 # Of runs that wait for people; each in one of the tests of these below.
-ASKING = ("approval_requested", "approval_resolved", "effect_intended", commits.DECIDE)
+ASKING = (
+    *("approval_requested", "approval_resolved", "instructions_classified", "effect_intended"),
+    commits.DECIDE,
+)
 
 
 @pytest.fixture
@@ -323,15 +326,23 @@ async def test_adoption_whose_answer_was_lost_leaves_no_run_behind(crash: CrashH
 
 
 @asynccontextmanager
-async def approving(crash: CrashHouse, *where: Gateway) -> AsyncIterator[None]:
-    """Approve whatever is asked, at the first of these gateways that answers."""
+async def approving(
+    crash: CrashHouse, *where: Gateway, instructions: str = ""
+) -> AsyncIterator[None]:
+    """Approve whatever is asked, at the first of these gateways that answers.
+
+    Tasks without instructions are given these first.
+    """
 
     async def approve_all(client: Client) -> None:
         stub = ApprovalServiceStub(client.channel)
         wanted = ListApprovalsRequest(status=APPROVAL_STATUS_PENDING)
         for approval in (await stub.ListApprovals(wanted, timeout=5)).approvals:
+            instructed = "Instructions" in approval.task_description
             request = RespondApprovalRequest(
-                approval_id=approval.approval_id, decision=APPROVAL_DECISION_APPROVE
+                approval_id=approval.approval_id,
+                decision=APPROVAL_DECISION_APPROVE,
+                instructions="" if instructed else instructions,
             )
             await stub.RespondApproval(request, timeout=5)
 
@@ -382,7 +393,9 @@ async def test_ended_while_a_person_is_to_be_asked(crash: CrashHouse, kind: str)
     await each_approval_had_its_effect_once(crash)
 
 
-@pytest.mark.parametrize("kind", ["approval_resolved", "effect_intended"])
+@pytest.mark.parametrize(
+    "kind", ["approval_resolved", "instructions_classified", "effect_intended"]
+)
 async def test_ended_after_a_person_has_decided(crash: CrashHouse, kind: str) -> None:
     """At the owner, which has something else to do meanwhile; decided elsewhere."""
     victims = (f"kill {kind}:before", f"kill {kind}:after")
@@ -391,7 +404,7 @@ async def test_ended_after_a_person_has_decided(crash: CrashHouse, kind: str) ->
         for each in (before, after):
             clients.ask(at(each, survivor), f"{ASKS}, {WAITS}", 1)
         await until_waiting(crash, 2)
-        async with approving(crash, survivor):
+        async with approving(crash, survivor, instructions="deploy it 2"):
             await asyncio.gather(before.died(), after.died())
             crash.slow.gate.set()
             await clients.ended()

@@ -13,6 +13,8 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    INSTRUCTION_MODE_ENHANCE,
+    INSTRUCTION_MODE_OVERRIDE,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
     SIDE_EFFECT_CLASS_NONE,
@@ -43,6 +45,7 @@ from bos.runlog.v1 import (
     ApprovalRequested,
     ApprovalResolved,
     CancelRequested,
+    InstructionsClassified,
     LogEvent,
     Planned,
     RunAccepted,
@@ -52,7 +55,7 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_chassis.values import to_value_map
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.decide import Classify, Compose, MakePlan, Record, RunStep, decide, next_wake
 from bos_gateway.response import composed_response
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply, fold
 from bos_testkit.plans import step
@@ -290,15 +293,52 @@ def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
     assert [each.digest for each in command.approval.approved_actions] == ["sha256:1"]
 
 
-def test_instructions_allow_nothing_yet() -> None:
+def classified(command: object, mode: int = INSTRUCTION_MODE_ENHANCE) -> LogEvent:
+    assert isinstance(command, Classify)
+    body = InstructionsClassified(
+        step_id=command.step_id, approval_id=command.approval_id, mode=mode
+    )
+    return event(instructions_classified=body)
+
+
+def test_instructions_are_classified_and_allow_nothing_yet() -> None:
     state, requested = asking()
     apply(state, decided(requested, instructions="and more"))
+    (command,) = decide(state, START)
+    apply(state, classified(command))
     assert recorded(state) == ["step_dispatched"]
     (command,) = decide(state, START)
     assert isinstance(command, RunStep)
     assert command.approval is not None
     assert not command.approval.approved_actions
     assert command.approval.user_instructions == "and more"
+
+
+@pytest.mark.parametrize(
+    ("mode", "instructions"),
+    [(INSTRUCTION_MODE_ENHANCE, "one\ntwo"), (INSTRUCTION_MODE_OVERRIDE, "two")],
+)
+def test_instructions_add_to_earlier_ones_or_take_their_place(mode: int, instructions: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="one"))
+    apply(state, classified(decide(state, START)[0]))
+    recorded(state)
+    requested.approval_requested.approval.approval_id = "a2"
+    apply(state, requested)
+    apply(state, decided(requested, instructions="two"))
+    apply(state, classified(decide(state, START)[0], mode))
+    recorded(state)
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert command.approval.user_instructions == instructions
+    assert command.approval.instruction_mode == mode
+
+
+def test_others_go_on_while_instructions_are_classified() -> None:
+    state, requested = asking(step("b", "echo"))
+    apply(state, decided(requested, instructions="and more"))
+    assert wanted(state) == ["b", Classify]
 
 
 @pytest.mark.parametrize(
@@ -480,6 +520,10 @@ def _answer(command: Command, state: RunState, shape: list, data: DataObject) ->
             return [planned(*shape)]
         case Record(events=recorded):
             return list(recorded)
+        case Classify():
+            if data.draw(st.booleans(), label="owner dies while classifying"):
+                return [adopted()]
+            return [classified(command)]
         case Compose():
             started = event(answer_started=AnswerStarted(attempt=state.answer_attempt + 1))
             mortal = state.answer_attempt < 3

@@ -70,6 +70,19 @@ FIXTURES = (
             ],
         },
     ),
+    # Each word must stand in what the model is shown.
+    fixture(
+        "enhance",
+        ["Send the offer to Ada", "Send “Offer” to Ada", "with a bcc to me"],
+        schema="Classification",
+        json={"mode": "enhance"},
+    ),
+    fixture(
+        "override",
+        ["Send the offer to Ada", "Send “Offer” to Ada", "write to Eve instead"],
+        schema="Classification",
+        json={"mode": "override"},
+    ),
     fixture(
         "weather",
         ["weather"],

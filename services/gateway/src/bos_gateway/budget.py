@@ -68,6 +68,15 @@ def for_composing(state: RunState) -> int | None:
     return min(rest, max(int(limit * COMPOSE_SHARE), rest // 2))
 
 
+def for_classifying(state: RunState) -> int | None:
+    """What classifying instructions may consume; None for no bound. It is one short call."""
+    return (
+        min(_beside_composing(state), MIN_STEP_TOKENS)
+        if state.request.settings.max_tokens
+        else None
+    )
+
+
 def for_attempt(rest: int, retries_left: int) -> int:
     """What one attempt at a step may consume of the ``rest`` of what is held for the step."""
     rest = max(0, rest)

@@ -32,7 +32,13 @@ from bos.runlog.v1 import (
     StepProgressed,
     SubTask,
 )
-from bos_gateway.budget import MIN_STEP_TOKENS, StepBudget, for_composing, for_planning
+from bos_gateway.budget import (
+    MIN_STEP_TOKENS,
+    StepBudget,
+    for_classifying,
+    for_composing,
+    for_planning,
+)
 from bos_gateway.failures import (
     BUDGET_EXHAUSTED,
     CANCELLED,
@@ -104,7 +110,18 @@ class Record:
     """The events must be on disk before anything follows from them."""
 
 
-Command = MakePlan | RunStep | Compose | Record
+@dataclass(frozen=True, slots=True)
+class Classify:
+    """Find out how a person's instructions relate to the task of a step."""
+
+    revision: int
+    step_id: str
+    approval_id: str
+    token_budget: int | None = None
+    """What that may consume; None for no bound."""
+
+
+Command = MakePlan | RunStep | Classify | Compose | Record
 
 
 def decide(state: RunState, now: datetime) -> list[Command]:
@@ -130,8 +147,9 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     record, running = _steps(state, now)
     if record.events:
         return [record]
-    if running:
-        return list(running)
+    under_way: list[Command] = [*running, *_classifying(state)]
+    if under_way:
+        return under_way
     if state.waiting_since is not None:
         released = RunReleased(reason=WAITING_FOR_APPROVAL)
         return [Record((_at(now, LogEvent(run_released=released)),), durable=True)]
@@ -234,6 +252,14 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     return Record(tuple(events), durable), running
 
 
+def _classifying(state: RunState) -> list[Classify]:
+    return [
+        Classify(step.revision, step_id, step.approval.approval_id, for_classifying(state))
+        for step_id, step in state.steps.items()
+        if step.unclassified and not step.settled and step.approval is not None
+    ]
+
+
 def _interrupted(
     state: RunState, step: StepState, now: datetime, budget: StepBudget
 ) -> list[LogEvent]:
@@ -255,7 +281,7 @@ def _decided(step: StepState, now: datetime, budget: StepBudget, slots: int) -> 
     assert approval is not None
     if approval.status != APPROVAL_STATUS_APPROVED:
         return [_at(now, event) for event in turned_down(step, now)]
-    if slots <= 0 or step.sub_task is None:
+    if slots <= 0 or step.unclassified or step.sub_task is None:
         return []
     dispatched = _dispatch(step, now, step.sub_task, budget)
     going = bool(dispatched) and dispatched[-1].HasField("step_dispatched")

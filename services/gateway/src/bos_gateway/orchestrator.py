@@ -21,8 +21,18 @@ from bos.common.v1 import AgentError
 from bos.gateway.v1 import ApprovalStatus, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_artefacts import Owner
+from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
-from bos_gateway.decide import Command, Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.decide import (
+    Classify,
+    Command,
+    Compose,
+    MakePlan,
+    Record,
+    RunStep,
+    decide,
+    next_wake,
+)
 from bos_gateway.effects import EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result
 from bos_gateway.planning import make_plan
@@ -182,6 +192,8 @@ class Orchestrator:
                 return make_plan(self._effects, command)
             case RunStep():
                 return run_step(self._effects, command)
+            case Classify():
+                return classify(self._effects, command)
             case Compose():
                 return compose(self._effects, command)
             case Record():
@@ -214,6 +226,8 @@ class Orchestrator:
             case MakePlan(revision=revision):
                 error = AgentError(type=error_type, message=NEUTRAL)
                 event.plan_failed.CopyFrom(PlanFailed(revision=revision, error=error))
+            case Classify():
+                event.instructions_classified.CopyFrom(taken_to_add(command))
             case _:
                 event.run_finished.CopyFrom(RunFinished(response=broken_response(self._state)))
         return event
@@ -318,6 +332,10 @@ class Orchestrator:
                 if approval_id not in undecided:
                     continue
                 undecided.discard(approval_id)
+            elif kind == "instructions_classified":
+                classified = self._state.steps.get(event.instructions_classified.step_id)
+                if classified is None or not classified.unclassified:
+                    continue
             elif kind == "approval_requested":
                 requested = event.approval_requested
                 if requested.approval.step_id in settled or (
@@ -379,6 +397,8 @@ def _key(command: Command) -> object:
             return ("step", revision, step_id)
         case MakePlan(revision=revision):
             return ("plan", revision)
+        case Classify(approval_id=approval_id):
+            return ("classify", approval_id)
         case _:
             return "compose"
 
@@ -389,6 +409,8 @@ def _span_name(state: RunState, command: Command) -> str:
             return f"invoke_agent {state.steps[step_id].step.agent}"
         case MakePlan():
             return "plan"
+        case Classify():
+            return "classify"
         case _:
             return "compose"
 

@@ -94,6 +94,8 @@ class StepState:
     instructions: str = ""
     """What people added to its task, or put in its place."""
     instruction_mode: InstructionMode = INSTRUCTION_MODE_UNSPECIFIED
+    unclassified: bool = False
+    """It is not known yet whether the latest of them add to the task or take its place."""
 
     @property
     def awaits(self) -> bool:
@@ -327,13 +329,20 @@ def _approval_resolved(state: RunState, event: LogEvent) -> None:
     if not step.awaits:
         raise BrokenLog(f"run {state.run_id} has two decisions about step {step.step.step_id}")
     step.approval = resolved.approval
-    if resolved.approval.user_instructions:
-        _instruct(step, resolved.approval.user_instructions, resolved.instruction_mode)
+    step.unclassified = bool(resolved.approval.user_instructions)
     _note_waiting(state)
 
 
-def _instruct(step: StepState, instructions: str, mode: InstructionMode) -> None:
+def _instructions_classified(state: RunState, event: LogEvent) -> None:
     """Instructions instead of the task also stand instead of earlier instructions."""
+    classified = event.instructions_classified
+    add_usage(state.usage, classified.usage)
+    step = _step(state, classified.step_id, classified.revision)
+    if step is None or step.approval is None or not step.unclassified:
+        return
+    step.unclassified = False
+    step.trace += classified.trace
+    mode, instructions = classified.mode, step.approval.user_instructions
     if mode == INSTRUCTION_MODE_OVERRIDE or not step.instructions:
         step.instructions, step.instruction_mode = instructions, mode or INSTRUCTION_MODE_ENHANCE
     else:
@@ -411,6 +420,7 @@ _APPLY = {
     "step_finished": _step_finished,
     "approval_requested": _approval_requested,
     "approval_resolved": _approval_resolved,
+    "instructions_classified": _instructions_classified,
     "effect_intended": _effect_intended,
     "answer_started": _answer_started,
     "answer_delta": _nothing,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_planner.api import PlannerApi
+from bos_planner.instructions import InstructionClassifier
 from bos_planner.planner import Planner
 from bos_planner.templates import load_templates
 
@@ -44,6 +45,7 @@ async def serve(
     planner = Planner(
         settings, telemetry, models=models, templates=load_templates(settings.templates_path)
     )
-    servicer = Servicer(PlannerApi(planner), add_PlannerServiceServicer_to_server, SERVICE_NAME)
+    api = PlannerApi(planner, InstructionClassifier(telemetry, models=models))
+    servicer = Servicer(api, add_PlannerServiceServicer_to_server, SERVICE_NAME)
     async with grpc_server(settings.server, [servicer], telemetry=telemetry, auth=auth) as server:
         yield server

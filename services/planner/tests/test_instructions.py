@@ -1,0 +1,55 @@
+"""Instructions given with an approval, classified over gRPC with a scripted model behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import InstructionMode
+from bos.planner.v1 import ClassifyInstructionsRequest
+
+if TYPE_CHECKING:
+    from bos.planner.v1 import ClassifyInstructionsResponse
+
+ENHANCE = InstructionMode.INSTRUCTION_MODE_ENHANCE
+OVERRIDE = InstructionMode.INSTRUCTION_MODE_OVERRIDE
+
+
+async def classify(rig: Any, instructions: str) -> ClassifyInstructionsResponse:
+    request = ClassifyInstructionsRequest(
+        task="Send the offer to Ada", instructions=instructions, proposal="Send “Offer” to Ada"
+    )
+    answer: ClassifyInstructionsResponse = await rig.stub.ClassifyInstructions(request, timeout=10)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("instructions", "mode"), [("with a bcc to me", ENHANCE), ("write to Eve instead", OVERRIDE)]
+)
+async def test_model_is_shown_task_proposal_and_instructions_and_decides(
+    rig: Any, instructions: str, mode: InstructionMode
+) -> None:
+    """SPEC M-17; the scripted model answers only if it sees all three."""
+    answer = await classify(rig, instructions)
+    assert answer.mode == mode
+    assert answer.usage.model_calls == 1
+    word = "enhance" if mode == ENHANCE else "override"
+    assert [event.message for event in answer.trace] == [f"Instructions classified as {word}."]
+
+
+async def test_what_the_model_cannot_say_adds_to_the_task(rig: Any) -> None:
+    """The scripted model knows no such request, so its reply does not fit."""
+    answer = await classify(rig, "something nobody has a script for")
+    assert answer.mode == ENHANCE
+    assert len(answer.trace) == 1
+
+
+async def test_without_a_model_instructions_add_to_the_task(start: Any) -> None:
+    rig = await start(models=False)
+    answer = await classify(rig, "do something else instead")
+    assert answer.mode == ENHANCE
+    assert answer.trace[0].message == (
+        "Instructions classified as enhance. No model is configured."
+    )
+    assert rig.model.calls == 0
