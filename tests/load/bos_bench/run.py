@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
 
-from bos.gateway.v1 import (
-    RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    AskStreamRequest,
-    OrchestratorServiceStub,
-)
+from bos_bench.asking import Asker
 from bos_bench.doubles import QUESTION, BareLoop, open_house
 from bos_bench.measure import closed_loop, medians, warm_up
 from bos_chassis.settings import TelemetrySettings
@@ -63,7 +57,7 @@ async def _runs(
 
 
 @asynccontextmanager
-async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIterator[Asker]:
+async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIterator[LoggedAsker]:
     """Runs, 16 at once, for as long as the block lasts, for a profiler to look at."""
     async with open_house(telemetry, rows) as house:
         dsn = await store.fresh_log("bench_profile")
@@ -77,33 +71,17 @@ async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIt
                 await asyncio.wait({task})
 
 
-class Asker:
-    """A client that asks and reads the whole stream."""
+class LoggedAsker(Asker):
+    """An asker that also knows what the gateway's log did.
+
+    Args:
+        channel: To the gateway.
+        telemetry: Of the gateway.
+    """
 
     def __init__(self, channel: grpc.aio.Channel, telemetry: Telemetry) -> None:
-        self._stub = OrchestratorServiceStub(channel)
+        super().__init__(channel, QUESTION)
         self._telemetry = telemetry
-        self._request = AskStreamRequest(request=AgentRequest(question=QUESTION))
-        self.first_text_s: list[float] = []
-        """Times to the first piece of each answer."""
-        self.completed = 0
-
-    async def run(self, _: int) -> None:
-        """One run.
-
-        Raises:
-            RuntimeError: It did not end well, so its time would mean nothing.
-        """
-        began, first = time.perf_counter(), True
-        async for message in self._stub.AskStream(self._request, timeout=60):
-            event = message.event
-            if first and event.HasField("answer_delta"):
-                first = False
-                self.first_text_s.append(time.perf_counter() - began)
-        status = event.run_finished.response.status
-        if status != RUN_STATUS_SUCCEEDED:
-            raise RuntimeError(f"a run ended with status {status}")
-        self.completed += 1
 
     def statements(self) -> float:
         """Statements of the log's writer so far."""
@@ -112,7 +90,7 @@ class Asker:
 
 
 @asynccontextmanager
-async def _asking(house: House, dsn: str) -> AsyncIterator[Asker]:
+async def _asking(house: House, dsn: str) -> AsyncIterator[LoggedAsker]:
     """A gateway with metrics of its own, and a client of it."""
     settings = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     with setup_telemetry("bench-gateway", settings) as telemetry:
@@ -120,11 +98,11 @@ async def _asking(house: House, dsn: str) -> AsyncIterator[Asker]:
             house.gateway(dsn, telemetry) as address,
             grpc.aio.insecure_channel(address) as channel,
         ):
-            yield Asker(channel, telemetry)
+            yield LoggedAsker(channel, telemetry)
 
 
 async def _compare(
-    store: Store, asker: Asker, bare: BareLoop, count: int, seconds: float
+    store: Store, asker: LoggedAsker, bare: BareLoop, count: int, seconds: float
 ) -> Figures:
     asker.first_text_s.clear()
     statements, server_cpu = asker.statements(), store.cpu_s()
