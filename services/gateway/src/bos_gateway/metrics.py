@@ -93,6 +93,12 @@ class GatewayMetrics:
             "How far the wall clock of this host is ahead of the database's",
             registry=registry,
         )
+        self.memory_calls = Counter(
+            "bos_gateway_memory_calls",
+            "Calls of memory by outcome: answered, failed or left out; no run fails by them",
+            ("method", "outcome"),
+            registry=registry,
+        )
         self.expired_runs = Counter(
             "bos_runs_expired", "Runs deleted because of their age", registry=registry
         )

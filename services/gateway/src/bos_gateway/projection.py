@@ -42,7 +42,11 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
         case "run_accepted":
             accepted = event.run_accepted.request
             public.run_accepted.CopyFrom(
-                RunAcceptedEvent(question=accepted.question, request_id=accepted.request_id)
+                RunAcceptedEvent(
+                    question=accepted.question,
+                    request_id=accepted.request_id,
+                    conversation_id=accepted.conversation_id,
+                )
             )
         case "planned":
             public.planned.CopyFrom(_planned(event))

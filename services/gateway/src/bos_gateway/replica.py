@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
     from bos_gateway.ownership import Adopted, Ownership
+    from bos_gateway.remembering import Remembering
     from bos_gateway.run_log import LogWriter
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
@@ -72,6 +73,7 @@ class Replica:
         bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
         new_id: Makes run ids.
+        remembering: What is asked and told about users; None for nothing.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Replica:
         bulletin: Bulletin,
         collaborators: Collaborators,
         new_id: Callable[[], UUID],
+        remembering: Remembering | None = None,
     ) -> None:
         self._writer = writer
         self._runs = runs
@@ -91,6 +94,7 @@ class Replica:
         self._bulletin = bulletin
         self._with = collaborators
         self._new_id = new_id
+        self._remembering = remembering
         self._driven: dict[UUID, _Driven] = {}
         self.reader = RunReader(runs, bulletin, self._feed_of)
         """What runs look like, also those that others drive."""
@@ -136,6 +140,8 @@ class Replica:
             registry=self._with.registry,
             vault=self._with.vault,
         )
+        if self._remembering is not None:
+            run = await self._remembering.opened(run)
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and that nobody drives. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
@@ -287,6 +293,8 @@ class Replica:
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
         if not await self._writer.accept(run):
             return False
+        if self._remembering is not None:
+            self._remembering.asked(run)
         self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)
         return True
 
@@ -419,6 +427,8 @@ class Replica:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
                 self._bulletin.forget(run_id)
+            if self._remembering is not None and driven.run.state.finished:
+                self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
             driven.feed.close()
 

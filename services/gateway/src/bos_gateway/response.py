@@ -192,6 +192,7 @@ def _response(state: RunState, now: datetime, status: RunStatus) -> Orchestrator
     # Of steps that are stopped with the run nobody will say what they consumed.
     metadata.usage.unreported_tokens += held_by_steps(state)
     metadata.max_tokens = state.request.settings.max_tokens
+    metadata.conversation_id = state.request.request.conversation_id
     metadata.latency.FromTimedelta(now - state.accept_time)
     metadata.trace_id = _trace_id(state)
     if state.decision is not None and state.decision.HasField("confidence"):

@@ -14,6 +14,7 @@ from bos.gateway.v1 import (
     add_ApprovalServiceServicer_to_server,
     add_OrchestratorServiceServicer_to_server,
 )
+from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
 from bos_chassis.auth import RunTokenSigner
@@ -36,6 +37,7 @@ from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
+from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
@@ -136,7 +138,17 @@ async def serve(
             observer=observer,
         )
         bulletin = Bulletin(settings.store_url, pool, telemetry)
-        replica = Replica(writer, runs, ownership, lease, bulletin, collaborators, new_run_id)
+        remembering = None
+        if settings.memory_target is not None:
+            memory = channels.get(settings.memory_target)
+            memory.get_state(try_to_connect=True)  # no question has the time to wait for that
+            remembering = Remembering(
+                MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
+            )
+            await stack.enter_async_context(remembering.running())
+        replica = Replica(
+            writer, runs, ownership, lease, bulletin, collaborators, new_run_id, remembering
+        )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
             running_replica(replica, lease, bulletin, approvals, telemetry)

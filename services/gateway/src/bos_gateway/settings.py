@@ -123,6 +123,23 @@ class GatewaySettings(Settings):
     upkeep_interval_s: float = Field(
         default=10.0, gt=0, description="Time between two looks for runs to compact or delete"
     )
+    memory_target: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where memory listens; unset: questions stand alone and nothing is remembered",
+    )
+    memory_timeout_s: float = Field(
+        default=0.3, gt=0, description="Time a question waits for memory before it goes on without"
+    )
+    memory_history_messages: int = Field(
+        default=8,
+        ge=0,
+        le=32,
+        description="Messages of its conversation that a question builds on, a summary included",
+    )
+    memory_extraction_timeout_s: float = Field(
+        default=25.0, gt=0, description="Time for memory to look for personal facts in a question"
+    )
     describe_interval_s: float = Field(
         default=15.0, gt=0, description="Time between two looks at every agent's card"
     )

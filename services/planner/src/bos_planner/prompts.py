@@ -61,6 +61,8 @@ Plan at most {max_steps} steps.
 Give every step a unique step_id.
 A task tells its agent everything it needs to know, in plain language; an agent sees neither the
 other steps nor this conversation unless you say so.
+A question may follow up the conversation so far, such as "and the quarter before?": plan for what
+it means there, and write that out in the tasks.
 Refer to earlier outputs only as @{{outputs.SOURCE_STEP_ID.FIELD_NAME}} inside sub_task_input.
 FIELD_NAME is one of the source agent's output fields, or one that every agent offers: answer
 (text), table (list of rows), rows (the same), columns (their names), row_count. A value that is one

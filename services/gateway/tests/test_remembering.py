@@ -1,0 +1,202 @@
+"""What memory gives a run, what it is told of it, and that no run depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.common.v1 import (
+    ConversationMessage,
+    CriticalFacts,
+    LongTermMemory,
+    MessageRole,
+)
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.memory.v1 import (
+    ExtractFactsResponse,
+    MemoryTurnServiceServicer,
+    OpenTurnResponse,
+    RecordTurnRequest,
+    RecordTurnResponse,
+    add_MemoryTurnServiceServicer_to_server,
+)
+from bos_chassis.errors import BosError, InvalidArgument, Unavailable
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_postgres import connect
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_house import House
+
+SAID = ConversationMessage(role=MessageRole.MESSAGE_ROLE_USER, content="What was revenue in Q2?")
+KNOWN = LongTermMemory(critical=CriticalFacts(user_name="Ada"))
+PATIENT = {"memory_timeout_s": 20.0}
+
+
+@dataclass
+class MemoryDouble(MemoryTurnServiceServicer):
+    """Knows ada and one question; answers unless it hangs or has an error."""
+
+    calls: list[str] = field(default_factory=list)
+    recorded: list[RecordTurnRequest] = field(default_factory=list)
+    hanging: set[str] = field(default_factory=set)
+    errors: dict[str, BosError] = field(default_factory=dict)
+
+    async def _called(self, method: str) -> None:
+        self.calls.append(method)
+        if method in self.hanging:
+            await asyncio.Event().wait()
+        if method in self.errors:
+            raise self.errors[method]
+
+    async def OpenTurn(self, request: Any, context: Any) -> OpenTurnResponse:
+        await self._called("OpenTurn")
+        history = [SAID] if request.conversation_id else []
+        return OpenTurnResponse(conversation_history=history, long_term_memory=KNOWN)
+
+    async def ExtractFacts(self, request: Any, context: Any) -> ExtractFactsResponse:
+        await self._called("ExtractFacts")
+        return ExtractFactsResponse()
+
+    async def RecordTurn(self, request: Any, context: Any) -> RecordTurnResponse:
+        await self._called("RecordTurn")
+        self.recorded.append(request)
+        return RecordTurnResponse(recorded=True)
+
+
+@pytest.fixture
+async def memory() -> MemoryDouble:
+    return MemoryDouble()
+
+
+@pytest.fixture
+async def target(memory: MemoryDouble, house: House) -> str:
+    served = Servicer(
+        memory, add_MemoryTurnServiceServicer_to_server, "bos.memory.v1.MemoryTurnService"
+    )
+    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=house.telemetry)
+    return (await house.stack.enter_async_context(server)).address
+
+
+async def unremembered(house: House, change: str = "") -> int:
+    async with connect(house.dsn, schema="gateway") as connection:
+        if change:
+            await connection.execute(change)
+        return await connection.fetchval("SELECT count(*) FROM runs WHERE remembered_at IS NULL")
+
+
+@asynccontextmanager
+async def all_remembered(house: House) -> AsyncIterator[None]:
+    """What the block ends is told of before this returns."""
+    yield
+    async with asyncio.timeout(20):
+        while await unremembered(house):  # noqa: ASYNC110  the database tells
+            await asyncio.sleep(0.01)
+
+
+async def test_l_01_history_and_memory_reach_planner_and_composer(
+    house: House, target: str
+) -> None:
+    async with house.gateway(memory_target=target, **PATIENT) as client:
+        await client.ask("And the quarter before?", conversation_id="talk")
+
+    for request in (*house.planner.requests, *house.composer.requests):
+        assert list(request.conversation_history) == [SAID]
+        assert request.long_term_memory == KNOWN
+    assert len(house.planner.requests) == len(house.composer.requests) == 1
+
+
+async def test_a_question_without_a_conversation_begins_one_and_is_told_its_id(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    async with house.gateway(memory_target=target, **PATIENT) as client, all_remembered(house):
+        events = await client.events("What was revenue in Q2?")
+
+    conversation_id = events[0].run_accepted.conversation_id
+    assert conversation_id == events[0].run_id
+    response = events[-1].run_finished.response
+    assert response.metadata.conversation_id == conversation_id
+    (turn,) = memory.recorded
+    assert (turn.conversation_id, turn.run_id) == (conversation_id, events[0].run_id)
+    assert (turn.question, turn.answer) == ("What was revenue in Q2?", response.answer)
+    assert memory.calls.count("ExtractFacts") == 1
+    assert list(house.planner.requests[0].conversation_history) == []
+
+
+async def test_without_memory_questions_stand_alone(house: House) -> None:
+    async with house.gateway() as client:
+        events = await client.events()
+
+    assert events[0].run_accepted.conversation_id == ""
+    assert not house.planner.requests[0].HasField("long_term_memory") or (
+        house.planner.requests[0].long_term_memory == LongTermMemory()
+    )
+
+
+@pytest.mark.parametrize("method", ["OpenTurn", "ExtractFacts", "RecordTurn"])
+@pytest.mark.parametrize("how", ["hangs", "fails"])
+async def test_l_11_no_run_waits_for_memory_or_fails_by_it(
+    house: House, target: str, memory: MemoryDouble, method: str, how: str
+) -> None:
+    if how == "hangs":
+        memory.hanging.add(method)
+    else:
+        memory.errors[method] = Unavailable("not now")
+    async with house.gateway(memory_target=target, memory_timeout_s=0.2) as client:
+        response = await client.ask()
+        assert response.status == RUN_STATUS_SUCCEEDED
+        await eventually(lambda: method in memory.calls)
+
+
+async def test_a_run_goes_on_where_nobody_is_memory(house: House) -> None:
+    async with house.gateway(memory_target="127.0.0.1:1") as client:
+        assert (await client.ask()).status == RUN_STATUS_SUCCEEDED
+
+
+async def test_what_memory_was_not_told_of_comes_before_the_question_that_follows_it_up(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    memory.errors["RecordTurn"] = Unavailable("not now")
+    async with house.gateway(memory_target=target, **PATIENT) as client:
+        await client.ask("What was revenue in Q2?", conversation_id="talk")
+        await eventually(lambda: "RecordTurn" in memory.calls)
+        memory.errors.clear()
+        memory.calls.clear()
+        await client.ask("And the quarter before?", conversation_id="talk")
+
+    assert memory.calls[:2] == ["RecordTurn", "OpenTurn"]
+    assert memory.recorded[0].question == "What was revenue in Q2?"
+
+
+async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    async with house.gateway(memory_target="127.0.0.1:1") as client:
+        await client.ask("What was revenue in Q2?")
+    assert await unremembered(house) == 1
+    # As if some time had passed.
+    await unremembered(house, "UPDATE runs SET finished_at = finished_at - interval '1 minute'")
+    async with (
+        house.gateway(memory_target=target, upkeep_interval_s=0.05, **PATIENT),
+        all_remembered(house),
+    ):
+        pass
+
+    assert [turn.question for turn in memory.recorded] == ["What was revenue in Q2?"]
+
+
+async def test_a_turn_that_memory_refuses_for_good_is_not_told_again(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    memory.errors["RecordTurn"] = InvalidArgument.field("question", "cannot be stored")
+    async with house.gateway(memory_target=target, **PATIENT) as client, all_remembered(house):
+        await client.ask()
+
+    assert memory.calls.count("RecordTurn") == 1
