@@ -43,6 +43,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 		b.service(service)
 	})
 	b.schemas.done["Error"] = errorSchema()
+	b.decision()
 	b.operations()
 	return json.MarshalIndent(object{
 		"openapi": "3.1.0",
@@ -244,7 +245,8 @@ func (b *builder) responses(
 	statuses := []int{400, 401, 403, 405, 429, 431, 499, 500, 501, 503, 504}
 	if len(variables) > 0 {
 		statuses = append(statuses, 404)
-	} else {
+	}
+	if len(variables) == 0 || rule.GetPost() != "" {
 		statuses = append(statuses, 409)
 	}
 	if rule.Body != "" {
@@ -272,6 +274,56 @@ func (b *builder) responses(
 		"description": "Done.", "content": object{jsonType: object{"schema": output}},
 	}
 	return responses
+}
+
+// decision adds the path of SPEC M-07, whose body has words of its own.
+func (b *builder) decision() {
+	approval, known := b.schemas.done["Approval"]
+	if !known || approval == nil {
+		return // an image without approvals
+	}
+	b.tags[tagOther] = tagTexts[tagOther]
+	responses := object{"200": object{
+		"description": "Done.", "content": object{jsonType: object{
+			"schema": object{"$ref": "#/components/schemas/Approval"},
+		}},
+	}}
+	for _, status := range []int{
+		400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 431, 499, 500, 501, 503, 504,
+	} {
+		responses[strconv.Itoa(status)] = object{
+			"$ref": "#/components/responses/" + strconv.Itoa(status),
+		}
+	}
+	text := func(about string, limit int) object {
+		return object{"type": "string", "description": about, "maxLength": limit}
+	}
+	id := text("The request.", 64)
+	id["minLength"] = 1
+	b.paths["/hitl/respond"] = object{"post": object{
+		"operationId": "respondApprovalAt2", "tags": []string{tagOther},
+		"summary": "Decide about a request for approval", "x-service": "bos.gateway.v1.ApprovalService",
+		"description": "As `/v1/approvals/{approval_id}:respond`, in other words.",
+		"requestBody": object{"required": true, "content": object{jsonType: object{
+			"schema": object{
+				"type": "object", "required": []string{"request_id", "decision"},
+				"additionalProperties": false,
+				"properties": object{
+					"request_id": id,
+					"decision": object{
+						"type": "string", "enum": []string{"approved", "denied"},
+						"description": "The decision.",
+					},
+					"instructions": text("What else to do, or instead; with an approval only.", 8192),
+				},
+			},
+			"examples": object{"approve": object{
+				"summary": "Do exactly what was proposed",
+				"value":   object{"request_id": "0199f0a4", "decision": "approved"},
+			}},
+		}}},
+		"responses": responses,
+	}}
 }
 
 // operations adds what the service offers beside the RPCs.

@@ -123,6 +123,9 @@ func (s *Server) services() (http.Handler, error) {
 	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
+	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {
+		return nil, err
+	}
 	if s.identity != nil {
 		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
 			return nil, err

@@ -30,6 +30,7 @@ const key = "a-key-of-sixteen-characters"
 type gateway struct {
 	gatewayv1.UnimplementedOrchestratorServiceServer
 	server *grpc.Server
+	desk   *desk
 	target string
 	events chan *gatewayv1.RunEvent
 	broken chan error
@@ -54,11 +55,12 @@ func startGateway(t *testing.T, target string) *gateway {
 		t.Fatal(err)
 	}
 	g := &gateway{
-		server: grpc.NewServer(), target: listener.Addr().String(),
+		server: grpc.NewServer(), desk: &desk{}, target: listener.Addr().String(),
 		events: make(chan *gatewayv1.RunEvent), broken: make(chan error),
 		left: make(chan struct{}, 16),
 	}
 	gatewayv1.RegisterOrchestratorServiceServer(g.server, g)
+	gatewayv1.RegisterApprovalServiceServer(g.server, g.desk)
 	alive := health.NewServer()
 	alive.SetServingStatus(gatewayService, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(g.server, alive)
