@@ -11,12 +11,26 @@ import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_PLANNED
-from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted, RunFinished
+from bos.gateway.v1 import (
+    RUN_STATUS_FAILED,
+    RUN_STATUS_PLANNED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
+)
+from bos.runlog.v1 import (
+    AnswerDelta,
+    ApprovalRequested,
+    LogEvent,
+    Planned,
+    RunAccepted,
+    RunFinished,
+    RunReleased,
+)
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_postgres import connect, migrate
 
 if TYPE_CHECKING:
@@ -98,7 +112,10 @@ async def test_no_append_reads_a_whole_table_though_its_plan_was_made_on_empty_o
         for sequence in range(2, 22):  # PostgreSQL settles for one plan after five executions
             await log.append(Append(run.run_id, 1, sequence, [delta("x")], durable=False))
     async with connect(store) as connection:
-        scans = "SELECT relname::text, seq_scan FROM pg_stat_user_tables WHERE relname LIKE 'run%'"
+        scans = (
+            "SELECT relname::text, seq_scan FROM pg_stat_user_tables "
+            "WHERE relname LIKE 'run%' OR relname = 'approvals'"
+        )
         # Sessions tell what they did when they end, and a little later it can be seen.
         async with asyncio.timeout(30):
             while not await connection.fetchval(  # noqa: ASYNC110
@@ -107,7 +124,59 @@ async def test_no_append_reads_a_whole_table_though_its_plan_was_made_on_empty_o
                 await asyncio.sleep(0.02)
         found = {row["relname"]: row["seq_scan"] for row in await connection.fetch(scans)}
     # Creating the indexes reads an empty table now and then; twenty appends would add twenty.
+    assert "approvals" in found
     assert max(found.values()) < 15, found
+
+
+async def owner_of(store: str, run_id: UUID) -> tuple[UUID | None, int]:
+    async with connect(store, schema=SCHEMA) as connection:
+        row = await connection.fetchrow(
+            "SELECT replica_id, status FROM runs WHERE run_id = $1", run_id
+        )
+    assert row is not None
+    return row["replica_id"], row["status"]
+
+
+async def test_letting_go_until_somebody_decides_can_be_written_twice(store: str) -> None:
+    """As when the answer to the first try was lost; but only until somebody else has the run."""
+    run, replica = new_run(), uuid4()
+    released = LogEvent(run_released=RunReleased(reason=WAITING_FOR_APPROVAL))
+    waiting = RUN_STATUS_WAITING_FOR_APPROVAL
+    append = Append(run.run_id, 1, 2, [released], durable=True, status=waiting)
+    async with writer(store, replica) as log:
+        await log.accept(run)
+        assert (await owner_of(store, run.run_id))[0] == replica
+        await log.append(append)
+        assert await owner_of(store, run.run_id) == (None, waiting)
+        await log.append(append)
+        assert await owner_of(store, run.run_id) == (None, waiting)
+        with pytest.raises(LostRun):  # another event, of a run that is nobody's
+            await log.append(Append(run.run_id, 1, 3, [delta("x")], durable=True))
+        async with connect(store, schema=SCHEMA) as connection:
+            await connection.execute("UPDATE runs SET epoch = 2, replica_id = $1", uuid4())
+        with pytest.raises(LostRun):
+            await log.append(append)
+    assert (await owner_of(store, run.run_id))[0] not in (None, replica)
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
+
+
+async def test_request_is_stored_with_its_event_and_closed_with_its_run(store: str) -> None:
+    run = new_run()
+    approval = Approval(approval_id=str(uuid4()), run_id=str(run.run_id), step_id="a")
+    asked = LogEvent(approval_requested=ApprovalRequested(approval=approval))
+    status = "SELECT user_id, status FROM approvals WHERE approval_id = $1"
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        with pytest.raises(LostRun):
+            await log.append(Append(run.run_id, 9, 2, [asked], durable=True))
+        assert await connection.fetchrow(status, UUID(approval.approval_id)) is None
+        await log.append(Append(run.run_id, 1, 2, [asked], durable=True))
+        assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 1)
+        end = LogEvent(run_finished=RunFinished())
+        await log.append(
+            Append(run.run_id, 1, 3, [end], durable=True, status=RUN_STATUS_FAILED, finished=True)
+        )
+        assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 5)
 
 
 @pytest.mark.parametrize(("epoch", "refused"), [(1, False), (2, True)])
