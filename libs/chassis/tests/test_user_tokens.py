@@ -212,7 +212,29 @@ def test_keys_that_must_not_verify_are_left_out() -> None:
         {k: v for k, v in Issuer().jwk.items() if k != "kid"},
         {**weak, "kid": "weak"},
     ]
-    assert list(verifying_keys(keys)) == ["k1"]
+    telemetry = Telemetry.for_tests("keys")
+    assert list(verifying_keys(keys, telemetry.logger("keys"))) == ["k1"]
+    assert [entry["position"] for entry in telemetry.logs] == [5]  # the broken one
+
+
+@pytest.mark.parametrize(
+    "ill_formed",
+    [
+        {**Issuer().jwk, "kid": "k2", "crv": ["Ed25519"]},
+        {**Issuer().jwk, "kid": "k2", "kty": {}},
+        {**Issuer().jwk, "kid": "k2", "x": 7},
+        {**Issuer("RS256").jwk, "kid": "k2", "n": None},
+        {**Issuer("ES256").jwk, "kid": "k2", "y": []},
+        "no key at all",
+        None,
+    ],
+)
+async def test_an_ill_formed_key_spoils_no_other(ill_formed: Any, tmp_path: Path) -> None:
+    issuer = Issuer()
+    file = key_file(tmp_path, ill_formed, issuer.jwk)
+    async with opened(jwks_file=file) as (authenticator, telemetry):
+        assert (await accepts(authenticator, issuer.token())).user_id == "u1"
+    assert [entry["event"] for entry in telemetry.logs].count("key skipped") == 1
 
 
 class Keys:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 ALGORITHMS = ("EdDSA", "ES256", "RS256")
 """What tokens may be signed by. Never ``none``, and nothing that verifies with a shared secret."""
 
-_BY_KIND = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256", ("RSA", None): "RS256"}
+_BY_KIND: dict[tuple[Any, Any], str] = {
+    ("OKP", "Ed25519"): "EdDSA",
+    ("EC", "P-256"): "ES256",
+    ("RSA", None): "RS256",
+}
 _LEAST_RSA_BITS = 2048
 _MAX_KEYS = 100
 _MAX_KEY_ID_CHARS = 256
@@ -48,27 +52,41 @@ class VerifyingKey:
     algorithm: str
 
 
-def verifying_keys(keys: Iterable[Mapping[str, Any]]) -> dict[str, VerifyingKey]:
-    """The usable keys of a set by key id; keys of other kinds are left out."""
+def verifying_keys(
+    keys: Iterable[Mapping[str, Any]], log: FilteringBoundLogger
+) -> dict[str, VerifyingKey]:
+    """The usable keys of a set by key id.
+
+    Keys of other kinds are left out, and so are those that are not well formed: one of them must
+    not void the others. Of these a line in ``log`` tells.
+    """
     found: dict[str, VerifyingKey] = {}
-    for entry in list(keys)[:_MAX_KEYS]:
-        key_id = entry.get("kid")
-        algorithm = _BY_KIND.get((str(entry.get("kty")), entry.get("crv")))
-        if not isinstance(key_id, str) or not 0 < len(key_id) <= _MAX_KEY_ID_CHARS:
-            continue
-        if algorithm is None or entry.get("alg", algorithm) != algorithm:
-            continue
-        # A private key in a published set is no key to trust; nor is one meant for encrypting.
-        if entry.get("use", "sig") != "sig" or "d" in entry:
-            continue
+    for position, entry in enumerate(list(keys)[:_MAX_KEYS]):
         try:
-            key = jwt.PyJWK.from_dict(dict(entry), algorithm=algorithm).key
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            key = _verifying_key(entry)
+        except Exception as error:  # Whatever the libraries make of a stranger's key.
+            log.warning("key skipped", position=position, error=type(error).__name__)
             continue
-        if isinstance(key, RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
-            continue
-        found[key_id] = VerifyingKey(key, algorithm)
+        if key is not None:
+            found[entry["kid"]] = key
     return found
+
+
+def _verifying_key(entry: Mapping[str, Any]) -> VerifyingKey | None:
+    """The key of one entry, None if it is none for us; raises anything if it is not well formed."""
+    key_id = entry.get("kid")
+    algorithm = _BY_KIND.get((entry.get("kty"), entry.get("crv")))
+    if not isinstance(key_id, str) or not 0 < len(key_id) <= _MAX_KEY_ID_CHARS:
+        return None
+    if algorithm is None or entry.get("alg", algorithm) != algorithm:
+        return None
+    # A private key in a published set is no key to trust; nor is one meant for encrypting.
+    if entry.get("use", "sig") != "sig" or "d" in entry:
+        return None
+    key = jwt.PyJWK.from_dict(dict(entry), algorithm=algorithm).key
+    if isinstance(key, RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
+        return None
+    return VerifyingKey(key, algorithm)
 
 
 class KeySet:
@@ -154,7 +172,7 @@ class KeySet:
     async def _fetched(self) -> None:
         try:
             async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                keys = verifying_keys(await self._fetch())
+                keys = verifying_keys(await self._fetch(), self._log)
         except (BosError, OSError, ValueError, TypeError, AttributeError) as error:
             self._log.warning("keys not fetched", error=type(error).__name__, detail=str(error))
             return
