@@ -16,6 +16,7 @@ from bos.agent.v1 import AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.gateway.v1 import RunStatus
 from bos.identity.v1 import GetUserRequest, IdentityServiceStub
+from bos.memory.v1 import GetLongTermMemoryRequest, MemoryServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import GetCapabilitiesRequest, SandboxServiceStub
 from bos_chassis.errors import ConfigurationError
@@ -103,6 +104,8 @@ async def refuses_strangers(house: Standalone, name: str) -> None:
                 return  # proved with the client
             case "identity":
                 call = IdentityServiceStub(channel).GetUser(GetUserRequest())
+            case "memory":
+                call = MemoryServiceStub(channel).GetLongTermMemory(GetLongTermMemoryRequest())
             case "mcp_db":
                 return  # HTTP; proved in its own tests
             case "rest":

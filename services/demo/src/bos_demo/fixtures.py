@@ -28,11 +28,14 @@ _SLOT = re.compile(r"\{(\w+)(?:@(\d+))?\}")
 
 def demo_fixtures(today: date, questions: Sequence[Question] = ()) -> tuple[Fixture, ...]:
     """Return the replies for every demo question (or for `questions`), as seen from `today`."""
-    return tuple(
+    replies = [
         reply
         for question in questions or load_questions()
         for reply in question_fixtures(question, today)
-    )
+    ]
+    # No demo question says anything about its author.
+    nothing = fixture("memory: nothing found", [], schema="PersonalFacts", json={"found": False})
+    return (*replies, nothing)
 
 
 def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:

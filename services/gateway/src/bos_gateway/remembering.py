@@ -252,6 +252,6 @@ class Remembering:
 
     def _missed(self, method: str, run_id: UUID, error: BaseException) -> None:
         self._metrics.memory_calls.labels(method, "failed").inc()
-        self._log.warning(
+        self._log.info(
             "memory did not answer", method=method, run=str(run_id), error=type(error).__name__
         )

@@ -59,7 +59,7 @@ class Extractor:
             async with asyncio.timeout(self._settings.extraction_timeout_s):
                 outcome = await self._extract(self._model, user_id, question, ask_time)
         except (BosError, TimeoutError) as error:
-            self._log.warning("no facts extracted", error=type(error).__name__)
+            self._log.info("no facts extracted", error=type(error).__name__)
             outcome = "failed"
         finally:
             self._under_way -= 1

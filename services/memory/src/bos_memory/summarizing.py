@@ -112,6 +112,6 @@ class Summaries:
                     max_tokens=_MAX_TOKENS,
                 )
         except (BosError, TimeoutError) as error:
-            self._log.warning("summary made by rule", error=type(error).__name__)
+            self._log.info("summary made by rule", error=type(error).__name__)
             return ""
         return cut(reply.value.summary.strip(), MAX_SUMMARY_CHARS)

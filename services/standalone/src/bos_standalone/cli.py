@@ -22,7 +22,7 @@ DEMO_QUESTION = (
 )
 ALL = "all"
 # Beside the agents, whose packages are in the table of agents.
-_SERVICES = ("gateway", "identity", "planner", "composer", "sandbox", "mcp_db")
+_SERVICES = ("gateway", "identity", "memory", "planner", "composer", "sandbox", "mcp_db")
 _SHOWN_QUESTIONS = 6
 
 

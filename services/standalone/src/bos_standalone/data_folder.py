@@ -104,6 +104,7 @@ class DataFolder:
         operator: Mapping[str, Any] | None = None,
         rest_url: str = "",
         identity_target: str = "",
+        memory_target: str = "",
     ) -> None:
         """Write the file that clients find the gateway by.
 
@@ -114,6 +115,7 @@ class DataFolder:
             "target": target,
             "rest_url": rest_url,
             "identity_target": identity_target,
+            "memory_target": memory_target,
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),

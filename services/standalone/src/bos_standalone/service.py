@@ -30,6 +30,8 @@ from bos_identity.settings import IdentitySettings
 from bos_llm import Models, ModelSettings
 from bos_mcp_db import service as mcp_db
 from bos_mcp_db.settings import McpDbSettings
+from bos_memory import service as memory
+from bos_memory.settings import MemorySettings
 from bos_planner import service as planner
 from bos_planner.settings import PlannerSettings
 from bos_postgres import EmbeddedPostgres
@@ -169,12 +171,16 @@ class _House:
         addresses = [server.address for server in others]
         identity_target = addresses.pop() if identity_service else ""
         agents = dict(zip(self._agents, addresses, strict=True))
+        (memory_server,) = await self._group.start(
+            memory=self._memory_service(store, api_key, identity_target, models)
+        )
         settings = self._gateway_settings(
             self._public_auth(api_key, identity_target),
             store,
             planner_server.address,
             composer_server.address,
             agents,
+            memory_server.address,
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         context = _today(company) if company else {}
@@ -187,10 +193,18 @@ class _House:
             "artefacts_url": settings.artefacts_url,
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
-        rest, rest_missing = await self._rest(gateway_server.address, identity_target)
+        rest, rest_missing = await self._rest(
+            gateway_server.address, identity_target, memory_server.address
+        )
         rest_url = rest.url if rest else ""
         self._folder.announce(
-            gateway_server.address, api_key, context, operator, rest_url, identity_target
+            gateway_server.address,
+            api_key,
+            context,
+            operator,
+            rest_url,
+            identity_target,
+            memory_server.address,
         )
         return Standalone(
             target=gateway_server.address,
@@ -200,6 +214,7 @@ class _House:
             addresses={
                 "gateway": gateway_server.address,
                 **({"identity": identity_target} if identity_target else {}),
+                "memory": memory_server.address,
                 "planner": planner_server.address,
                 "composer": composer_server.address,
                 **agents,
@@ -238,7 +253,23 @@ class _House:
         telemetry = self._telemetry.named("identity")
         return {"identity": partial(identity.serve, settings, telemetry)}
 
-    async def _rest(self, gateway_target: str, identity_target: str) -> tuple[Rest | None, str]:
+    def _memory_service(
+        self, store: str, api_key: str, identity_target: str, models: Models
+    ) -> Any:
+        """People call it, and so does the gateway, with its run tokens."""
+        auth = self._public_auth(api_key, identity_target)
+        settings = MemorySettings.load(
+            server=ServerSettings.load(
+                host=self._settings.host, port=0, metrics_port=None, grace_s=self._settings.grace_s
+            ),
+            auth=auth.model_copy(update={"run_token_public_keys": self._public_key}),
+            store_url=store,
+        )
+        return partial(memory.serve, settings, self._telemetry.named("memory"), models=models)
+
+    async def _rest(
+        self, gateway_target: str, identity_target: str, memory_target: str
+    ) -> tuple[Rest | None, str]:
         """The REST gateway, or why there is none."""
         if not self._settings.rest:
             return None, ""
@@ -252,6 +283,7 @@ class _House:
                 self._rest_binary,
                 gateway_target=gateway_target,
                 identity_target=identity_target,
+                memory_target=memory_target,
                 # Without identity it knows of nobody who could ask for tokens: loopback only.
                 host=self._settings.host if identity_target else _HOST,
                 ports=ports,
@@ -336,6 +368,7 @@ class _House:
         planner_target: str,
         composer_target: str,
         agents: Mapping[str, str],
+        memory_target: str,
     ) -> GatewaySettings:
         port = self._folder.gateway_port(self._settings.port)
         settings = GatewaySettings.load(
@@ -348,6 +381,7 @@ class _House:
             planner_target=planner_target,
             composer_target=composer_target,
             agent_targets=dict(agents),
+            memory_target=memory_target,
             run_token_private_key=SecretStr(self._private_key),
         )
         own: dict[str, Any] = {}

@@ -1,0 +1,187 @@
+"""Memory from end to end: what a user said is in her prompts, and in nobody else's (SPEC L)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
+from bos.memory.v1 import (
+    DeleteConversationRequest,
+    DeleteLongTermMemoryRequest,
+    GetLongTermMemoryRequest,
+    ListConversationsRequest,
+    MemoryServiceStub,
+)
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.model_server import ScriptedModel
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_standalone.service import Standalone
+
+PASSWORD = "correct horse battery"
+COMPANY = "Analytical Engines"
+INTRODUCTION = f"I am Ada of {COMPANY}. How many bicycles are there?"
+PLAIN = "List all tables in the database"
+NEEDS_MODEL = "How many bicycles are there?"
+FOUND = fixture(
+    "ada",
+    [f"look through {INTRODUCTION}"],
+    schema="PersonalFacts",
+    json={"found": True, "critical_facts": {"user_name": "Ada", "company_name": COMPANY}},
+)
+
+
+@dataclass
+class Person:
+    """Somebody who signed in."""
+
+    bos: BosClient
+    memory: Any
+    token: str
+    model: ScriptedModel
+    prompts: list[tuple[str | None, str]] = field(default_factory=list)
+    """Schema and text of what her last question showed the model, its extraction left out."""
+
+    async def ask(self, question: str, conversation: str = "") -> Any:
+        before = len(self.model.requests)
+        response = await self.bos.ask(question, conversation_id=conversation)
+        self.prompts = [
+            (request.schema, request.prompt)
+            for request in list(self.model.requests)[before:]
+            if request.schema not in ("PersonalFacts", "ConversationSummary")
+        ]
+        return response
+
+    def shown(self, text: str) -> set[str | None]:
+        """Schemas of the prompts that hold ``text``."""
+        return {schema for schema, prompt in self.prompts if text in prompt}
+
+    async def call(self, method: str, request: Any) -> Any:
+        metadata = (("authorization", f"Bearer {self.token}"),)
+        return await getattr(self.memory, method)(request, metadata=metadata, timeout=20)
+
+    async def company(self) -> str:
+        response = await self.call("GetLongTermMemory", GetLongTermMemoryRequest())
+        return str(response.memory.critical.company_name)
+
+    async def remembered(self) -> None:
+        async with asyncio.timeout(20):
+            while not await self.company():  # noqa: ASYNC110  memory is asked
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel([FOUND]) as running:
+        yield running
+
+
+@pytest.fixture
+async def product(
+    tmp_path: Path,
+    postgres_dsn: str,
+    model: ScriptedModel,
+    clean_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Standalone]:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE bicycles (id INTEGER PRIMARY KEY)")
+    for name, value in {
+        "BOS_STORE_URL": postgres_dsn,
+        "BOS_DATABASE_URL": f"sqlite:///{tmp_path / 'shop.db'}",
+        "BOS_DATABASE_ALLOWED_TABLES": "bicycles",
+        "BOS_STANDALONE_REST": "false",
+        "BOS_IDENTITY_ARGON2_MEMORY_KIB": "8",
+        "BOS_IDENTITY_ARGON2_TIME_COST": "1",
+        "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20",  # however busy the machine is
+        "OPENAI_BASE_URL": model.base_url,
+        "BOS_MODEL": "scripted",
+    }.items():
+        monkeypatch.setenv(name, value)
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as running:
+        yield running
+
+
+@pytest.fixture
+async def people(product: Standalone, model: ScriptedModel) -> AsyncIterator[dict[str, Person]]:
+    found = {}
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        identity = IdentityServiceStub(
+            await enter(grpc.aio.insecure_channel(product.addresses["identity"]))
+        )
+        at_memory = await enter(grpc.aio.insecure_channel(product.addresses["memory"]))
+        for name in ("ada", "eve"):
+            email = f"{name}@example.com"
+            await identity.RegisterUser(
+                RegisterUserRequest(username=name, email=email, password=PASSWORD)
+            )
+            login = await identity.LogIn(LogInRequest(username=name, password=PASSWORD))
+            token = login.tokens.access_token
+            bos = await enter(BosClient(product.target, api_key=token))
+            found[name] = Person(bos, MemoryServiceStub(at_memory), token, model)
+        yield found
+
+
+async def test_what_a_user_said_is_in_her_next_prompts_in_nobody_elses_and_gone_when_deleted(
+    people: dict[str, Person],
+) -> None:
+    ada, eve = people["ada"], people["eve"]
+    await ada.ask(INTRODUCTION)
+    await ada.remembered()
+
+    await ada.ask(NEEDS_MODEL)
+    assert {"PlannerReply", "SchemaChoice"} <= ada.shown(COMPANY)
+    await eve.ask(NEEDS_MODEL)
+    assert eve.prompts
+    assert eve.shown(COMPANY) == set()
+
+    await ada.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
+    await ada.ask(NEEDS_MODEL)
+    assert ada.prompts
+    assert ada.shown(COMPANY) == set()
+
+
+async def test_a_follow_up_is_planned_with_what_was_said_before_it(
+    people: dict[str, Person],
+) -> None:
+    ada = people["ada"]
+    first = await ada.ask("List all tables in the database, for the inventory")
+    conversation = first.metadata.conversation_id
+    await ada.ask("And the ones before?", conversation)
+    assert "PlannerReply" in ada.shown("user: List all tables in the database, for the inventory")
+    listed = await ada.call("ListConversations", ListConversationsRequest())
+    assert [each.conversation_id for each in listed.conversations] == [conversation]
+
+    await ada.call("DeleteConversation", DeleteConversationRequest(conversation_id=conversation))
+    await ada.ask("And the ones after?", conversation)
+    assert ada.prompts
+    assert ada.shown("for the inventory") == set()
+
+
+async def test_an_extraction_that_fails_changes_nothing_for_the_run(
+    people: dict[str, Person], model: ScriptedModel
+) -> None:
+    eve = people["eve"]
+    response = await eve.ask(PLAIN)  # the model has no reply for this
+
+    assert response.status == RUN_STATUS_SUCCEEDED
+    await eventually(lambda: any(each.schema == "PersonalFacts" for each in model.requests))
+    assert await eve.company() == ""
