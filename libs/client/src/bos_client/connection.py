@@ -42,6 +42,8 @@ class Connection:
     """Whether this came from a local standalone's file."""
     identity_target: str | None = None
     """Where identity is, if that is said."""
+    memory_target: str | None = None
+    """Where memory is, if that is said."""
     tokens: TokenSource | None = field(default=None, repr=False)
     """Tokens of whoever signed in; they win over the key of a local standalone."""
 
@@ -91,6 +93,7 @@ def _read(path: Path, api_key: str | None) -> Connection:
             operator=dict(content.get("operator") or {}),
             local=True,
             identity_target=str(content.get("identity_target") or "") or None,
+            memory_target=str(content.get("memory_target") or "") or None,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoConnection(

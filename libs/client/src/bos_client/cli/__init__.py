@@ -7,6 +7,7 @@ import click
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.identity import login, logout, register, whoami
+from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
@@ -27,17 +28,28 @@ from bos_client.cli.session import Target
     help="Identity as host:port, if it is not behind the gateway's address."
     "  [env: BOS_IDENTITY_TARGET]",
 )
+@click.option(
+    "--memory-target",
+    envvar="BOS_MEMORY_TARGET",
+    help="Memory as host:port, if it is not behind the gateway's address."
+    "  [env: BOS_MEMORY_TARGET]",
+)
 @click.version_option(package_name="bos-client", message="bos %(version)s")
 @click.pass_context
 def main(
-    ctx: click.Context, target: str | None, api_key: str | None, identity_target: str | None
+    ctx: click.Context,
+    target: str | None,
+    api_key: str | None,
+    identity_target: str | None,
+    memory_target: str | None,
 ) -> None:
     """Ask questions, and see how they are answered.
 
     Without --target the local `bos serve all` is asked, by its file .data/standalone.json.
     """
-    ctx.obj = Target(target, api_key, identity_target)
+    ctx.obj = Target(target, api_key, identity_target, memory_target)
 
 
-for _command in (ask, plan, runs, approvals, agents, register, login, logout, whoami):
+_asking = (ask, plan, runs, approvals, agents, conversations, memory_group)
+for _command in (*_asking, register, login, logout, whoami):
     main.add_command(_command)

@@ -67,6 +67,7 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @_shaping
 @click.option("--trace", is_flag=True, help="Show what planner, agents and composer do.")
+@click.option("--conversation", metavar="ID", help="Conversation that it follows up.")
 @click.option("--system-prompt", metavar="TEXT", help="Instructions for writing the answer.")
 @click.option(
     "--timeout",
@@ -87,6 +88,7 @@ def ask(
     prefer: Sequence[str],
     disable: Sequence[str],
     trace: bool,
+    conversation: str | None,
     system_prompt: str | None,
     timeout: float | None,
     no_data: bool,
@@ -101,6 +103,8 @@ def ask(
         "trace": trace,
         "include_data": not no_data,
     }
+    if conversation:
+        options["conversation_id"] = conversation
     if system_prompt:
         options["system_prompt"] = system_prompt
     if timeout is not None:

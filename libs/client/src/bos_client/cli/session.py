@@ -61,6 +61,7 @@ class Target:
     target: str | None
     api_key: str | None
     identity_target: str | None = None
+    memory_target: str | None = None
 
     def connection(self) -> Connection:
         """The gateway to talk to, as whoever signed in unless a key says otherwise.
@@ -74,7 +75,12 @@ class Target:
         tokens = None
         if not self.api_key and file.read(found.target) is not None:
             tokens = StoredTokens(file, found.target, identity_target)
-        return replace(found, identity_target=identity_target, tokens=tokens)
+        return replace(
+            found,
+            identity_target=identity_target,
+            memory_target=self.memory_target or found.memory_target,
+            tokens=tokens,
+        )
 
     def identity(self) -> str:
         """Where identity is: where it is said to be, or behind the gateway's own address.

@@ -1,0 +1,163 @@
+"""Conversations and memory from the command line, against a memory service that is a double."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.common.v1 import CriticalFacts, LongTermMemory, MessageRole
+from bos.memory.v1 import (
+    Conversation,
+    DeleteConversationResponse,
+    DeleteLongTermMemoryResponse,
+    GetConversationResponse,
+    GetLongTermMemoryResponse,
+    ListConversationsResponse,
+    ListMessagesResponse,
+    MemoryServiceServicer,
+    Message,
+    UpdateConversationResponse,
+    UpdateLongTermMemoryResponse,
+    add_MemoryServiceServicer_to_server,
+)
+from bos_chassis.auth import StaticKey
+from bos_chassis.errors import NotFound as Missing
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_client.errors import NotFound
+from bos_client.memory import MemoryClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+KEY = "a-key-of-the-tests"
+BOS = Path(sys.executable).with_name("bos")
+
+
+@dataclass
+class Memory(MemoryServiceServicer):
+    """Holds one conversation of four messages, handed out in pages of three."""
+
+    address: str = ""
+    titles: dict[str, str] = field(default_factory=lambda: {"talk": "Revenue"})
+    known: LongTermMemory = field(
+        default_factory=lambda: LongTermMemory(critical=CriticalFacts(user_name="Ada"))
+    )
+
+    def _conversation(self, conversation_id: str) -> Conversation:
+        if conversation_id not in self.titles:
+            raise Missing("There is no such conversation.")
+        title = self.titles[conversation_id]
+        return Conversation(conversation_id=conversation_id, title=title, turn_count=2)
+
+    async def ListConversations(self, request: Any, context: Any) -> ListConversationsResponse:
+        found = [self._conversation(each) for each in self.titles]
+        return ListConversationsResponse(conversations=found)
+
+    async def GetConversation(self, request: Any, context: Any) -> GetConversationResponse:
+        return GetConversationResponse(conversation=self._conversation(request.conversation_id))
+
+    async def UpdateConversation(self, request: Any, context: Any) -> UpdateConversationResponse:
+        self.titles[request.conversation_id] = request.title
+        return UpdateConversationResponse(conversation=self._conversation(request.conversation_id))
+
+    async def DeleteConversation(self, request: Any, context: Any) -> DeleteConversationResponse:
+        self._conversation(request.conversation_id)
+        del self.titles[request.conversation_id]
+        return DeleteConversationResponse()
+
+    async def ListMessages(self, request: Any, context: Any) -> ListMessagesResponse:
+        roles = [MessageRole.MESSAGE_ROLE_USER, MessageRole.MESSAGE_ROLE_ASSISTANT] * 2
+        said = [Message(role=role, content=f"said {n}") for n, role in enumerate(roles)]
+        if request.page_token:
+            return ListMessagesResponse(messages=said[3:])
+        return ListMessagesResponse(messages=said[:3], next_page_token="3")
+
+    async def GetLongTermMemory(self, request: Any, context: Any) -> GetLongTermMemoryResponse:
+        return GetLongTermMemoryResponse(memory=self.known)
+
+    async def UpdateLongTermMemory(
+        self, request: Any, context: Any
+    ) -> UpdateLongTermMemoryResponse:
+        self.known = request.memory
+        return UpdateLongTermMemoryResponse(memory=self.known)
+
+    async def DeleteLongTermMemory(
+        self, request: Any, context: Any
+    ) -> DeleteLongTermMemoryResponse:
+        self.known = LongTermMemory()
+        return DeleteLongTermMemoryResponse()
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Memory]:
+    double = Memory()
+    served = Servicer(double, add_MemoryServiceServicer_to_server, "bos.memory.v1.MemoryService")
+    async with grpc_server(
+        ServerSettings.load(grace_s=0.1),
+        [served],
+        telemetry=Telemetry.for_tests("memory"),
+        auth=StaticKey(KEY),
+    ) as server:
+        double.address = server.address
+        yield double
+
+
+async def test_what_is_remembered_is_shown_and_forgotten_on_the_command_line(
+    tmp_path: Path, memory: Memory
+) -> None:
+    async def bos(*arguments: str) -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(BOS, *arguments),
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "BOS_TARGET": "127.0.0.1:1",
+                "BOS_MEMORY_TARGET": memory.address,
+                "BOS_API_KEY": KEY,
+            },
+            cwd=tmp_path,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate(b"n\n")
+        assert process.returncode is not None
+        return process.returncode, out.decode()
+
+    assert await bos("memory", "show") == (0, "Name: Ada\n")
+    assert (await bos("memory", "forget"))[0] == 1  # asked, and declined
+    assert memory.known.critical.user_name == "Ada"
+    assert await bos("memory", "forget", "--yes") == (0, "Forgotten.\n")
+    assert await bos("memory", "show") == (0, "Nothing is remembered about you.\n")
+
+    code, said = await bos("conversations", "list")
+    assert (code, "talk" in said, "Revenue" in said) == (0, True, True)
+    code, said = await bos("conversations", "show", "talk")
+    assert said.split("\n\n") == [
+        "Revenue",
+        "You: said 0",
+        "Bos: said 1",
+        "You: said 2",
+        "Bos: said 3\n",
+    ]
+    assert await bos("conversations", "delete", "talk") == (0, "Deleted.\n")
+    assert (await bos("conversations", "delete", "talk"))[0] == 2
+    assert await bos("conversations", "list") == (0, "no conversations\n")
+
+
+async def test_the_client_corrects_what_is_remembered_and_renames(memory: Memory) -> None:
+    async with MemoryClient(memory.address, api_key=KEY) as client:
+        wanted = LongTermMemory(critical=CriticalFacts(user_name="Ada L."))
+        assert await client.remember(wanted) == wanted
+        assert await client.remembered() == wanted
+        assert (await client.rename("talk", "My revenue")).title == "My revenue"
+        with pytest.raises(NotFound):
+            await client.conversation("another")
