@@ -282,7 +282,25 @@ async def test_known_keys_serve_while_their_issuer_is_away() -> None:
         assert await keys.find("k1") is not None
         source.failing = True
         assert await keys.find("k1") is not None
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 600.0])
+async def test_a_new_key_is_an_outage_and_no_refusal_while_its_issuer_is_away(
+    pause_s: float,
+) -> None:
+    source = Keys(Issuer().jwk)
+    async with key_set(source, max_age_s=1e-9, pause_s=0.0) as keys:
+        assert await keys.find("k2") is None  # the issuer answers, and has none
+        source.failing = True
+        for _ in range(2):
+            with pytest.raises(Unavailable) as away:
+                await keys.find("k2")
+            assert away.value.reason == "KEYS_UNAVAILABLE"
+            keys._pause_s = pause_s  # the second time nobody is asked, perhaps
+        source.failing = False
+        keys._pause_s = 0.0
         assert await keys.find("k2") is None
+    assert source.fetched == (4 if pause_s == 0.0 else 3)
 
 
 async def test_an_issuer_that_never_answered_is_an_outage_and_no_refusal(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ class KeySet:
         self._keys: dict[str, VerifyingKey] = {}
         self._fetched_at = float("-inf")
         self._asked_at = float("-inf")
+        self._answered = False  # when it was last asked
         self._fetching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -134,7 +135,8 @@ class KeySet:
         """The key with this id, or None if the issuer has none.
 
         Raises:
-            Unavailable: The issuer's keys are not known, so nobody can tell.
+            Unavailable: The issuer did not answer when it was last asked, so nobody can tell: the
+                key may be a new one.
         """
         age_s = time.monotonic() - self._fetched_at
         known = self._keys.get(key_id) if age_s < self._max_age_s + _MAX_STALE_S else None
@@ -146,14 +148,13 @@ class KeySet:
         if task is not None:
             # Shielded: others wait for the same fetch, and this caller may give up.
             await asyncio.shield(task)
-        age_s = time.monotonic() - self._fetched_at
-        if age_s >= self._max_age_s + _MAX_STALE_S:
-            raise Unavailable(
-                "The keys that verify access tokens cannot be fetched at the moment.",
-                reason="KEYS_UNAVAILABLE",
-                retry_after_s=self._pause_s,
-            )
-        return self._keys.get(key_id)
+        if self._answered:
+            return self._keys.get(key_id)
+        raise Unavailable(
+            "The keys that verify access tokens cannot be fetched at the moment.",
+            reason="KEYS_UNAVAILABLE",
+            retry_after_s=self._pause_s,
+        )
 
     def _refresh(self) -> asyncio.Task[None] | None:
         """The fetch under way, or a new one unless the last one was just now."""
@@ -175,11 +176,13 @@ class KeySet:
                 keys = verifying_keys(await self._fetch(), self._log)
         except (BosError, OSError, ValueError, TypeError, AttributeError) as error:
             self._log.warning("keys not fetched", error=type(error).__name__, detail=str(error))
+            self._answered = False
             return
         if not keys:
             self._log.warning("keys not fetched", error="no usable key in the set")
+            self._answered = False
             return
         if keys.keys() != self._keys.keys():
             self._log.info("keys fetched", key_ids=sorted(keys))
-        self._keys = keys
+        self._keys, self._answered = keys, True
         self._fetched_at = time.monotonic()
