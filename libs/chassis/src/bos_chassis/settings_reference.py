@@ -75,7 +75,8 @@ provider that is not `openai`, `azure` or `compatible` is reached at `<PROVIDER>
 
 **The command line** `bos` reads `BOS_TARGET`, `BOS_IDENTITY_TARGET`, `BOS_MEMORY_TARGET` and
 `BOS_API_KEY` from the environment, not from `.env`. Without them it talks to the gateway that
-`.data/standalone.json` names, searched from the working directory upwards, as whoever signed in with `bos login`.
+`.data/standalone.json` names, searched from the working directory upwards, as whoever signed in
+with `bos login`.
 
 **Everything in one process** (`bos serve all`) reads the settings of every service below, but sets
 addresses, targets, keys and the gateway's store by itself.
