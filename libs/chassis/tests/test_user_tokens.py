@@ -141,6 +141,12 @@ def refused_tokens(issuer: Issuer) -> dict[str, str]:
         "tampered": tampered(good),
         "signature removed": good.rpartition(".")[0] + ".",
         "no key id": jwt.encode({"sub": "u1"}, issuer.key, algorithm="EdDSA"),
+        "an ID token by its nonce": issuer.token(nonce="n"),
+        "an ID token by its hash": issuer.token(at_hash="h"),
+        "an ID token by its use": issuer.token(token_use="id"),
+        "an ID token without a type": issuer.token(header={"typ": None}, nonce="n"),
+        "a logout token": issuer.token(header={"typ": "logout+jwt"}),
+        "a type that is no text": issuer.token(header={"typ": ["at+jwt"]}),
         "a run token": signer.mint("u1", "r", "s", ["bos"], 60),
         "nested without end": base64.urlsafe_b64encode(b"[" * 5000).decode() + ".e30.",
         "too long": good + "a" * 9000,
@@ -161,6 +167,33 @@ async def test_every_refusal_looks_the_same(case: str, tmp_path: Path) -> None:
     shape = (refused.value.reason, refused.value.message, refused.value.metadata)
     assert shape == ("TOKEN_INVALID", "The token is not valid, or no longer. Sign in again.", {})
     assert [entry for entry in telemetry.logs if entry["event"] == "token refused"]
+
+
+@pytest.mark.parametrize("token_type", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", None])
+async def test_issuers_name_the_type_of_access_tokens_or_leave_it_out(
+    token_type: str | None, tmp_path: Path
+) -> None:
+    issuer = Issuer()
+    token = issuer.token(header={"typ": token_type})
+    async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
+        assert (await accepts(authenticator, token)).user_id == "u1"
+
+
+async def test_a_token_that_says_it_is_an_access_token_may_carry_a_nonce(tmp_path: Path) -> None:
+    issuer = Issuer()
+    token = issuer.token(header={"typ": "at+jwt"}, nonce="n")
+    async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
+        assert (await accepts(authenticator, token)).user_id == "u1"
+
+
+async def test_the_type_can_be_demanded_of_any_issuer(tmp_path: Path) -> None:
+    issuer = Issuer()
+    file = key_file(tmp_path, issuer.jwk)
+    async with opened(jwks_file=file, require_token_type=True) as (authenticator, _):
+        assert await accepts(authenticator, issuer.token(header={"typ": "at+jwt"}))
+        for token_type in ("JWT", None):
+            with pytest.raises(Unauthenticated):
+                await accepts(authenticator, issuer.token(header={"typ": token_type}))
 
 
 async def test_clocks_may_differ_by_the_leeway_and_no_more(tmp_path: Path) -> None:
@@ -331,7 +364,11 @@ async def test_keys_come_from_identity_over_grpc() -> None:
             grpc_server(ServerSettings(grace_s=0), [servicer], telemetry=telemetry)
         )
         authenticator, _ = await stack.enter_async_context(opened(identity_target=server.address))
-        assert (await accepts(authenticator, issuer.token())).user_id == "u1"
+        token = issuer.token(header={"typ": "at+jwt"})
+        assert (await accepts(authenticator, token)).user_id == "u1"
+        # Identity says of its tokens what they are; anything else that it may sign is none.
+        with pytest.raises(Unauthenticated):
+            await accepts(authenticator, issuer.token())
 
 
 @asynccontextmanager

@@ -49,7 +49,8 @@ async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
     assert claims["sid"] == login.session.session_id
     assert claims["exp"] - claims["iat"] == 600 == login.tokens.access_token_lifetime.seconds
     assert (claims["iss"], claims["aud"]) == ("bos-identity", "bos")
-    assert jwt.get_unverified_header(login.tokens.access_token)["alg"] == "EdDSA"
+    header = jwt.get_unverified_header(login.tokens.access_token)
+    assert (header["alg"], header["typ"]) == ("EdDSA", "at+jwt")
     async with connect(postgres_dsn, schema="identity") as connection:
         row = await connection.fetchrow("SELECT * FROM sessions")
         stored = await connection.fetchval("SELECT password FROM users")

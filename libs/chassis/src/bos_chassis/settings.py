@@ -154,6 +154,12 @@ class AuthSettings(Settings):
     leeway_s: float = Field(
         default=5.0, ge=0, le=300, description="By how much the issuer's clock may differ"
     )
+    require_token_type: bool = Field(
+        default=False,
+        description="Accept only access tokens whose header says `typ` `at+jwt` (RFC 9068). Always "
+        "so with the keys of identity; of other issuers' tokens without it those that look like ID "
+        "tokens are refused",
+    )
     identity_target: str | None = Field(
         default=None, description="Where identity listens, to get its keys over gRPC"
     )
@@ -181,6 +187,12 @@ class AuthSettings(Settings):
     def names_issuer(self) -> bool:
         """Whether access tokens of people are accepted."""
         return any((self.issuer, self.identity_target, self.jwks_url, self.jwks_file))
+
+    @property
+    def keys_of_identity(self) -> bool:
+        """Whether the keys that verify access tokens come from identity itself."""
+        elsewhere = self.jwks_file is not None or self.jwks_url is not None
+        return self.identity_target is not None and not elsewhere
 
 
 def is_loopback(host: str) -> bool:

@@ -39,6 +39,13 @@ _MAX_TOKEN_CHARS = 8192
 _VERIFIED_TOKENS = 1024
 # A token is looked at anew after this, so that a key withdrawn by its issuer is soon gone here too.
 _REMEMBERED_S = 60.0
+# RFC 9068. Issuers that came before it say "JWT", or nothing.
+_DECLARED = "at+jwt"
+_UNTYPED = ("", "jwt")
+# ID tokens are for the client that somebody signed in to, and prove nothing to a service; yet an
+# issuer may give them the same audience. OpenID Connect has the first claims for them alone.
+_ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
+_ID_TOKEN_USES = {"token_use": "id", "typ": "ID"}
 # Beside what the library raises by itself, what absurd JSON makes of Python's own parser.
 _REFUSED = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
@@ -59,6 +66,8 @@ class UserTokenVerifier:
         audience: What tokens must name in ``aud``.
         user_claim: Claim that holds the user's id.
         leeway_s: By how much clocks may differ, in seconds.
+        require_type: Demand that tokens say of themselves that they are access tokens: ``typ`` is
+            ``at+jwt``. Otherwise they may leave that out, unless they look like ID tokens.
         log: Where the reasons of refusals go.
     """
 
@@ -70,6 +79,7 @@ class UserTokenVerifier:
         audience: str,
         user_claim: str = "sub",
         leeway_s: float = 5.0,
+        require_type: bool,
         log: FilteringBoundLogger,
     ) -> None:
         self._keys = keys
@@ -77,6 +87,7 @@ class UserTokenVerifier:
         self._audience = audience
         self._user_claim = user_claim
         self._leeway_s = leeway_s
+        self._require_type = require_type
         self._log = log
         self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
 
@@ -104,7 +115,8 @@ class UserTokenVerifier:
     async def _check(self, token: str) -> tuple[Principal, float]:
         if len(token) > _MAX_TOKEN_CHARS:
             raise jwt.InvalidTokenError("too long")
-        key_id = jwt.get_unverified_header(token).get("kid")
+        header = jwt.get_unverified_header(token)
+        key_id = header.get("kid")
         key = await self._keys.find(key_id) if isinstance(key_id, str) else None
         if key is None:
             raise jwt.InvalidTokenError("signed by no known key")
@@ -117,6 +129,7 @@ class UserTokenVerifier:
             leeway=self._leeway_s,
             options={"require": ["iss", "aud", "iat", "exp"]},
         )
+        _check_type(header.get("typ"), claims, self._require_type)
         session = claims.get("sid", "")
         return (
             Principal(
@@ -162,6 +175,7 @@ async def open_authenticator(
             audience=settings.audience,
             user_claim=settings.user_claim,
             leeway_s=settings.leeway_s,
+            require_type=settings.require_token_type or settings.keys_of_identity,
             log=log,
         )
         yield with_users(settings, audience, users)
@@ -173,6 +187,21 @@ def with_users(settings: AuthSettings, audience: str, users: UserTokenVerifier) 
     if settings.run_token_public_keys is not None:
         found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
     return AnyOf(*found)
+
+
+def _check_type(token_type: Any, claims: dict[str, Any], required: bool) -> None:
+    """Refuse what is no access token, such as an ID token for the same audience."""
+    if token_type is not None and not isinstance(token_type, str):
+        raise jwt.InvalidTokenError("its type is no text")
+    name = (token_type or "").lower().removeprefix("application/")
+    if name == _DECLARED:
+        return
+    if required or name not in _UNTYPED:
+        raise jwt.InvalidTokenError("does not say that it is an access token")
+    if any(claim in claims for claim in _ID_TOKEN_CLAIMS) or any(
+        claims.get(claim) == use for claim, use in _ID_TOKEN_USES.items()
+    ):
+        raise jwt.InvalidTokenError("is an ID token")
 
 
 def _user_id(claim: Any) -> str:

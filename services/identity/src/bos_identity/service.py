@@ -81,7 +81,11 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             running_upkeep(identity.sessions, identity.throttle, telemetry)
         )
         users = UserTokenVerifier(
-            own_keys, issuer=settings.issuer, audience=settings.audience, log=log
+            own_keys,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            require_type=True,
+            log=log,
         )
         servicer = Servicer(
             IdentityServicer(identity, keys),
