@@ -48,6 +48,8 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     import asyncpg
 
     from bos.agent.v1 import InstructionMode
@@ -70,6 +72,11 @@ async def agent(house: House) -> DeployAgent:
     await house.add_agent(agent)
     house.planner.steps = [deploy("a", "deploy shop 1.2")]
     return agent
+
+
+def patient(house: House, **overrides: Any) -> AbstractAsyncContextManager[Client]:
+    """A gateway that keeps its lease however busy the machine is."""
+    return house.gateway(**{"lease_s": 15.0, "lease_renewal_s": 1.0, **overrides})
 
 
 def approvals(client: Client) -> Any:
@@ -137,7 +144,7 @@ async def stored(house: House, run_id: str) -> list[LogEvent]:
 
 
 async def test_approved_action_is_performed_exactly_once(house: House, agent: DeployAgent) -> None:
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         assert agent.landed == {}
@@ -170,7 +177,7 @@ async def test_denied_action_does_not_happen_and_dependents_see_why(
     echo = EchoAgent("echo")
     await house.add_agent(echo)
     house.planner.steps.append(step("b", "echo", "tell", "a"))
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         denied = await respond(gateway, approval.approval_id, DENY)
@@ -189,7 +196,7 @@ async def test_denied_action_does_not_happen_and_dependents_see_why(
 
 
 async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
-    async with house.gateway(approval_timeouts={"trigger_deployment": 1.0}) as gateway:
+    async with patient(house, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         events = await following.end()
@@ -207,7 +214,7 @@ async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
 async def test_decision_stands_and_the_same_again_is_no_error(
     house: House, agent: DeployAgent
 ) -> None:
-    async with house.gateway() as one, house.gateway() as other:
+    async with patient(house) as one, patient(house) as other:
         following = Following(one)
         approval = await following.asked()
         first = await respond(other, approval.approval_id, APPROVE)
@@ -224,7 +231,7 @@ async def test_decision_stands_and_the_same_again_is_no_error(
 
 
 async def test_cancelled_run_closes_its_request(house: House, agent: DeployAgent) -> None:
-    async with house.gateway() as one, house.gateway() as other:
+    async with patient(house) as one, patient(house) as other:
         following = Following(one)
         approval = await following.asked()
         async with connect(house.dsn, schema=SCHEMA) as connection:
@@ -276,7 +283,7 @@ async def test_instructions_lead_to_another_proposal(
 ) -> None:
     """SPEC M-17..M-20; what cannot be classified adds to the task."""
     house.planner.mode = mode
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         first = await following.asked()
         await respond(gateway, first.approval_id, APPROVE, "deploy shop 1.3")
@@ -303,7 +310,7 @@ async def test_instructions_lead_to_another_proposal(
 async def test_instructions_without_an_approval_are_refused(
     house: House, agent: DeployAgent
 ) -> None:
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         for decision, instructions in ((DENY, "but"), (0, "")):
@@ -318,7 +325,7 @@ async def test_changed_argument_after_the_approval_is_refused(
     house: House, agent: DeployAgent
 ) -> None:
     """Whoever changes what is stored does not change what was approved."""
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         async with connect(house.dsn, schema=SCHEMA) as connection:
@@ -354,7 +361,7 @@ async def test_others_go_on_while_one_waits(house: House, agent: DeployAgent) ->
         step("d", "echo", "use @{outputs.c.x}"),
         step("e", "echo", "after", "a"),
     ]
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         ended: list[str] = []
@@ -378,7 +385,7 @@ async def test_decision_reaches_a_run_that_is_still_driven(
     slow = SlowAgent("slow")
     await house.add_agent(slow)
     house.planner.steps.append(step("b", "slow"))
-    async with house.gateway() as one, house.gateway() as other:
+    async with patient(house) as one, patient(house) as other:
         following = Following(one)
         approval = await following.asked()
         await slow.started.wait()
@@ -393,7 +400,7 @@ async def test_decision_reaches_a_run_that_is_still_driven(
 
 async def test_nobody_can_be_asked_on_a_unary_call(house: House, agent: DeployAgent) -> None:
     """SPEC M-14."""
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         response = await gateway.ask("Deploy?")
         listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
     (result,) = response.agent_results
@@ -407,7 +414,7 @@ async def test_time_that_a_person_takes_is_not_the_runs(house: House, agent: Dep
     echo = EchoAgent("echo")
     await house.add_agent(echo)
     house.planner.steps.append(step("b", "echo", "after", "a"))
-    async with house.gateway(run_timeout_s=6.0) as gateway:
+    async with patient(house, run_timeout_s=6.0) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         async with connect(house.dsn, schema=SCHEMA) as connection:
@@ -432,7 +439,7 @@ async def test_time_that_a_person_takes_is_not_the_runs(house: House, agent: Dep
 
 
 async def test_pages_of_requests(house: House, agent: DeployAgent) -> None:
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = [Following(gateway, f"Deploy {n}?") for n in range(3)]
         asked = [await each.asked() for each in following]
         await respond(gateway, asked[0].approval_id, DENY)
@@ -459,7 +466,7 @@ async def test_pages_of_requests(house: House, agent: DeployAgent) -> None:
 
 
 async def test_unknown_request(house: House, agent: DeployAgent) -> None:
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         for unknown in ("0198c0de-0000-7000-8000-000000000000", "nonsense"):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await respond(gateway, unknown, APPROVE)
@@ -471,14 +478,14 @@ async def test_request_survives_its_gateway(house: House) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
     await house.add_agent(agent)
     house.planner.steps = [deploy("a", "deploy shop 1.2")]
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         following = Following(gateway)
         approval = await following.asked()
         async with connect(house.dsn, schema=SCHEMA) as connection:
             await until_nobodys(connection, approval.run_id)
         following.task.cancel()
         await asyncio.gather(following.task, return_exceptions=True)
-    async with house.gateway() as gateway:
+    async with patient(house) as gateway:
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING
         await respond(gateway, approval.approval_id, APPROVE)
         events = await gateway.watch(approval.run_id)

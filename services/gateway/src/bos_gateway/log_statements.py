@@ -121,9 +121,15 @@ WITH mode AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 ), closed AS (
     UPDATE approvals AS a
-    SET status = CASE WHEN w.status = 9 THEN 6 ELSE 5 END, responded_at = now()
-    FROM wanted AS w JOIN owned USING (run_id)
-    WHERE a.run_id = w.run_id AND a.status = 1 AND w.finished
+    SET responded_at = now(),
+        status = CASE WHEN EXISTS (
+            SELECT FROM wanted AS w WHERE w.run_id = a.run_id AND w.status = 9
+        ) THEN 6 ELSE 5 END
+    -- An array, and no join nor the status, so that this goes by the index on run_id however many
+    -- requests there are, also by a plan that was made when there were none.
+    WHERE a.responded_at IS NULL AND a.run_id = ANY (ARRAY (
+        SELECT run_id FROM wanted JOIN owned USING (run_id) WHERE finished
+    ))
 ), taken_inputs AS (
     DELETE FROM run_inputs AS i
     USING unnest($22::uuid[], $23::text[]) AS t (run_id, input_key) JOIN owned USING (run_id)
