@@ -76,7 +76,7 @@ WHERE conversation_key = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """)
 _RENAME = "UPDATE conversations SET title = $3 WHERE user_id = $1 AND conversation_id = $2"
 # Recording a turn and deleting its conversation take turns.
-_LOCK = "SELECT pg_advisory_xact_lock(20261122, hashtext($1 || ' ' || $2))"
+_LOCK = "SELECT pg_advisory_xact_lock(20261123, hashtext($1 || ' ' || $2))"
 _DELETE = "DELETE FROM conversations WHERE user_id = $1 AND conversation_id = $2"
 _BURY = """
 INSERT INTO deleted_conversations (user_id, conversation_id, deleted_at) VALUES ($1, $2, now())
