@@ -96,6 +96,23 @@ async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and
     assert SECRET not in logged + str(events)
 
 
+async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_nowhere_stored(
+    house: House,
+) -> None:
+    slow = declares(SlowAgent, "slow")
+    assert isinstance(slow, SlowAgent)
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway, connect(house.dsn, schema=SCHEMA) as session:
+        run_id = await begun(gateway)
+        await slow.started.wait()
+        await session.execute("UPDATE runs SET replica_id = NULL")
+        await eventually(lambda: len(slow.inputs) == 2, within_s=30)
+        slow.release.set()
+        await gateway.watch(run_id)
+    assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}] * 2
+
+
 async def test_nothing_in_the_database_shows_a_credential(house: House) -> None:
     slow = declares(SlowAgent, "slow")
     assert isinstance(slow, SlowAgent)

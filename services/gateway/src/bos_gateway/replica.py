@@ -303,15 +303,16 @@ class Replica:
     ) -> None:
         if not adopted:
             return
-        # Some of these may have been ours before, with events that PostgreSQL has to get again.
-        await self._writer.restored()
         turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
 
         async def resume(run: Adopted) -> None:
             async with turns:
                 await self._resume(run, secrets.get(run.run_id, {}))
 
-        await asyncio.gather(*(resume(run) for run in adopted))
+        with self._strays.spared(adopted):
+            # Some of these may have been ours before, with events that PostgreSQL has to get again.
+            await self._writer.restored()
+            await asyncio.gather(*(resume(run) for run in adopted))
 
     async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
         """Record the adoption, then drive the run from where its log ends."""
@@ -338,11 +339,13 @@ class Replica:
             self._log.info("run left to a newer version", run=str(run_id), at=str(error))
             await self._let_go(run_id, adopted.epoch)
             return
-        except Exception as error:
+        except LostRun:
+            self._log.info("run not taken up, it has another owner", run=str(run_id))
+            return
+        except Exception:
             # Whatever it is, it concerns this run alone; another replica may have better luck.
             self._log.exception("run cannot be adopted", run=str(run_id))
-            if not isinstance(error, LostRun):
-                await self._not_adopted(adopted)
+            await self._not_adopted(adopted)
             return
         self._unreadable.pop(run_id, None)
         former = self._driven.get(run_id)
@@ -351,6 +354,7 @@ class Replica:
         if former is not None and former.task is not None:
             former.task.cancel()  # lost without our knowing, and ours again
             await _ended([former])
+            secrets = secrets or former.run.secrets  # without a key they are nowhere else
         self._with.metrics.adopted.labels(adopted.reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=adopted.reason)
         self._bulletin.adopted(run_id)

@@ -8,13 +8,14 @@ replica lives nobody else takes such a run, so it must notice by itself.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from uuid import UUID
 
-    from bos_gateway.ownership import Ownership
+    from bos_gateway.ownership import Adopted, Ownership
 
 # Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
 # fenced off, and taken over from the log.
@@ -31,15 +32,29 @@ class Strays:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self._since: dict[tuple[UUID, int], float] = {}
+        self._resuming: set[Adopted] = set()
+
+    @contextmanager
+    def spared(self, adopted: Collection[Adopted]) -> Iterator[None]:
+        """Leave these alone during the block: they are taken up, which lasts while there are many.
+
+        The same run may be among several of them, each time at another epoch.
+        """
+        self._resuming.update(adopted)
+        try:
+            yield
+        finally:
+            self._resuming.difference_update(adopted)
 
     async def let_go(self, driven: Collection[UUID]) -> int:
-        """Release what has been ours for a while without being among ``driven``; how many.
+        """Release what was ours for a while, neither ``driven`` nor spared; returns how many.
 
         Raises:
             BosError: the database is away; the next call goes on.
         """
         now = time.monotonic()
-        undriven = await self._ownership.undriven(driven)
+        resuming = {each.run_id for each in self._resuming}
+        undriven = await self._ownership.undriven(resuming.union(driven))
         self._since = {each: self._since.get(each, now) for each in undriven}
         strays = [each for each, since in self._since.items() if now - since >= _GRACE_S]
         for run_id, epoch in strays:
