@@ -109,6 +109,35 @@ async def test_an_address_has_to_wait_whichever_accounts_it_tries(start: Starter
     assert await identity.log_in(x_forwarded_for="203.0.113.8")
 
 
+async def test_an_account_that_has_to_wait_costs_the_address_nothing(start: Starter) -> None:
+    identity = await start(account_attempts=2, address_attempts=4, throttle_first_s=100.0)
+    await identity.register()
+    for _ in range(2):
+        await guess(identity)
+    for _ in range(3):
+        assert await blocked(identity)
+    await guess(identity, "user1")  # the address's third attempt, and not its sixth
+    await guess(identity, "user2")
+    assert await blocked(identity, "user3")
+
+
+async def test_an_address_that_has_to_wait_costs_the_account_nothing(start: Starter) -> None:
+    identity = await start(
+        account_attempts=2,
+        address_attempts=2,
+        throttle_first_s=100.0,
+        trusted_proxies=["127.0.0.0/8"],
+    )
+    await identity.register()
+    there = {"x_forwarded_for": "203.0.113.7"}
+    for number in range(2):
+        await guess(identity, f"user{number}", **there)
+    for _ in range(3):
+        assert await blocked(identity, **there)
+    await guess(identity, x_forwarded_for="203.0.113.8")
+    assert await identity.log_in(x_forwarded_for="203.0.113.8")
+
+
 async def test_ones_own_success_does_not_pay_for_guesses_at_others(start: Starter) -> None:
     identity = await start(address_attempts=4, throttle_first_s=100.0)
     await identity.register()

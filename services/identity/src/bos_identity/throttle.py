@@ -20,26 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
 
     from bos_identity.settings import IdentitySettings
 
-# Counts the attempt, unless the subject has to wait: then it changes and returns nothing.
+# Counts the attempt, unless the subject has to wait: then it changes and returns nothing. By the
+# clock, as the transaction may have begun before one that it had to let go first.
 _COUNT = """
 INSERT INTO login_throttle AS t (subject, failures, blocked_until, updated_at)
-VALUES ($1, 1, now() + make_interval(secs => CASE WHEN $2 > 1 THEN 0 ELSE $3 END), now())
+VALUES ($1, 1, clock_timestamp() + make_interval(secs => CASE WHEN $2 > 1 THEN 0 ELSE $3 END),
+        clock_timestamp())
 ON CONFLICT (subject) DO UPDATE SET
-    failures = CASE WHEN t.updated_at < now() - make_interval(secs => $5) THEN 1
+    failures = CASE WHEN t.updated_at < clock_timestamp() - make_interval(secs => $5) THEN 1
                     ELSE t.failures + 1 END,
-    blocked_until = now() + make_interval(secs => CASE
-        WHEN t.updated_at < now() - make_interval(secs => $5) AND $2 > 1 THEN 0
+    blocked_until = clock_timestamp() + make_interval(secs => CASE
+        WHEN t.updated_at < clock_timestamp() - make_interval(secs => $5) AND $2 > 1 THEN 0
         WHEN t.failures + 1 < $2 THEN 0
         ELSE least($4, $3 * power(2, least(t.failures + 1 - $2, 30))) END),
-    updated_at = now()
-WHERE t.blocked_until <= now()
+    updated_at = clock_timestamp()
+WHERE t.blocked_until <= clock_timestamp()
 RETURNING failures
 """
 _LEFT = """
-SELECT extract(epoch FROM blocked_until - now())::float8 FROM login_throttle WHERE subject = $1
+SELECT extract(epoch FROM blocked_until - clock_timestamp())::float8
+FROM login_throttle WHERE subject = $1
 """
 _FORGIVE = """
 UPDATE login_throttle SET failures = greatest(0, failures - 1), blocked_until = now()
@@ -86,25 +90,32 @@ class Throttle:
         return _subject("registration", address, self._settings.address_attempts)
 
     async def begin(self, subjects: Sequence[Subject]) -> None:
-        """Count an attempt by all of them as failed.
+        """Count an attempt by all of them as failed, or by none if one has to wait.
 
         Raises:
             ResourceExhausted: One of them has to wait; says how long.
         """
         async with acquire(self._pool) as connection:
-            for subject in subjects:
-                with statement_errors(connection):
-                    counted = await connection.fetchval(
-                        _COUNT,
-                        subject.digest,
-                        subject.free_attempts,
-                        self._settings.throttle_first_s,
-                        self._settings.throttle_max_s,
-                        self._settings.throttle_forget_s,
-                    )
-                    if counted is None:
-                        left_s = await connection.fetchval(_LEFT, subject.digest)
-                        raise _wait(left_s)
+            # All or nothing: an attempt that is refused for one of them must cost none of them.
+            with statement_errors(connection):
+                async with connection.transaction():
+                    # In one order everywhere, so that no two attempts wait for each other.
+                    for subject in sorted(subjects, key=lambda subject: subject.digest):
+                        await self._count(connection, subject)
+
+    async def _count(
+        self, connection: PoolConnectionProxy[asyncpg.Record], subject: Subject
+    ) -> None:
+        counted = await connection.fetchval(
+            _COUNT,
+            subject.digest,
+            subject.free_attempts,
+            self._settings.throttle_first_s,
+            self._settings.throttle_max_s,
+            self._settings.throttle_forget_s,
+        )
+        if counted is None:
+            raise _wait(await connection.fetchval(_LEFT, subject.digest))
 
     async def succeeded(self, account: Subject, *others: Subject) -> None:
         """The attempt succeeded: the account starts anew, the others lose what it was counted."""
