@@ -26,6 +26,7 @@ from bos_chassis.errors import (
 )
 from bos_chassis.settings import AuthSettings
 from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.tokens import digest
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ async def test_using_a_refresh_token_again_ends_its_session_for_everybody(identi
     stolen = (await identity.log_in()).tokens
     other = (await identity.log_in()).tokens
     newest = await identity.refresh(stolen.refresh_token)
+    newest = await identity.refresh(newest.refresh_token)  # so the first answer has arrived
     shapes = {
         await refused(identity.refresh(stolen.refresh_token)),
         await refused(identity.refresh(newest.refresh_token)),
@@ -170,16 +172,94 @@ async def test_using_a_refresh_token_again_ends_its_session_for_everybody(identi
     assert identity.metric("bos_identity_refreshes_total", outcome="reused") == 1
 
 
-async def test_of_two_refreshes_at_once_one_wins_and_the_session_ends(start: Starter) -> None:
+async def test_a_refresh_whose_answer_was_lost_can_be_repeated(identity: Caller) -> None:
+    await identity.register()
+    tokens = (await identity.log_in()).tokens
+    for _ in range(2):
+        await identity.refresh(tokens.refresh_token)  # and nobody hears the answer
+    arrived = await identity.refresh(tokens.refresh_token)
+    assert await identity.me(arrived.access_token)
+    assert await identity.refresh(arrived.refresh_token)
+    assert identity.metric("bos_identity_refreshes_total", outcome="repeated") == 2
+
+
+async def test_a_repeated_refresh_voids_what_was_issued_before(identity: Caller) -> None:
+    await identity.register()
+    tokens = (await identity.log_in()).tokens
+    stolen = await identity.refresh(tokens.refresh_token)
+    newest = await identity.refresh(tokens.refresh_token)
+    # Two hold tokens of one session: whoever they are, one of them should not.
+    await refused(identity.refresh(stolen.refresh_token))
+    await refused(identity.refresh(newest.refresh_token))
+    assert identity.metric("bos_identity_refreshes_total", outcome="reused") == 1
+
+
+async def test_a_refresh_cannot_be_repeated_after_a_while(
+    identity: Caller, postgres_dsn: str
+) -> None:
+    await identity.register()
+    tokens = (await identity.log_in()).tokens
+    newest = await identity.refresh(tokens.refresh_token)
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute(
+            "UPDATE refresh_tokens SET used_at = used_at - interval '31 seconds'"
+        )
+    await refused(identity.refresh(tokens.refresh_token))
+    await refused(identity.refresh(newest.refresh_token))
+
+
+async def test_repeating_a_refresh_can_be_ruled_out(start: Starter) -> None:
+    identity = await start(refresh_repeat_s=0)
+    await identity.register()
+    tokens = (await identity.log_in()).tokens
+    await identity.refresh(tokens.refresh_token)
+    await refused(identity.refresh(tokens.refresh_token))
+
+
+async def test_a_refresh_cannot_be_repeated_after_the_session_has_ended(identity: Caller) -> None:
+    await identity.register()
+    tokens = (await identity.log_in()).tokens
+    newest = await identity.refresh(tokens.refresh_token)
+    await identity.call("LogOut", LogOutRequest(refresh_token=newest.refresh_token))
+    await refused(identity.refresh(tokens.refresh_token))
+
+
+async def test_of_refreshes_at_once_one_has_the_token_that_counts(
+    start: Starter, postgres_dsn: str
+) -> None:
     replicas = [await start(), await start()]
     await replicas[0].register()
     tokens = (await replicas[0].log_in()).tokens
     answers = await asyncio.gather(
-        *(replica.refresh(tokens.refresh_token) for replica in replicas), return_exceptions=True
+        *(replicas[number % 2].refresh(tokens.refresh_token) for number in range(8))
     )
-    won = [answer for answer in answers if not isinstance(answer, BaseException)]
-    assert len(won) == 1
-    await refused(replicas[0].refresh(won[0].refresh_token))
+    async with connect(postgres_dsn, schema="identity") as connection:
+        good = await connection.fetch(
+            "SELECT token_digest FROM refresh_tokens WHERE used_at IS NULL"
+        )
+    (counts,) = [a for a in answers if [digest(a.refresh_token)] == [r[0] for r in good]]
+    assert await replicas[0].refresh(counts.refresh_token)
+    voided = next(answer for answer in answers if answer != counts)
+    await refused(replicas[1].refresh(voided.refresh_token))
+    await refused(replicas[0].me(counts.access_token))
+
+
+async def test_a_replay_at_the_moment_the_successor_is_used_ends_the_session(
+    start: Starter, postgres_dsn: str
+) -> None:
+    replicas = [await start(), await start()]
+    await replicas[0].register()
+    first = (await replicas[0].log_in()).tokens
+    second = await replicas[0].refresh(first.refresh_token)
+    answers = await asyncio.gather(
+        replicas[0].refresh(second.refresh_token),
+        replicas[1].refresh(first.refresh_token),
+        return_exceptions=True,
+    )
+    assert [type(answer) for answer in answers].count(Unauthenticated) >= 1
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert not await connection.fetchval("SELECT is_active FROM sessions")
+        assert await connection.fetchval("SELECT end_reason FROM sessions") == "token_reused"
 
 
 async def test_logging_out_ends_the_session_by_any_of_its_tokens(identity: Caller) -> None:

@@ -109,13 +109,19 @@ class Identity:
         """Exchange a refresh token for new tokens.
 
         Raises:
-            Unauthenticated: It cannot be used. If it was used before, its session has now ended.
+            Unauthenticated: It cannot be used. If it was used before, its session has now ended,
+                unless the answer may have been lost: for a short time it is exchanged once more.
         """
         used, issued = digest(refresh_token), new_refresh_token()
         refreshed = await self.sessions.refresh(used, digest(issued))
         if refreshed is not None:
             self.metrics.refreshes.labels("succeeded").inc()
             return self._tokens(refreshed, issued)
+        repeated = await self.sessions.repeat(used, digest(issued))
+        if repeated is not None:
+            self.metrics.refreshes.labels("repeated").inc()
+            self.log.info("refresh repeated", session=repeated.session.session_id)
+            return self._tokens(repeated, issued)
         if await self.sessions.end_if_reused(used):
             self.metrics.refreshes.labels("reused").inc()
             self.log.warning("refresh token used twice, session ended")

@@ -24,7 +24,7 @@ class IdentityMetrics:
         )
         self.refreshes = Counter(
             "bos_identity_refreshes",
-            "Uses of refresh tokens: succeeded, refused or reused",
+            "Uses of refresh tokens: succeeded, repeated, refused or reused",
             ("outcome",),
             registry=registry,
         )

@@ -42,13 +42,7 @@ WITH account AS (
 )
 SELECT * FROM opened
 """  # noqa: S608  Our own columns.
-# The first of two that bring the same token gets past the row's lock with the token unused.
-_REFRESH = f"""
-WITH used AS (
-    UPDATE refresh_tokens SET used_at = now()
-    WHERE token_digest = $1 AND used_at IS NULL
-    RETURNING session_id
-), refreshed AS (
+_ISSUE = f"""refreshed AS (
     UPDATE sessions AS s
     SET last_used_at = now(),
         expires_at = least(now() + make_interval(secs => $3),
@@ -58,6 +52,32 @@ WITH used AS (
     RETURNING s.session_id, {_COLUMNS.removeprefix("session_id, ")}
 ), issued AS (
     INSERT INTO refresh_tokens (token_digest, session_id) SELECT $2, session_id FROM refreshed
+)
+"""  # noqa: S608
+# The first of two that bring the same token gets past the row's lock with the token unused.
+_REFRESH = f"""
+WITH used AS (
+    UPDATE refresh_tokens SET used_at = now(), successor_digest = $2
+    WHERE token_digest = $1 AND used_at IS NULL
+    RETURNING session_id
+), {_ISSUE}
+SELECT * FROM refreshed
+"""  # noqa: S608
+# A used token is good again while the answer to its use may have been lost: not for long, and only
+# if nobody used what was issued. That is void from now on, and whoever uses it ends the session.
+# First the lock, then a statement that sees what others did before it was granted.
+_LOCK_USED = """
+SELECT successor_digest FROM refresh_tokens
+WHERE token_digest = $1 AND used_at > now() - make_interval(secs => $2)
+FOR UPDATE
+"""
+_REPEAT = f"""
+WITH used AS (
+    UPDATE refresh_tokens SET used_at = now()
+    WHERE token_digest = $5 AND used_at IS NULL
+    RETURNING session_id
+), {_ISSUE}, linked AS (
+    UPDATE refresh_tokens AS t SET successor_digest = $2 FROM refreshed WHERE t.token_digest = $1
 )
 SELECT * FROM refreshed
 """  # noqa: S608
@@ -131,6 +151,7 @@ class Sessions:
         self._readers = readers
         self._idle_s = settings.session_idle_s
         self._max_s = settings.session_max_s
+        self._repeat_s = settings.refresh_repeat_s
 
     async def open(
         self, account: Account, token_digest: bytes, client_address: str, client_name: str
@@ -155,6 +176,21 @@ class Sessions:
     async def refresh(self, used: bytes, issued: bytes) -> StoredSession | None:
         """Exchange a refresh token for the next one; None if it cannot be used."""
         row = await self._row(_REFRESH, used, issued, self._idle_s, self._max_s)
+        return None if row is None else _stored(row)
+
+    async def repeat(self, used: bytes, issued: bytes) -> StoredSession | None:
+        """Exchange a refresh token once more, in place of what was issued for it just now.
+
+        Returns:
+            None if it was not used before, or too long ago, or if that which was issued is in use.
+        """
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                async with connection.transaction():
+                    successor = await connection.fetchval(_LOCK_USED, used, self._repeat_s)
+                    row = await connection.fetchrow(
+                        _REPEAT, used, issued, self._idle_s, self._max_s, successor
+                    )
         return None if row is None else _stored(row)
 
     async def end_if_reused(self, token_digest: bytes) -> bool:

@@ -40,6 +40,13 @@ class IdentitySettings(Settings):
     session_max_s: float = Field(
         default=90 * _DAY_S, gt=0, description="A session ends after this, however much it is used"
     )
+    refresh_repeat_s: float = Field(
+        default=30.0,
+        ge=0,
+        le=300,
+        description="A refresh token is accepted again for this long, as its answer may have been "
+        "lost, while the token issued for it is unused; 0: never",
+    )
     registration_open: bool = Field(default=True, description="Let anybody make an account")
     min_password_chars: int = Field(
         default=10, ge=1, le=256, description="Least length of new passwords"
