@@ -60,8 +60,10 @@ async def held_lease(
         yield lease, ownership
 
 
-async def insert_run(pool: asyncpg.Pool[asyncpg.Record], owner: UUID | None) -> UUID:
-    run_id = uuid4()
+async def insert_run(
+    pool: asyncpg.Pool[asyncpg.Record], owner: UUID | None, run_id: UUID | None = None
+) -> UUID:
+    run_id = run_id or uuid4()
     await pool.execute(
         "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
         "replica_id) VALUES ($1, 'u', $2, '', '?', 1, $3)",
@@ -155,6 +157,51 @@ async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
     _, (taken,) = await ownership.take()
     assert (taken.run_id, taken.epoch, taken.reason) == (ours, 2, RESUMED)
     assert await pool.fetchval("SELECT epoch FROM runs WHERE run_id = $1", other) == 1
+
+
+@pytest.mark.parametrize("statement", ["take", "release_all"])
+async def test_runs_are_locked_in_the_order_of_their_ids_as_the_log_writer_locks_them(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], statement: str
+) -> None:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    first, second = sorted([uuid4(), uuid4()])
+    for run_id in (second, first):
+        await insert_run(pool, ownership.replica_id, run_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as other:
+        async with other.transaction():
+            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", first)
+            waits = asyncio.create_task(getattr(ownership, statement)())
+            await until_locked(pool)
+            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE NOWAIT", second)
+        await waits
+
+
+async def test_runs_are_let_go_also_by_the_victim_of_a_deadlock(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    first, second = sorted([uuid4(), uuid4()])
+    for run_id in (second, first):
+        await insert_run(pool, ownership.replica_id, run_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as other:
+        await other.execute("SET deadlock_timeout = '10min'")  # so it is never the victim
+        async with other.transaction():
+            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", second)
+            release = asyncio.create_task(ownership.release_all())
+            await until_locked(pool)
+            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", first)
+        await release
+    assert await pool.fetchval("SELECT count(*) FROM runs WHERE replica_id IS NULL") == 2
+
+
+async def until_locked(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    """Return once a statement waits for a lock."""
+    async with asyncio.timeout(30):
+        while not await pool.fetchval(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        ):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,14 @@ that others must hear of say so themselves (``bulletin.py``), so the message com
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from bos.gateway.v1 import RUN_STATUS_WAITING_FOR_APPROVAL
+from bos_chassis.errors import Unavailable
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import (
     ADD_INPUT,
@@ -25,24 +29,28 @@ from bos_gateway.poison import GETS_FURTHER, LEASE_EXPIRED, RELEASED, RESUMED
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from datetime import datetime
     from uuid import UUID
-
-    import asyncpg
 
     from bos.runlog.v1 import LogEvent
     from bos_gateway.commits import CommitObserver
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
 # about to write before it lost the lease is refused.
+#
+# Whoever locks several runs locks them in the order of their ids, as the log's writer does.
 _TAKE = """
 WITH lease AS (
     INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
     ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until
+), locked AS (
+    SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL
+    ORDER BY run_id
+    FOR NO KEY UPDATE
 ), ours AS (
-    UPDATE runs SET epoch = epoch + 1 WHERE replica_id = $1 AND finished_at IS NULL
-    RETURNING run_id, epoch
+    UPDATE runs AS r SET epoch = epoch + 1 FROM locked AS l WHERE r.run_id = l.run_id
+    RETURNING r.run_id, r.epoch
 )
 SELECT now() AS written_at, run_id, epoch FROM (SELECT) AS one LEFT JOIN ours ON true
 """
@@ -86,9 +94,15 @@ SELECT extract(epoch FROM min(lease_until) - now())::float8 FROM replicas
 WHERE lease_until >= now() AND replica_id <> $1
 """
 _RELEASE = """
-WITH gone AS (DELETE FROM replicas WHERE replica_id = $1), freed AS (
-    UPDATE runs SET replica_id = NULL WHERE replica_id = $1 AND finished_at IS NULL
-    RETURNING run_id
+WITH gone AS (
+    DELETE FROM replicas WHERE replica_id = $1
+), locked AS (
+    SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL
+    ORDER BY run_id
+    FOR NO KEY UPDATE
+), freed AS (
+    UPDATE runs AS r SET replica_id = NULL FROM locked AS l WHERE r.run_id = l.run_id
+    RETURNING r.run_id
 )
 SELECT pg_notify($2, 'released') FROM freed LIMIT 1
 """
@@ -115,6 +129,9 @@ WHERE replica_id = $1 AND finished_at IS NULL AND run_id <> ALL ($2)
 LIMIT 100
 """
 _FORGET_DEAD = "DELETE FROM replicas WHERE lease_until < now() - interval '1 day'"
+
+_RELEASE_TRIES = 3
+_DEADLOCK = "DATABASE_DEADLOCK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +181,7 @@ class Ownership:
             When that was, by the database's clock, and the runs.
         """
         async with acquire(self._pool) as connection:
-            with statement_errors(), committing(self._observer, (TAKE_LEASE,)):
+            with _errors(), committing(self._observer, (TAKE_LEASE,)):
                 rows = await connection.fetch(_TAKE, self._replica_id, self._lease_s)
         ours = [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows if row["run_id"]]
         return rows[0]["written_at"], ours
@@ -187,7 +204,7 @@ class Ownership:
             suspect: Take those whose owners died of late, instead of the others.
         """
         async with acquire(self._pool) as connection:
-            with statement_errors(), committing(self._observer, (ADOPT,)) as kinds:
+            with _errors(), committing(self._observer, (ADOPT,)) as kinds:
                 rows = await connection.fetch(
                     _ADOPT,
                     self._replica_id,
@@ -229,8 +246,18 @@ class Ownership:
         await self._execute(RELEASE, _RELEASE_ONE, run_id, epoch, self._replica_id, CHANNEL)
 
     async def release_all(self) -> None:
-        """Let go of every unfinished run and of the lease, for others to take over at once."""
-        await self._execute(RELEASE_ALL, _RELEASE, self._replica_id, CHANNEL)
+        """Let go of every unfinished run and of the lease, for others to take over at once.
+
+        Raises:
+            BosError: the database is away; others take over once the lease has run out.
+        """
+        for left in reversed(range(_RELEASE_TRIES)):
+            try:
+                await self._execute(RELEASE_ALL, _RELEASE, self._replica_id, CHANNEL)
+                break
+            except Unavailable as error:
+                if error.reason != _DEADLOCK or not left:
+                    raise
         await self._execute(FORGET_DEAD, _FORGET_DEAD)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
@@ -250,5 +277,17 @@ class Ownership:
 
     async def _execute(self, kind: str, sql: str, *arguments: object) -> None:
         async with acquire(self._pool) as connection:
-            with statement_errors(), committing(self._observer, (kind,)):
+            with _errors(), committing(self._observer, (kind,)):
                 await connection.execute(sql, *arguments)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """As for every statement; who is the victim of a deadlock may simply try again."""
+    try:
+        with statement_errors():
+            yield
+    except asyncpg.DeadlockDetectedError as error:
+        raise Unavailable(
+            "The database is busy with the same runs.", reason=_DEADLOCK, retry_after_s=1.0
+        ) from error
