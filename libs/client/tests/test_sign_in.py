@@ -54,6 +54,9 @@ class Identity(IdentityServiceServicer):
     ended: list[str] = field(default_factory=list)
     credentials: list[Any] = field(default_factory=list)
     address: str = ""
+    used: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event | None = None
+    """If set, what a refresh waits for once its token is used."""
 
     def tokens(self) -> Tokens:
         self.issued += 1
@@ -77,6 +80,9 @@ class Identity(IdentityServiceServicer):
         if request.refresh_token not in self.good:
             raise Refused("The token is not valid, or no longer.", reason="TOKEN_INVALID")
         self.good.remove(request.refresh_token)
+        self.used.set()
+        if self.may_answer is not None:
+            await self.may_answer.wait()
         return RefreshSessionResponse(tokens=self.tokens())
 
     async def LogOut(self, request: Any, context: Any) -> LogOutResponse:
@@ -145,6 +151,41 @@ async def test_whoever_was_signed_out_elsewhere_is_told_and_forgotten(
         with pytest.raises(Unauthenticated):
             await StoredTokens(file, TARGET).access_token()
     assert file.read(TARGET) is None
+
+
+async def test_whoever_gives_up_during_a_refresh_keeps_its_answer(
+    file: TokenFile, identity: Identity
+) -> None:
+    identity.life_s = 0
+    keep(file, identity)
+    identity.life_s = 600
+    identity.may_answer = asyncio.Event()
+    asking = asyncio.create_task(StoredTokens(file, TARGET).access_token())
+    await identity.used.wait()
+    asking.cancel()
+    await asyncio.sleep(0)  # it hears of it
+    identity.may_answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await StoredTokens(file, TARGET).access_token() == "access 2"
+
+
+async def test_whoever_gives_up_twice_waits_for_nothing(
+    file: TokenFile, identity: Identity
+) -> None:
+    identity.life_s = 0
+    keep(file, identity)
+    identity.may_answer = asyncio.Event()
+    asking = asyncio.create_task(StoredTokens(file, TARGET).access_token())
+    await identity.used.wait()
+    for _ in range(2):
+        asking.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    kept = file.read(TARGET)
+    assert kept is not None
+    assert kept.refresh_token == "refresh 1"
 
 
 def test_nobody_else_can_read_the_file(file: TokenFile, identity: Identity) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _LOCK_TIMEOUT_S = 45.0
 _LOCK_POLL_S = 0.02
+# So long somebody who gives up waits for the answer to a refresh.
+_GIVING_UP_S = 3.0
 # Refreshed this long before it expires, so that none expires on its way.
 _MARGIN_S = 30.0
 
@@ -238,7 +240,22 @@ class StoredTokens:
                 raise Unauthenticated("Nobody is signed in; run `bos login`.")
             if time.time() < kept.refresh_at:
                 return kept.access_token
-            return await self._refreshed(kept)
+            return await self._refreshed_whatever_happens(kept)
+
+    async def _refreshed_whatever_happens(self, kept: SignedIn) -> str:
+        """Refresh to the end, also when the caller gives up (Ctrl-C): the token is used by then.
+
+        Who gives up waits a little for the answer, and not at all if told to a second time.
+        """
+        task = asyncio.create_task(self._refreshed(kept), name="refresh tokens")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task], timeout=_GIVING_UP_S)
+            raise
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _refreshed(self, kept: SignedIn) -> str:
         identity_target = self._identity_target or kept.identity_target
