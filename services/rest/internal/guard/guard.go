@@ -169,12 +169,13 @@ func Key(key string) Middleware {
 	}
 }
 
-// Concurrency refuses requests above a number of them at once. Streams have places of their own.
-func Concurrency(limit int, isStream func(*http.Request) bool) Middleware {
+// Concurrency refuses requests above a number of them at once, with refusal. It counts those that it
+// is for; the others have places of their own.
+func Concurrency(limit int, isFor func(*http.Request) bool, refusal error) Middleware {
 	places := make(chan struct{}, limit)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if isStream(r) {
+			if !isFor(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -183,13 +184,16 @@ func Concurrency(limit int, isStream func(*http.Request) bool) Middleware {
 				defer func() { <-places }()
 				next.ServeHTTP(w, r)
 			default:
-				apierror.Write(w, apierror.New(http.StatusTooManyRequests,
-					codes.ResourceExhausted, "TOO_MANY_REQUESTS",
-					"Too many requests are handled at once; try again later.",
-					&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
+				apierror.Write(w, refusal)
 			}
 		})
 	}
+}
+
+// TooMany says that there is no place for now.
+func TooMany(reason, text string, retry time.Duration) error {
+	return apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted, reason, text,
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
 }
 
 // Body reads the whole body, bounded in size and time, and refuses what is not one JSON value.

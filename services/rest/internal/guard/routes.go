@@ -30,6 +30,9 @@ func IsStream(r *http.Request) bool {
 	return operation != nil && operation.Streams
 }
 
+// IsNoStream is the opposite of IsStream.
+func IsNoStream(r *http.Request) bool { return !IsStream(r) }
+
 // Match finds the route of each request, for RouteOf and what follows.
 func Match(document *openapi.Document) Middleware {
 	return func(next http.Handler) http.Handler {

@@ -62,7 +62,11 @@ func (s *Server) handler() (http.Handler, error) {
 		root.Handle("GET /metrics", s.metrics.Handler())
 	}
 	root.Handle("/", guard.Chain(services,
-		guard.Concurrency(s.settings.MaxRequests, guard.IsStream),
+		// A place comes first, so that bodies under way are bounded in number as well.
+		guard.Concurrency(s.settings.MaxRequests, guard.IsNoStream, guard.TooMany("TOO_MANY_REQUESTS",
+			"Too many requests are handled at once; try again later.", time.Second)),
+		guard.Concurrency(s.settings.MaxStreams, guard.IsStream, guard.TooMany("TOO_MANY_STREAMS",
+			"Too many streams are open at once; try again later.", 5*time.Second)),
 		guard.Key(string(s.settings.StaticKey)),
 		guard.Body(s.settings.MaxBodyBytes, s.settings.ReadTimeout.Duration()),
 		s.writeInTime,
@@ -144,7 +148,6 @@ func (s *Server) services() (http.Handler, error) {
 		Attempts:   s.settings.ReconnectAttempts,
 		First:      firstWait,
 		Cap:        longestWait,
-		Streams:    s.settings.MaxStreams,
 	}, s.metrics, s.ending)
 	return mux, streams.Register(mux)
 }

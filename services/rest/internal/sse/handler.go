@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 	"bos/rest/internal/apierror"
@@ -34,8 +32,6 @@ type Settings struct {
 	// Attempts in a row to go on with an interrupted stream, First and Cap the waits between.
 	Attempts   int
 	First, Cap time.Duration
-	// Streams at once; more are refused.
-	Streams int
 }
 
 func (s Settings) wait(failures int) time.Duration {
@@ -60,7 +56,6 @@ type Streams struct {
 	settings Settings
 	observer Observer
 	stopping <-chan struct{}
-	places   chan struct{}
 }
 
 // New returns the handlers; they end their streams when stopping is closed.
@@ -68,7 +63,7 @@ func New(
 	client gatewayv1.OrchestratorServiceClient, settings Settings, observer Observer,
 	stopping <-chan struct{},
 ) *Streams {
-	return &Streams{client, settings, observer, stopping, make(chan struct{}, settings.Streams)}
+	return &Streams{client, settings, observer, stopping}
 }
 
 // Register puts the handlers in front of the generated ones of the same paths.
@@ -146,15 +141,6 @@ func (s *Streams) stream(
 	w http.ResponseWriter, r *http.Request, f *follower,
 	open func(context.Context) (receive, error), names naming,
 ) {
-	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-	default:
-		apierror.Write(w, apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted,
-			"TOO_MANY_STREAMS", "Too many streams are open at once; try again later.",
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}))
-		return
-	}
 	s.observer.StreamOpened()
 	defer s.observer.StreamClosed()
 	ctx, cancel := context.WithCancel(r.Context())
