@@ -15,6 +15,7 @@ from bos_chassis.errors import (
 from bos_postgres import (
     acquire,
     connect,
+    connections,
     create_database,
     drop_database,
     open_database,
@@ -80,6 +81,19 @@ async def test_a_lost_session_is_unavailable_and_the_pool_recovers(postgres_dsn:
         assert lost.value.reason == "DATABASE_UNAVAILABLE"
         async with acquire(pool) as connection:
             assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_a_server_that_falls_silent_is_unavailable(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_COMMAND_MARGIN_S", -59.9)  # we give up before the server
+    async with open_database(postgres_dsn, schema="public", statement_timeout_s=60) as pool:
+        with pytest.raises(Unavailable) as silent:
+            async with acquire(pool) as connection:
+                await connection.execute("SELECT pg_sleep(60)")
+    assert silent.value.reason == "DATABASE_UNAVAILABLE"
+    with pytest.raises(Unavailable), statement_errors():
+        raise ConnectionResetError("connection reset by peer")
 
 
 async def test_errors_in_sql_stay_what_they_are(postgres_dsn: str) -> None:

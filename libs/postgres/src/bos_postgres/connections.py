@@ -192,14 +192,14 @@ def statement_errors(connection: Session | None = None) -> Iterator[None]:
         connection: The connection in use, so that its loss between statements is seen as well.
 
     Raises:
-        Unavailable: The session was lost.
+        Unavailable: The session was lost, or the server did not answer at all.
         DeadlineExceeded: The server cancelled a statement for its time-out.
     """
     try:
         yield
     except asyncpg.QueryCanceledError as error:
         raise DeadlineExceeded("A database statement took too long and was cancelled.") from error
-    except _LOST as error:
+    except (OSError, *_LOST) as error:  # TimeoutError is an OSError: nothing came back
         raise _unavailable("The database") from error
     except _CONFUSED as error:
         # A lost connection and a wrong call look alike; only the connection itself can tell.
