@@ -85,6 +85,38 @@ async def test_processes_that_start_at_once_apply_each_file_once(
     assert await shop(postgres_dsn, "SELECT count(*) FROM items") == 1
 
 
+async def test_others_get_past_a_migration_that_waits_behind_a_long_transaction(
+    postgres_dsn: str, folder: Path
+) -> None:
+    await migrate(postgres_dsn, folder, schema="shop")
+    write(folder, "0003_wider.sql", "ALTER TABLE items ADD COLUMN name text;")
+    async with connect(postgres_dsn, schema="shop") as long:
+        async with long.transaction():
+            await long.execute("SELECT FROM items")
+            migrating = asyncio.create_task(migrate(postgres_dsn, folder, schema="shop"))
+            async with asyncio.timeout(60):
+                while not await shop(
+                    postgres_dsn,
+                    "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'",
+                ):
+                    assert not migrating.done()
+                await shop(postgres_dsn, "INSERT INTO items (id) VALUES (2) RETURNING id")
+        await migrating
+    assert await shop(postgres_dsn, "SELECT count(name) FROM items") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "lock_timeout"), [("", "2s"), (" transaction:false", "0")], ids=["in", "outside"]
+)
+async def test_only_what_can_be_undone_gives_up_waiting_for_a_lock(
+    postgres_dsn: str, tmp_path: Path, options: str, lock_timeout: str
+) -> None:
+    setting = "CREATE TABLE found AS SELECT current_setting('lock_timeout') AS value;"
+    write(tmp_path, "0001_found.sql", setting, options)
+    await migrate(postgres_dsn, tmp_path, schema="shop")
+    assert await shop(postgres_dsn, "SELECT value FROM found") == lock_timeout
+
+
 async def test_a_failed_migration_is_named_and_undone(postgres_dsn: str, folder: Path) -> None:
     write(folder, "0003_broken.sql", "INSERT INTO items VALUES (3); SELECT nonsense;")
     write(folder, "0004_after.sql", "INSERT INTO items VALUES (4);")

