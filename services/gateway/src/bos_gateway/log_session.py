@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from bos_gateway.external import EXTERNAL_VERSION, PLAIN_VERSION, kind_of, version_of
-from bos_gateway.log_statements import ACCEPT, APPEND, STORED_IDS
+from bos_gateway.log_statements import ACCEPT, APPEND, APPEND_ANY, STORED_IDS
 from bos_gateway.state import waits
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ async def insert_events(
 
     What is written ``again`` may be of an earlier epoch: it was ours then, and still is.
     """
-    asked = [(r.run_id, r.event.approval_requested.approval) for r in rows if _asks(r)]
-    decided = [r for r in rows if r.event.HasField("approval_resolved")]
-    stored = await session.fetch(
-        APPEND,
+    arguments: list[object] = [
         "on" if durable else "off",
         [row.run_id for row in rows],
         [row.sequence for row in rows],
@@ -132,15 +129,12 @@ async def insert_events(
         [version_of(row.event) for row in rows],
         [target.first_sequence for target in targets],
         again,
-        [run_id for run_id, _ in asked],
-        [UUID(approval.approval_id) for _, approval in asked],
-        [approval.SerializeToString() for _, approval in asked],
-        [approval.create_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
-        [approval.expire_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
-        [row.run_id for row in decided],
-        [row.event.approval_resolved.approval.approval_id for row in decided],
-        [row.run_id for row in rows if waits(row.event)],
-    )
+    ]
+    special = [row for row in rows if _is_special(row.event)]
+    if special or any(target.finished for target in targets):
+        stored = await session.fetch(APPEND_ANY, *arguments, *_about_people(special))
+    else:
+        stored = await session.fetch(APPEND, *arguments)
     written = {row["run_id"]: row["written"] for row in stored}
     expected = Tally(row.run_id for row in rows)
     conflicts = [r for r in rows if written.get(r.run_id, expected[r.run_id]) < expected[r.run_id]]
@@ -153,8 +147,31 @@ async def insert_events(
     )
 
 
-def _asks(row: Row) -> bool:
-    return row.event.HasField("approval_requested")
+def _is_special(event: LogEvent) -> bool:
+    """Whether the event concerns more than the log: a request to a person, its end, a wait."""
+    return (
+        event.HasField("approval_requested") or event.HasField("approval_resolved") or waits(event)
+    )
+
+
+def _about_people(rows: Sequence[Row]) -> list[object]:
+    """The arguments from $17 on."""
+    asked = [
+        (row.run_id, row.event.approval_requested.approval)
+        for row in rows
+        if row.event.HasField("approval_requested")
+    ]
+    decided = [row for row in rows if row.event.HasField("approval_resolved")]
+    return [
+        [run_id for run_id, _ in asked],
+        [UUID(approval.approval_id) for _, approval in asked],
+        [approval.SerializeToString() for _, approval in asked],
+        [approval.create_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
+        [approval.expire_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
+        [row.run_id for row in decided],
+        [row.event.approval_resolved.approval.approval_id for row in decided],
+        [row.run_id for row in rows if waits(row.event)],
+    ]
 
 
 async def _foreign(

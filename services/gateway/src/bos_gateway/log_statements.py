@@ -68,9 +68,12 @@ FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USIN
 # taken away ($22, $23) with the events that these became. Runs in $24 are nobody's from now on;
 # writing that again, when the answer to the first try was lost, finds our event and no owner.
 #
+# A run's row changes only with its events, in the same commit. Where all of them are in place their
+# change is as well, and others may have changed the row since.
+#
 # `wal` says how far the write-ahead log reaches, and how far it is on disk: every commit that this
 # session made before lies below the first.
-APPEND = """
+_APPEND = """
 WITH mode AS MATERIALIZED (
     SELECT set_config('synchronous_commit', $1, true)
 ), batch AS (
@@ -88,11 +91,7 @@ WITH mode AS MATERIALIZED (
 ), owned AS (
     SELECT r.run_id
     FROM mode, runs AS r JOIN wanted AS w USING (run_id)
-    WHERE (r.replica_id = $13
-           OR r.replica_id IS NULL AND r.run_id = ANY ($24) AND EXISTS (
-               SELECT FROM batch AS b JOIN run_events AS e USING (run_id, sequence)
-               WHERE b.run_id = r.run_id AND e.event_id = b.event_id
-           ))
+    WHERE {owner}
       AND (r.epoch = w.epoch OR $16 AND r.epoch > w.epoch)
       AND EXISTS (
           SELECT FROM run_events AS e
@@ -112,7 +111,19 @@ WITH mode AS MATERIALIZED (
     ORDER BY run_id, sequence
     ON CONFLICT (run_id, sequence) DO NOTHING
     RETURNING run_id
-), asked AS (
+{more}), touched AS (
+    UPDATE runs AS r
+    SET status = w.status, updated_at = now(),
+        finished_at = CASE WHEN w.finished THEN now() END{handed_on}
+    FROM wanted AS w JOIN owned USING (run_id)
+    WHERE r.run_id = w.run_id AND w.status > 0
+          AND EXISTS (SELECT FROM written AS e WHERE e.run_id = w.run_id)
+)
+SELECT o.run_id, count(w.run_id)::int AS written, wal.inserted, wal.flushed
+FROM wal, owned AS o LEFT JOIN written AS w USING (run_id)
+GROUP BY o.run_id, wal.inserted, wal.flushed
+"""
+_MORE = """), asked AS (
     INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at)
     SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at
     FROM unnest($17::uuid[], $18::uuid[], $19::bytea[], $20::timestamptz[], $21::timestamptz[])
@@ -142,18 +153,20 @@ WITH mode AS MATERIALIZED (
     DELETE FROM run_secrets AS s
     USING wanted AS w JOIN owned USING (run_id)
     WHERE s.run_id = w.run_id AND w.finished
-), touched AS (
-    UPDATE runs AS r
-    SET status = w.status, updated_at = now(),
-        finished_at = CASE WHEN w.finished THEN now() END,
-        replica_id = CASE WHEN r.run_id <> ALL ($24) THEN r.replica_id END
-    FROM wanted AS w JOIN owned USING (run_id)
-    WHERE r.run_id = w.run_id AND w.status > 0
-)
-SELECT o.run_id, count(w.run_id)::int AS written, wal.inserted, wal.flushed
-FROM wal, owned AS o LEFT JOIN written AS w USING (run_id)
-GROUP BY o.run_id, wal.inserted, wal.flushed
 """
+
+APPEND = _APPEND.format(owner="r.replica_id = $13", more="", handed_on="")
+"""For events that neither end a run nor ask a person, as nearly all are: $1 to $16."""
+APPEND_ANY = _APPEND.format(
+    owner="""(r.replica_id = $13
+           OR r.replica_id IS NULL AND r.run_id = ANY ($24) AND EXISTS (
+               SELECT FROM batch AS b JOIN run_events AS e USING (run_id, sequence)
+               WHERE b.run_id = r.run_id AND e.event_id = b.event_id
+           ))""",
+    more=_MORE,
+    handed_on=""",
+        replica_id = CASE WHEN r.run_id <> ALL ($24) THEN r.replica_id END""",
+)
 
 STORED_IDS = """
 SELECT e.run_id, e.sequence, e.event_id
