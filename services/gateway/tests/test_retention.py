@@ -19,7 +19,8 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, cancel, erase
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
-from bos_postgres import connect, open_database
+from bos_gateway.values import LargeValues
+from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     import asyncpg
     from gateway_house import House
+
+    from bos_artefacts import Owner
 
 
 @pytest.fixture
@@ -72,6 +75,34 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
     assert not await day.round()
     assert await run_ids(pool) == {young}
     assert {str(r["run_id"]) for r in await pool.fetch("SELECT run_id FROM run_events")} == {young}
+
+
+async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
+    house: House,
+) -> None:
+    class SlowStore(LargeValues):
+        enabled = True
+        called, go_on = asyncio.Event(), asyncio.Event()
+
+        async def forget(self, owner: Owner) -> int:
+            self.called.set()
+            await self.go_on.wait()
+            return 1
+
+    async with house.gateway() as gateway:
+        await gateway.ask()
+    values = SlowStore(None)
+    async with open_database(house.dsn, schema=SCHEMA, max_size=1) as only:
+        await only.execute("UPDATE runs SET finished_at = now() - interval '9 days'")
+        plan = UpkeepPlan(compact_after_s=1e9, keep_s=1.0)
+        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), values)
+        task = asyncio.create_task(upkeep.round())
+        await values.called.wait()
+        async with acquire(only) as session:
+            assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
+        values.go_on.set()
+        await task
+        assert not await run_ids(only)
 
 
 async def test_run_under_way_is_never_too_old(

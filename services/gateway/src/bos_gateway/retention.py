@@ -52,9 +52,19 @@ EXISTS (SELECT FROM run_events AS e
 _TOO_OLD = f"""
 SELECT run_id, user_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
        AND ($3 OR NOT {_ELSEWHERE})
-ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+ORDER BY finished_at LIMIT $2
 """  # noqa: S608  our own text
-_DELETE = "DELETE FROM runs WHERE run_id = ANY ($1)"
+# Locked in the order in which everybody locks runs.
+_DELETE = """
+WITH old AS (
+    SELECT run_id FROM runs WHERE run_id = ANY ($1) AND finished_at IS NOT NULL
+    ORDER BY run_id
+    FOR UPDATE
+), gone AS (
+    DELETE FROM runs USING old WHERE runs.run_id = old.run_id RETURNING runs.run_id
+)
+SELECT count(*)::int FROM gone
+"""
 _OF_WHOM = "($1::text IS NULL OR user_id = $1) AND ($2::uuid IS NULL OR run_id = $2)"
 _COUNT = f"SELECT count(*) FROM runs WHERE {_OF_WHOM}"  # noqa: S608  our own text
 _UNFINISHED = f"""
@@ -111,23 +121,22 @@ class Erased:
     """Values in the artefact store."""
 
 
-async def expire(
+async def too_old(
     session: Session, *, after_s: float, limit: int, values: LargeValues | None = None
-) -> int:
-    """Delete up to ``limit`` runs that ended over ``after_s`` seconds ago; returns how many.
+) -> list[Owner]:
+    """Up to ``limit`` runs that ended over ``after_s`` seconds ago, the oldest first.
 
-    Runs with values in an artefact store that is not known here stay.
-
-    Raises:
-        Unavailable: the artefact store is away; no run was deleted.
+    Runs with values in an artefact store that is not known here are not among them.
     """
     with_store = values is not None and values.enabled
-    due = await session.fetch(_TOO_OLD, after_s, limit, with_store)
-    if values is not None:
-        for row in due:
-            await values.forget(Owner(row["user_id"], row["run_id"]))
-    await session.execute(_DELETE, [row["run_id"] for row in due])
-    return len(due)
+    rows = await session.fetch(_TOO_OLD, after_s, limit, with_store)
+    return [Owner(row["user_id"], row["run_id"]) for row in rows]
+
+
+async def delete(session: Session, runs: Sequence[Owner]) -> int:
+    """Delete runs that have ended, whose values are gone already; returns how many there were."""
+    deleted: int = await session.fetchval(_DELETE, [run.run_id for run in runs])
+    return deleted
 
 
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
 from bos_gateway.compaction import compact
-from bos_gateway.retention import expire
+from bos_gateway.retention import delete, too_old
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos_artefacts import Owner
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.values import LargeValues
     from bos_postgres.connections import Session
+
+T = TypeVar("T")
 
 _DAY_S = 86400.0
 # Between two batches of a backlog, so that the runs under way come first.
@@ -77,8 +80,8 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
-        compacted = await self._alone(self._compact)
-        expired = 0 if self._plan.keep_s is None else await self._alone(self._expire)
+        compacted = await self._alone(self._compact, 0)
+        expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
         return self._plan.batch in (compacted, expired)
 
     async def _compact(self, session: Session) -> int:
@@ -87,21 +90,33 @@ class Upkeep:
         self._metrics.compacted_events.inc(events)
         return runs
 
-    async def _expire(self, session: Session) -> int:
-        assert self._plan.keep_s is not None
-        runs = await expire(
-            session, after_s=self._plan.keep_s, limit=self._plan.batch, values=self._values
-        )
-        self._metrics.expired_runs.inc(runs)
-        return runs
+    async def _expire(self, keep_s: float) -> int:
+        """Delete a batch: the values, and then the rows that tell of them.
 
-    async def _alone(self, action: Callable[[Session], Awaitable[int]]) -> int:
-        """One statement in a transaction of its own; 0 while another gateway is at it."""
+        The store may take minutes, so nothing of the database is held meanwhile. What is broken
+        off, or done by two gateways at once, can be done again.
+        """
+        batch, values = self._plan.batch, self._values
+        nothing: list[Owner] = []
+        runs = await self._alone(
+            lambda session: too_old(session, after_s=keep_s, limit=batch, values=values), nothing
+        )
+        if not runs:
+            return 0
+        if values is not None:
+            for run in runs:
+                await values.forget(run)
+        deleted = await self._alone(lambda session: delete(session, runs), 0)
+        self._metrics.expired_runs.inc(deleted)
+        return deleted
+
+    async def _alone(self, action: Callable[[Session], Awaitable[T]], otherwise: T) -> T:
+        """One statement in a transaction of its own; not while another gateway is at it."""
         async with acquire(self._pool) as session:
             with statement_errors(session):
                 async with session.transaction():
                     if not await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
-                        return 0
+                        return otherwise
                     return await action(session)
 
 
