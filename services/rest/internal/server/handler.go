@@ -148,7 +148,7 @@ func (s *Server) services() (http.Handler, error) {
 		Attempts:   s.settings.ReconnectAttempts,
 		First:      firstWait,
 		Cap:        longestWait,
-	}, s.metrics, s.ending)
+	}, s.metrics, s.ending, s.log)
 	return mux, streams.Register(mux)
 }
 

@@ -237,6 +237,10 @@ func TestErrorsBeforeTheFirstEventHaveTheirStatus(t *testing.T) {
 			t.Errorf("%s: %d", body, got)
 		}
 	}
+	late := send(t, s, "POST", "/v1/runs:askStream", question, header("Grpc-Timeout", "1n"))
+	if late.StatusCode != http.StatusGatewayTimeout {
+		t.Error(late.Status)
+	}
 	g.server.Stop()
 	response := send(t, s, "POST", "/v1/runs:askStream", question)
 	if response.StatusCode != http.StatusServiceUnavailable {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/apierror"
 	"bos/rest/internal/upstream"
 )
 
@@ -33,6 +37,7 @@ type follower struct {
 	client   gatewayv1.OrchestratorServiceClient
 	settings Settings
 	onRetry  func()
+	log      *slog.Logger
 	// shown is set once the client has its headers. Before that an error is best told by status.
 	shown atomic.Bool
 
@@ -83,6 +88,14 @@ func (f *follower) follow(
 			return false
 		}
 	}
+	defer func() {
+		// Nobody above this goroutine would: a defect here would end the process.
+		if defect := recover(); defect != nil {
+			f.log.Error("stream failed", "defect", defect, "stack", string(debug.Stack()))
+			send(item{err: apierror.New(http.StatusInternalServerError, codes.Internal, "INTERNAL",
+				apierror.Neutral)})
+		}
+	}()
 	failures := 0
 	for {
 		begun := time.Now()

@@ -6,17 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 	"bos/rest/internal/apierror"
 	"bos/rest/internal/codec"
+	"bos/rest/internal/upstream"
 )
 
 // Settings of the streams.
@@ -56,14 +60,15 @@ type Streams struct {
 	settings Settings
 	observer Observer
 	stopping <-chan struct{}
+	log      *slog.Logger
 }
 
 // New returns the handlers; they end their streams when stopping is closed.
 func New(
 	client gatewayv1.OrchestratorServiceClient, settings Settings, observer Observer,
-	stopping <-chan struct{},
+	stopping <-chan struct{}, log *slog.Logger,
 ) *Streams {
-	return &Streams{client, settings, observer, stopping}
+	return &Streams{client, settings, observer, stopping, log}
 }
 
 // Register puts the handlers in front of the generated ones of the same paths.
@@ -133,7 +138,9 @@ func (s *Streams) watch(
 }
 
 func (s *Streams) follower() *follower {
-	return &follower{client: s.client, settings: s.settings, onRetry: s.observer.StreamRetried}
+	return &follower{
+		client: s.client, settings: s.settings, onRetry: s.observer.StreamRetried, log: s.log,
+	}
 }
 
 // stream follows a run and writes what comes until the run has ended or the client is gone.
@@ -141,6 +148,16 @@ func (s *Streams) stream(
 	w http.ResponseWriter, r *http.Request, f *follower,
 	open func(context.Context) (receive, error), names naming,
 ) {
+	one := &stream{
+		out: newWriter(w, s.settings.Write), follower: f, names: names, streams: s,
+		asks: r.Method == http.MethodPost,
+	}
+	select {
+	case <-s.stopping: // before a run begins
+		one.stop(w)
+		return
+	default:
+	}
 	s.observer.StreamOpened()
 	defer s.observer.StreamClosed()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -151,7 +168,6 @@ func (s *Streams) stream(
 		for range items { // waits until the follower has let go of its call
 		}
 	}()
-	one := &stream{out: newWriter(w, s.settings.Write), follower: f, names: names, streams: s}
 	one.serve(ctx, w, items)
 }
 
@@ -161,6 +177,36 @@ type stream struct {
 	follower *follower
 	names    naming
 	streams  *Streams
+	// asks is set if the client began a run, and not if it came to watch one.
+	asks bool
+}
+
+// stop ends the stream of a service that is about to end.
+func (s *stream) stop(w http.ResponseWriter) {
+	if s.asks && !s.out.opened {
+		apierror.Write(w, apierror.New(http.StatusServiceUnavailable, codes.Unavailable, "STOPPING",
+			"The service is stopping.", &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
+		return
+	}
+	// An event source comes back by itself after a stream, but not after an error.
+	_ = s.out.comment("stopping; come back")
+}
+
+// leave ends the stream of a client that is gone, or that set a time which is over.
+func (s *stream) leave(ctx context.Context, w http.ResponseWriter) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	s.fail(w, upstream.Translate(ctx, status.FromContextError(ctx.Err()).Err()))
+}
+
+// fail tells of an error by status as long as that is possible.
+func (s *stream) fail(w http.ResponseWriter, err error) {
+	if !s.out.opened {
+		apierror.Write(w, err)
+		return
+	}
+	_ = s.out.event(0, "error", apierror.JSON(err))
 }
 
 func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan item) {
@@ -172,9 +218,10 @@ func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan 
 		var err error
 		select {
 		case <-ctx.Done():
+			s.leave(ctx, w)
 			return
 		case <-s.streams.stopping:
-			_ = s.out.comment("stopping; come back")
+			s.stop(w)
 			return
 		case <-opening.C:
 			s.follower.shown.Store(true)
@@ -184,6 +231,7 @@ func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan 
 			err = s.out.comment("still here")
 		case next, more := <-items:
 			if !more {
+				s.leave(ctx, w)
 				return
 			}
 			heartbeat.Reset(s.streams.settings.Heartbeat)
@@ -209,12 +257,10 @@ func (s *stream) handle(w http.ResponseWriter, next item, failed *error) bool {
 		w.WriteHeader(http.StatusNoContent) // by which browsers know that there is no more
 	case next.ended != nil:
 		_ = s.done(next.ended.GetRunId(), next.ended.GetStatus())
-	case !s.out.opened:
-		apierror.Write(w, next.err)
-	case next.interrupted:
+	case next.interrupted && s.out.opened:
 		_ = s.out.comment("interrupted; come back")
 	default:
-		_ = s.out.event(0, "error", apierror.JSON(next.err))
+		s.fail(w, next.err)
 	}
 	return true
 }

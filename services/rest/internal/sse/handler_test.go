@@ -1,0 +1,175 @@
+package sse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+)
+
+// sent receives something for each event that was sent.
+type sent chan struct{}
+
+func (sent) StreamOpened()  {}
+func (sent) StreamClosed()  {}
+func (sent) StreamRetried() {}
+
+func (s sent) EventSent() { s <- struct{}{} }
+
+// house serves streams whose connections to the gateway are what a test makes them; headers wait
+// for the first event however long it takes.
+type house struct {
+	streams  *Streams
+	stopping chan struct{}
+	sent     sent
+	log      bytes.Buffer
+}
+
+func newHouse() *house {
+	h := &house{stopping: make(chan struct{}), sent: make(sent, 1)}
+	h.streams = New(nil, Settings{
+		Heartbeat: time.Hour, OpenWithin: time.Hour, Write: time.Hour, Leg: time.Hour,
+	}, h.sent, h.stopping, slog.New(slog.NewTextHandler(&h.log, nil)))
+	return h
+}
+
+func (h *house) serve(
+	ctx context.Context, method string, open func(context.Context) (receive, error),
+) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(ctx, method, "/v1/runs:askStream", nil)
+	h.streams.stream(recorder, request, h.streams.follower(), open, kindNames())
+	return recorder
+}
+
+// afterOneEvent is a connection that has one event, and then does what it is told.
+func afterOneEvent(then func(context.Context) error) func(context.Context) (receive, error) {
+	return func(ctx context.Context) (receive, error) {
+		first := true
+		return func() (*gatewayv1.RunEvent, error) {
+			if first {
+				first = false
+				return &gatewayv1.RunEvent{RunId: "r1", Sequence: 1, Event: &gatewayv1.RunEvent_RunAccepted{
+					RunAccepted: &gatewayv1.RunAcceptedEvent{Question: "how much?"},
+				}}, nil
+			}
+			return nil, then(ctx)
+		}, nil
+	}
+}
+
+func check(t *testing.T, got *httptest.ResponseRecorder, code int, status, reason string) {
+	t.Helper()
+	var shape struct {
+		Error struct {
+			Code    int
+			Status  string
+			Details []struct{ Reason string }
+		}
+	}
+	if err := json.Unmarshal(got.Body.Bytes(), &shape); err != nil {
+		t.Fatalf("%d %q: %s", got.Code, got.Body, err)
+	}
+	if got.Code != code || shape.Error.Code != code || shape.Error.Status != status ||
+		shape.Error.Details[0].Reason != reason {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+}
+
+func TestStoppingBeforeTheHeadersIsAnErrorToThoseWhoAsk(t *testing.T) {
+	h := newHouse()
+	got := h.serve(t.Context(), http.MethodPost, func(ctx context.Context) (receive, error) {
+		close(h.stopping)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	check(t, got, http.StatusServiceUnavailable, "UNAVAILABLE", "STOPPING")
+	if got.Header().Get("Retry-After") == "" {
+		t.Error(got.Header())
+	}
+	// Who watches comes back by itself, as long as it gets a stream.
+	watched := h.serve(t.Context(), http.MethodGet, nil)
+	if watched.Code != http.StatusOK || !strings.Contains(watched.Body.String(), ": stopping") {
+		t.Errorf("%d %s", watched.Code, watched.Body)
+	}
+}
+
+func TestNoRunBeginsOnceItIsStopping(t *testing.T) {
+	h := newHouse()
+	close(h.stopping)
+	got := h.serve(t.Context(), http.MethodPost, func(context.Context) (receive, error) {
+		t.Error("the gateway was asked")
+		return nil, context.Canceled
+	})
+	check(t, got, http.StatusServiceUnavailable, "UNAVAILABLE", "STOPPING")
+}
+
+func TestTimeThatRunsOutBeforeTheHeadersIsAnError(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	got := newHouse().serve(ctx, http.MethodPost, func(ctx context.Context) (receive, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	check(t, got, http.StatusGatewayTimeout, "DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+}
+
+// ended is a context whose time runs out when a test says so.
+type ended struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e ended) Done() <-chan struct{} { return e.done }
+
+func (e ended) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func TestTimeThatRunsOutInTheMiddleIsAnErrorEvent(t *testing.T) {
+	h := newHouse()
+	clock := ended{t.Context(), make(chan struct{})}
+	got := h.serve(clock, http.MethodPost, afterOneEvent(func(ctx context.Context) error {
+		<-h.sent
+		close(clock.done)
+		<-ctx.Done()
+		return ctx.Err()
+	})).Body.String()
+	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
+		!strings.Contains(got, `"status":"DEADLINE_EXCEEDED"`) {
+		t.Error(got)
+	}
+}
+
+func TestADefectOfTheFollowerIsAnErrorAndALineInTheLog(t *testing.T) {
+	h := newHouse()
+	got := h.serve(t.Context(), http.MethodPost, func(context.Context) (receive, error) {
+		panic("password=hunter2")
+	})
+	check(t, got, http.StatusInternalServerError, "INTERNAL", "INTERNAL")
+	if !strings.Contains(h.log.String(), "hunter2") || strings.Contains(got.Body.String(), "hunter2") {
+		t.Error(h.log.String(), got.Body)
+	}
+}
+
+func TestADefectInTheMiddleIsAnErrorEvent(t *testing.T) {
+	got := newHouse().serve(t.Context(), http.MethodPost, afterOneEvent(func(context.Context) error {
+		panic("password=hunter2")
+	})).Body.String()
+	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
+		!strings.Contains(got, `"status":"INTERNAL"`) || strings.Contains(got, "hunter2") {
+		t.Error(got)
+	}
+}
