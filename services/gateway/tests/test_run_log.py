@@ -27,6 +27,7 @@ from bos.runlog.v1 import (
     RunReleased,
 )
 from bos_chassis.telemetry import Telemetry
+from bos_gateway import run_log
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -313,6 +314,52 @@ async def test_append_without_an_answer_comes_into_the_log_before_anybody_goes_o
         await log.restored()
         assert [s for s, _ in await stored(store, run.run_id)] == [1, 2]
         await append
+
+
+async def restored_anew(log: LogWriter, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """The writer loses its session, and writes its tail again in the next one."""
+    assert len(log.tail)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name = 'bos-gateway-writer' AND datname = current_database()"
+    )
+    async with asyncio.timeout(30):
+        while len(log.tail):
+            await log.restored()
+
+
+async def test_writing_again_what_was_never_lost_leaves_the_status_that_others_have_set_since(
+    store: str,
+) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        planned = [LogEvent(planned=Planned())]
+        await log.append(
+            Append(run.run_id, 1, 2, planned, durable=False, status=RUN_STATUS_PLANNED)
+        )
+        await connection.execute("UPDATE runs SET epoch = 3, status = 5")  # to others, and back
+        await restored_anew(log, connection)
+        assert await connection.fetchval("SELECT status FROM runs") == 5
+
+
+async def test_runs_that_were_lost_while_away_are_kept_in_mind_up_to_a_bound(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_log, "_MAX_LOST", 1)
+    runs = [new_run() for _ in range(3)]
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await asyncio.gather(*(log.accept(run) for run in runs))
+        await asyncio.gather(
+            *(log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False)) for run in runs)
+        )
+        await connection.execute("UPDATE runs SET replica_id = NULL")
+        await restored_anew(log, connection)
+        assert len(log._lost) == 1
+        for run in runs:
+            with pytest.raises(LostRun):
+                await log.append(Append(run.run_id, 1, 3, [delta("y")], durable=False))
+        assert not log._lost
 
 
 def test_run_ids_grow_with_time_and_are_version_7() -> None:

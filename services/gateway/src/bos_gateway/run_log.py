@@ -49,6 +49,8 @@ _RETRY_MAX_S = 0.5
 _MAX_BATCH = 512
 # The WAL writer flushes several times a second; this bounds memory should it fall behind.
 _MAX_TAIL = 8192
+# Who is forgotten here is refused by the statement itself.
+_MAX_LOST = 1024
 
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 # What a lost session, a restart, a stuck lock, a full disk or a failover looks like: it passes, and
@@ -186,8 +188,9 @@ class LogWriter:
         self._wake = asyncio.Event()
         self.tail = UnflushedTail(_MAX_TAIL)
         """What a crash of PostgreSQL could undo; for reading."""
-        # Runs (at an epoch) whose tail could not be written again; told at their next append.
-        self._lost: set[tuple[UUID, int]] = set()
+        # Runs (at an epoch) whose tail could not be written again, the latest last; told at their
+        # next append, which for most never comes.
+        self._lost: dict[tuple[UUID, int], None] = {}
         self._session = AsyncExitStack()
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -346,8 +349,10 @@ class LogWriter:
                 )
             written += outcome.written
             self._lost |= {
-                (tail.run_id, tail.epoch) for tail in chunk if tail.run_id in outcome.lost
+                (tail.run_id, tail.epoch): None for tail in chunk if tail.run_id in outcome.lost
             }
+            for key in list(self._lost)[:-_MAX_LOST]:
+                del self._lost[key]
         self.tail.flushed()
         if written:
             self._metrics.rewritten_events.inc(written)
@@ -380,7 +385,7 @@ class LogWriter:
             if not isinstance(one.item, Append):
                 continue
             if (key := (one.item.run_id, one.item.epoch)) in self._lost:
-                self._lost.discard(key)
+                del self._lost[key]
                 one.settle(LostRun(str(one.item.run_id)))
             else:
                 items.append(one.item)
