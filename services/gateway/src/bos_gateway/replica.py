@@ -323,6 +323,8 @@ class Replica:
                 return
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
+            if state.finished:
+                return  # its end was sent before the lease was lost, and came to be written since
             event = LogEvent(
                 run_adopted=RunAdopted(
                     replica_id=str(self._ownership.replica_id), reason=adopted.reason
