@@ -1,8 +1,8 @@
 """500 idle clients of a stream and 50 runs a second over REST: ``make rest-load``.
 
-Starts a standalone with the REST gateway in a folder of its own, holds streams open on one run that
-goes on, asks without a pause, and says what came and what it cost. A run counts only if its stream
-had every event in order up to ``done``.
+Starts a gateway, the REST gateway and the shortest of runs behind them as processes of their own,
+holds streams open on one run that goes on, asks without a pause, and says what came and what it
+cost. A run counts only if its stream had every event in order up to ``done``.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ import json
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from aiohttp import web
+
+from bos_bench.processes import child
+from bos_bench.rest import rest_gateway
+from bos_bench.short_house import HOLD
+from bos_bench.store import durable_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-BOS = Path(sys.executable).with_name("bos")
-# The shortest run that there is: no model, one step.
-QUESTION = {"question": "what is 2 + 2", "prefer_agents": ["computation"]}
+QUESTION = {"question": "what is new"}
 # One whose plan never comes, so that there is something to wait for.
-HELD = {"question": "hold this", "prefer_agents": ["computation"]}
+HELD = {"question": f"{HOLD} this"}
 
 
 @dataclass
@@ -92,27 +93,6 @@ async def idle(http: aiohttp.ClientSession, run_id: str, opened: asyncio.Semapho
         return type(error).__name__
 
 
-@asynccontextmanager
-async def model() -> AsyncIterator[str]:
-    """A model that keeps HELD waiting and declines everything else; yields its base URL."""
-
-    async def reply(request: web.Request) -> web.Response:
-        if HELD["question"] in await request.text():
-            await asyncio.Event().wait()
-        return web.json_response({"error": {"message": "declined"}}, status=400)
-
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", reply)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
-
-
 async def held_run(http: aiohttp.ClientSession) -> str:
     """Ask what will not be planned; returns the run's id, the stream dropped."""
     async with http.post("/v1/runs:askStream", json=HELD) as response:
@@ -130,27 +110,11 @@ def rss_mib(pid: int) -> float:
     return 0.0
 
 
-def child_of(pid: int, name: str) -> int:
-    """The child of ``pid`` with that name."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue
-        own, _, rest = fields.partition(" (")
-        command, _, after = rest.rpartition(") ")
-        if command == name and int(after.split()[1]) == pid:
-            return int(own)
-    raise SystemExit(f"{pid} has no child {name}")
-
-
-async def load(url: str, key: str, pid: int, options: argparse.Namespace) -> None:
-    """The whole measurement; ends the house itself, to see it drain."""
-    rest = child_of(pid, "bos-rest")
+async def load(url: str, rest: int, gateway: int, options: argparse.Namespace) -> None:
+    """The whole measurement; ends REST itself, to see it drain."""
     outcome = Outcome()
     async with aiohttp.ClientSession(
         url,
-        headers={"Authorization": f"Bearer {key}"},
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=600),
     ) as http:
@@ -163,7 +127,7 @@ async def load(url: str, key: str, pid: int, options: argparse.Namespace) -> Non
             await opened.acquire()
         open_mib = rss_mib(rest)
         print(f"idle clients     {len(waiting)}: {before:.1f} -> {open_mib:.1f} MiB")
-        samples = []
+        samples, of_gateway = [], []
         tasks = set()
         begun = time.monotonic()
         for number in range(int(options.rate * options.seconds)):
@@ -173,6 +137,7 @@ async def load(url: str, key: str, pid: int, options: argparse.Namespace) -> Non
             task.add_done_callback(tasks.discard)
             if number % int(options.rate * 10) == 0:
                 samples.append(rss_mib(rest))
+                of_gateway.append(rss_mib(gateway))
         await asyncio.gather(*tasks)
         took = time.monotonic() - begun
         still = sum(not task.done() for task in waiting)
@@ -185,48 +150,38 @@ async def load(url: str, key: str, pid: int, options: argparse.Namespace) -> Non
             p50, p99 = (statistics.quantiles(outcome.seconds, n=100)[i] for i in (49, 98))
             print(f"run, stream      p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms")
         print("rest, MiB        " + " ".join(f"{sample:.1f}" for sample in samples))
+        print("gateway, MiB     " + " ".join(f"{sample:.1f}" for sample in of_gateway))
         began = time.monotonic()
-        os.kill(pid, signal.SIGTERM)
+        os.kill(rest, signal.SIGTERM)
         ends = Counter(await asyncio.gather(*waiting))
         print(f"drain            idle streams {dict(ends)} after {time.monotonic() - began:.2f} s")
 
 
-def connection(folder: Path) -> dict[str, str]:
-    """What the house wrote for its clients."""
-    text = (folder / ".data/standalone.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
 async def main(options: argparse.Namespace) -> None:
-    """Start a house, measure, stop."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with model() as base_url:
-            process = await asyncio.create_subprocess_exec(
-                *(BOS, "serve", "all"),
-                cwd=folder,
-                stdout=asyncio.subprocess.PIPE,
-                env={
-                    "PATH": os.environ["PATH"],
-                    "BOS_LOG_LEVEL": "error",
-                    "OPENAI_BASE_URL": base_url,
-                    "BOS_MODEL": "declines",
-                    "BOS_MODEL_TIMEOUT_S": "900",
-                    "BOS_PLANNER_MODEL_TIMEOUT_S": "900",
-                    "BOS_GATEWAY_PLAN_TIMEOUT_S": "900",
-                    "BOS_STANDALONE_REST_PORT": "0",
-                    "BOS_SERVER_MAX_CONCURRENT_RPCS": "4000",
-                },
+    """Start the processes, measure, stop."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = await enter(durable_store())
+        house = await enter(child("house", "bos_bench.short_house", logs=logs))
+        gateway = await enter(
+            child(
+                "gateway",
+                "bos_gateway",
+                logs=logs,
+                BOS_GATEWAY_STORE_URL=await store.fresh_log("rest_load"),
+                BOS_GATEWAY_PLANNER_TARGET=house.said["planner"],
+                BOS_GATEWAY_COMPOSER_TARGET=house.said["composer"],
+                BOS_GATEWAY_AGENT_TARGETS=house.said["agents"],
+                BOS_GATEWAY_PLAN_TIMEOUT_S="900",
+                BOS_GATEWAY_RUN_TIMEOUT_S="900",
+                BOS_LOG_LEVEL="error",
             )
-            try:
-                assert process.stdout is not None
-                await process.stdout.readuntil(b"Ctrl-C stops.")
-                content = connection(Path(folder))
-                await load(content["rest_url"], content["api_key"], process.pid, options)
-                print(f"exit code        {await process.wait()}")
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+        )
+        rest = await enter(rest_gateway(gateway.said["address"]))
+        url = f"http://{rest.said['address']}"
+        await load(url, rest.process.pid, gateway.process.pid, options)
+        print(f"exit code        {await rest.process.wait()}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
         house = await enter(open_house(telemetry))
         target = await enter(house.gateway(dsn, telemetry))
         channel = await enter(grpc.aio.insecure_channel(target))
-        gateway = await enter(_rest(target))
+        gateway = await enter(rest_gateway(target))
         url = f"http://{gateway.said['address']}"
         connector = aiohttp.TCPConnector(limit=0)
         http = await enter(aiohttp.ClientSession(url, connector=connector))
@@ -124,7 +124,7 @@ async def _streamed_run(http: aiohttp.ClientSession) -> None:
 
 
 @asynccontextmanager
-async def _rest(gateway: str) -> AsyncIterator[Child]:
+async def rest_gateway(gateway: str) -> AsyncIterator[Child]:
     """The REST gateway in front of ``gateway``."""
     process = await asyncio.create_subprocess_exec(
         BINARY,
@@ -142,5 +142,6 @@ async def _rest(gateway: str) -> AsyncIterator[Child]:
             said = json.loads(await process.stdout.readline())
         yield Child("rest", process, said)
     finally:
-        process.terminate()
-        await process.wait()
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
