@@ -130,23 +130,26 @@ class World:
             append.first_sequence,
         )
         rows = append.rows()
+        durable = append.durable or sender.again
         outcome = await insert_events(
-            sender.session, sender.replica_id, rows, [target], durable=append.durable
+            sender.session, sender.replica_id, rows, [target], durable=durable, again=sender.again
         )
         if outcome.lost:
             return False
         if outcome.written:
-            assert owned == (sender.replica_id, append.epoch), "an earlier owner wrote"
-        if append.durable:
+            assert owned[0] == sender.replica_id, "an earlier owner wrote"
+            assert owned[1] == append.epoch or (sender.again and owned[1] > append.epoch)
+        if durable:
             self.unflushed.clear()
         elif outcome.written:
             assert outcome.written == len(rows)
-            self.unflushed.append(Unflushed([row.sequence for row in rows], status))
+            kept = sender.keeper is not None
+            self.unflushed.append(Unflushed([row.sequence for row in rows], status, kept))
         return True
 
     async def restore(self, owner: Owner) -> None:
-        """What a writer does first in a new session: write its tail again."""
-        if not owner.reconnects:
+        """What a writer does first in a new session: write again its tail, and what is in doubt."""
+        if not (owner.reconnects or owner.unanswered):
             return
         owner.reconnects = False
         for tail in owner.tail.by_run():
@@ -162,13 +165,22 @@ class World:
             if outcome.lost:
                 owner.held = None
         owner.tail.flushed()
+        doubtful, owner.unanswered = owner.unanswered, []
+        if owner.held is not None and owner.held.sent is not None and owner.held.in_doubt:
+            doubtful.append(owner.held.sent)
+        for append in doubtful:
+            replica_id = owner.ownership.replica_id
+            await self.execute(Late(owner.session, replica_id, append, owner, again=True))
 
     async def send(self, owner: Owner, how: str) -> None:
         """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
         held = owner.held
         assert held is not None
         assert held.sent is not None
-        letter = Late(owner.session, owner.ownership.replica_id, held.sent)
+        letter = Late(
+            owner.session, owner.ownership.replica_id, held.sent, owner, again=held.in_doubt
+        )
+        held.in_doubt = how != "arrives"
         if how == "arrives late":
             self.late.append(letter)
             return
@@ -181,7 +193,7 @@ class World:
             self.unflushed.clear()
             return
         append, held.sent = held.sent, None
-        if append.durable:
+        if append.durable or letter.again:
             owner.tail.flushed()
         else:
             owner.tail.committed([append])
@@ -297,6 +309,8 @@ class World:
             await self.restore(owner)
             log = await self.runs.log(self.run_id)
             held = Held(each.epoch, fold(str(self.run_id), log))
+            if held.state.finished:
+                return
             owner.held = held
             body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=each.reason)
             self.compose_statement(held, [event(self.now, run_adopted=body)])
@@ -315,7 +329,7 @@ class World:
             await self.execute(self.late.pop())
 
     async def adopt(self, owner: Owner, *, dies: bool = False, late: bool = False) -> None:
-        if any(other.reconnects and len(other.tail) for other in self.owners):
+        if any(other.restoring for other in self.owners):
             return  # after an outage nobody is taken for dead before the living are back
         until = datetime.now(UTC) + timedelta(days=1)
         adopted = [
@@ -351,14 +365,24 @@ class World:
         await self.resume(owner, ours)
 
     def leave(self, owner: Owner) -> None:
-        """The owner forgets the run; what it has sent is still under way."""
+        """The owner stops driving the run; what it has sent is still under way, and repeated."""
         held, owner.held = owner.held, None
         if held is not None and held.sent is not None:
-            self.late.append(Late(owner.session, owner.ownership.replica_id, held.sent))
+            replica_id = owner.ownership.replica_id
+            self.late.append(Late(owner.session, replica_id, held.sent, owner))
+            owner.unanswered.append(held.sent)
+
+    def gone(self, owner: Owner) -> None:
+        """The process ends: nobody repeats what it has sent."""
+        self.leave(owner)
+        owner.unanswered = []
+        for letter in self.late:
+            if letter.keeper is owner:
+                letter.keeper = None
 
     async def die(self, owner: Owner) -> None:
         """Another process takes its place."""
-        self.leave(owner)
+        self.gone(owner)
         await self.expire(owner.ownership.replica_id)
         owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
         owner.tail, owner.reconnects = UnflushedTail(100_000), False
@@ -370,7 +394,7 @@ class World:
             self.compose_statement(owner.held, [event(self.now, run_released=body)])
             await self.send(owner, "arrives")
         await self.restore(owner)
-        self.leave(owner)
+        self.gone(owner)
         await owner.ownership.release_all()
         owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
         owner.tail = UnflushedTail(100_000)
@@ -406,7 +430,8 @@ class World:
         after = max(self.seen)
         page = await self.runs.events(self.run_id, after)
         if page and not any(owner.reconnects for owner in self.owners):
-            self.unflushed.clear()
+            if not all(commit.kept for commit in self.unflushed):
+                self.unflushed.clear()  # else it would be the documented exception
             self.show(page[0][0], [each for _, each in page])
 
     async def check(self) -> RunState:
@@ -419,7 +444,9 @@ class World:
         row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
         log = await self.runs.log(self.run_id)
         state = fold(str(self.run_id), log)
-        assert row["compacted"] is not None or len(rows) == len(log)
+        if row["compacted"] is None:
+            assert len(rows) == len(log)
+            assert rows[-1]["sequence"] == len(rows), "a gap"
         assert len({each["event_id"] for each in rows}) == len(rows)
         epochs = [each["epoch"] for each in rows]
         assert epochs == sorted(epochs), "an earlier owner wrote behind a later one"
@@ -427,7 +454,7 @@ class World:
         assert row["status"] == state.status
         assert (row["finished_at"] is not None) == state.finished
         stored = {each["sequence"]: each["payload"] for each in rows}
-        restoring = any(owner.reconnects and len(owner.tail) for owner in self.owners)
+        restoring = any(owner.restoring for owner in self.owners)
         for sequence, payload in self.seen.items():
             there = stored.get(sequence)
             known = there is not None and LogEvent.FromString(there).SerializeToString(
@@ -471,7 +498,8 @@ class World:
         for done in state.steps.values():
             if done.step.agent == ONCE and self.executions[done.step.step_id]:
                 told = done.result.error.type if done.result is not None else None
-                finished = done.step.step_id in self.completed
+                # Its own result counts also when nobody was told before it was sent again.
+                finished = done.result is not None and not done.result.HasField("error")
                 cut_off = state.status == RUN_STATUS_CANCELLED
                 assert finished or cut_off or told in {OUTCOME_UNKNOWN, DEADLINE_EXCEEDED}
         await compact(self.reader, after_s=0, limit=100)

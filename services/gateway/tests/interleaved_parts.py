@@ -44,6 +44,8 @@ class Held:
     ended: set[object] = field(default_factory=set)
     sent: Append | None = None
     """A statement whose outcome is not known; it is repeated until it is."""
+    in_doubt: bool = False
+    """It was sent before, and may have been in the log for all to see."""
 
 
 @dataclass
@@ -57,6 +59,14 @@ class Owner:
     holds_lease: bool = False
     reconnects: bool = False
     """PostgreSQL crashed, and it has not written its tail again yet."""
+    unanswered: list[Append] = field(default_factory=list)
+    """Sent for runs it has stopped driving since; its writer repeats them all the same."""
+
+    @property
+    def restoring(self) -> bool:
+        """Whether something that was seen may be missing until it has reconnected."""
+        doubt = self.held is not None and self.held.in_doubt
+        return self.reconnects and bool(len(self.tail) or self.unanswered or doubt)
 
 
 @dataclass
@@ -66,6 +76,9 @@ class Late:
     session: Any
     replica_id: UUID
     append: Append
+    keeper: Owner | None
+    """Whose writer still has it, to send it again."""
+    again: bool = False
 
 
 @dataclass
@@ -74,6 +87,8 @@ class Unflushed:
 
     sequences: list[int]
     status_before: int
+    kept: bool
+    """Whether somebody who lives will write it again."""
 
 
 def key_of(command: Command) -> object:

@@ -165,11 +165,13 @@ class Interleaving(RuleBasedStateMachine):
         elif other.holds_lease:
             self.do(self.world.adopt(other, late=True))
 
-    @rule(number=OWNERS)
-    def postgresql_crashes_between_two_statements(self, number: int) -> None:
-        owner = self.world.owners[number]
-        self.do(self.world.drive(owner, "arrives"))
-        self.do(self.world.drive(owner, "arrives late"))
+    @precondition(lambda self: any(owner.held for owner in self.world.owners))
+    @rule()
+    def postgresql_crashes_between_two_statements(self) -> None:
+        owner = next(owner for owner in self.world.owners if owner.held is not None)
+        for how in ("arrives", "arrives late"):
+            self.do(self.world.find_something_to_say(owner))
+            self.do(self.world.drive(owner, how))
         if self.world.unflushed:
             self.do(self.world.crash(1, late=True))
 
