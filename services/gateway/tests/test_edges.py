@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import grpc
@@ -43,6 +43,9 @@ from bos_gateway.results import sound_trace
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class Answering(Agent):
@@ -318,3 +321,54 @@ async def test_failed_and_succeeded_steps_make_a_partial_run(house: House) -> No
         response = await gateway.ask()
     assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
     assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+@asynccontextmanager
+async def refusing_events(dsn: str, sqlstate: str) -> AsyncIterator[None]:
+    """While the block runs PostgreSQL takes no event, with the error of a real reason for that."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(
+        "CREATE FUNCTION gateway.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"RAISE 'not today' USING ERRCODE = '{sqlstate}'; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON gateway.run_events FOR EACH ROW "
+        "EXECUTE FUNCTION gateway.refuse()"
+    )
+    try:
+        yield
+    finally:
+        await connection.execute("DROP FUNCTION gateway.refuse CASCADE")
+        await connection.close()
+
+
+async def test_full_disk_refuses_questions_clearly_and_runs_under_way_wait_for_room(
+    house: House,
+) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as gateway:
+        under_way = asyncio.create_task(gateway.ask("before"))
+        await slow.started.wait()
+        async with refusing_events(house.dsn, "53100"):
+            slow.release.set()
+            for question in ("first", "second"):  # the second while the log is already stuck
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await gateway.ask(question)
+                assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+                assert "not today" not in (refused.value.details() or "")
+            assert not under_way.done()
+        assert (await under_way).status == RUN_STATUS_SUCCEEDED
+        assert (await gateway.ask("after")).status == RUN_STATUS_SUCCEEDED
+
+
+async def test_store_that_forbids_writing_refuses_questions_clearly_and_the_service_lives(
+    house: House,
+) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    async with house.gateway() as gateway:
+        async with refusing_events(house.dsn, "42501"):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await gateway.ask("forbidden")
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert "not today" not in (refused.value.details() or "")
+        assert (await gateway.ask("allowed")).status == RUN_STATUS_SUCCEEDED

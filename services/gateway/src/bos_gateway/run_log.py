@@ -85,6 +85,12 @@ class LogRefused(BosError):
     default_reason = "RUN_LOG_REFUSED"
 
 
+class StoreFull(LogRefused):
+    """PostgreSQL has no room left; operators see it in the log and by ``bos doctor``."""
+
+    default_reason = "RUN_LOG_FULL"
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """A run to be accepted."""
@@ -222,7 +228,7 @@ class LogWriter:
 
         Raises:
             UserLimit: the user has too many unfinished runs.
-            LogRefused: PostgreSQL refuses to store it.
+            LogRefused: PostgreSQL refuses to store it, or has no room left.
         """
         return await self._put(run)
 
@@ -295,7 +301,10 @@ class LogWriter:
                 await self._write(batch)
             except _PASSING as error:
                 self._log.warning("log write failed", error=type(error).__name__, retry_s=wait_s)
-                if not isinstance(error, _BUSY):
+                if isinstance(error, asyncpg.DiskFullError):
+                    # Runs under way wait for room; a question nobody waits for yet need not.
+                    _refuse_new([*batch, *self._pending])
+                elif not isinstance(error, _BUSY):
                     self._connection = None
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_MAX_S)
@@ -463,6 +472,12 @@ def _statements(appends: Sequence[_Pending]) -> Iterator[list[_Pending]]:
         runs.add(one.item.run_id)
     if statement:
         yield statement
+
+
+def _refuse_new(pending: Sequence[_Pending]) -> None:
+    for one in pending:
+        if isinstance(one.item, NewRun) and not one.settled:
+            one.settle(StoreFull("No question can be stored at the moment; try again later."))
 
 
 def _shutting_down() -> Unavailable:
