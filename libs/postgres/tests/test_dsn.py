@@ -8,8 +8,10 @@ from bos_postgres.dsn import (
     check_identifier,
     database_name,
     driver_dsn,
+    has_several_hosts,
     option,
     password_of,
+    with_address,
     with_options,
 )
 
@@ -74,3 +76,27 @@ def test_plain_names_are_accepted() -> None:
 def test_options_that_only_libpq_knows_are_left_out() -> None:
     dsn = "postgresql://ada@db/sales?connect_timeout=5&sslmode=require&channel_binding=prefer"
     assert driver_dsn(dsn) == "postgresql://ada@db/sales?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "address", "one"),
+    [
+        (
+            "postgresql://ada:s3cret@one:1,two:2/sales?sslmode=require",
+            ("two", 2),
+            "postgresql://ada:s3cret@two:2/sales?sslmode=require",
+        ),
+        ("postgresql://one,two/sales", ("::1", 5432), "postgresql://[::1]:5432/sales"),
+        (
+            "postgresql://ada@/sales?host=%2Fa%2C%2Fb&port=5433",
+            "/b/.s.PGSQL.5433",
+            "postgresql://ada@/sales?host=%2Fb&port=5433",
+        ),
+    ],
+)
+def test_of_several_servers_one_is_taken(
+    dsn: str, address: str | tuple[str, int], one: str
+) -> None:
+    assert has_several_hosts(dsn)
+    assert with_address(dsn, address) == one
+    assert not has_several_hosts(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -291,6 +291,30 @@ async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
     assert stored == list(range(1, seen[-1].sequence + 1))
     assert [e.sequence for e in again] == [e.sequence for e in seen]
     assert took_s < 10
+
+
+async def test_gateway_goes_on_at_another_address_of_its_database(
+    postgres: CrashingPostgres,
+) -> None:
+    slow = SlowAgent("slow")
+    async with (
+        tcp_proxy(postgres.dsn) as second,
+        open_house(postgres.dsn) as house,
+        AsyncExitStack() as stack,
+    ):
+        first = await stack.enter_async_context(tcp_proxy(postgres.dsn))
+        addresses = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        both = second.dsn.replace(f"127.0.0.1:{second.port}", addresses)
+        await house.add_agent(slow)
+        house.planner.steps = [step("a", "slow")]
+        async with house.gateway(store_url=both, lease_s=30.0) as gateway:
+            asked = asyncio.create_task(gateway.ask())
+            await slow.started.wait()
+            await stack.aclose()  # the first address is gone, and does not come back
+            slow.release.set()
+            assert (await asked).status == RUN_STATUS_SUCCEEDED
+            assert (await gateway.ask("And now?")).status == RUN_STATUS_SUCCEEDED
+    assert len(slow.inputs) == 2
 
 
 async def test_outage_longer_than_the_lease_takes_back_nothing_that_was_seen(

@@ -76,6 +76,26 @@ def driver_dsn(dsn: str) -> str:
     return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
 
 
+def has_several_hosts(dsn: str) -> bool:
+    """Whether ``dsn`` names several servers, of which one is taken."""
+    return "," in urlsplit(check_dsn(dsn)).netloc or "," in (option(dsn, "host") or "")
+
+
+def with_address(dsn: str, address: str | tuple[str, int]) -> str:
+    """``dsn`` for one server: its host and port, or the path of its socket."""
+    parts = urlsplit(check_dsn(dsn))
+    query = {k: v for k, v in parse_qs(parts.query).items() if k not in ("host", "port")}
+    login, at, _ = parts.netloc.rpartition("@")
+    if isinstance(address, str):
+        folder, _, port = address.rpartition("/.s.PGSQL.")
+        query |= {"host": [folder], "port": [port]}
+        place = ""
+    else:
+        host, port_number = address
+        place = f"[{host}]:{port_number}" if ":" in host else f"{host}:{port_number}"
+    return _join(parts.scheme, f"{login}{at}{place}", parts.path, encode_query(query))
+
+
 def option(dsn: str, name: str) -> str | None:
     """Value of one query option of ``dsn``."""
     values = parse_qs(urlsplit(check_dsn(dsn)).query).get(name)

@@ -10,7 +10,7 @@ import re
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import asyncpg
@@ -21,8 +21,10 @@ from bos_postgres.dsn import (
     check_identifier,
     describe,
     driver_dsn,
+    has_several_hosts,
     option,
     password_of,
+    with_address,
     with_options,
 )
 
@@ -74,7 +76,9 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
                 )
                 await _ensure_schema(session, dsn, schema)
                 url = with_options(
-                    driver_dsn(dsn), search_path=schema, sslmode=await _ssl_mode(session, dsn)
+                    driver_dsn(_of_one_server(dsn, session)),
+                    search_path=schema,
+                    sslmode=await _ssl_mode(session, dsn),
                 )
                 pending = await _pending(session, files, schema)
             if not any(_NO_TRANSACTION in path.read_text() for path in pending):
@@ -123,6 +127,14 @@ async def _ensure_schema(
             f"The user of {describe(dsn)} may not create the schema {schema}. Let an administrator "
             f"run: CREATE SCHEMA {schema} AUTHORIZATION <user>;"
         ) from error
+
+
+def _of_one_server(dsn: str, session: asyncpg.Connection[asyncpg.Record]) -> str:
+    """Dbmate knows no URLs of several servers: it gets the one that our session found."""
+    if not has_several_hosts(dsn):
+        return dsn
+    address: str | tuple[str, int] = cast("Any", session)._addr  # there is no public way
+    return with_address(dsn, address)
 
 
 async def _ssl_mode(session: asyncpg.Connection[asyncpg.Record], dsn: str) -> str:
