@@ -8,6 +8,7 @@ from bos_postgres.migrations import migrate, migration_files
 from bos_postgres.notices import Notices
 from bos_postgres.row_security import acting_for, for_user
 from bos_postgres.sessions import require_session_features
+from bos_postgres.statements import execute, fetch, fetchrow, fetchval
 
 __all__ = [
     "EmbeddedPostgres",
@@ -19,6 +20,10 @@ __all__ = [
     "create_database",
     "describe",
     "drop_database",
+    "execute",
+    "fetch",
+    "fetchrow",
+    "fetchval",
     "for_user",
     "migrate",
     "migration_files",

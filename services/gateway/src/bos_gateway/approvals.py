@@ -24,7 +24,7 @@ from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import DECIDE, committing
 from bos_gateway.paging import decode_token, encode_token
 from bos_gateway.proposals import resolved
-from bos_postgres import acquire, for_user, statement_errors
+from bos_postgres import acquire, fetch, fetchval, for_user, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ class Approvals:
         """
         before, last_id = decode_token(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await _fetch(
+        rows = await fetch(
             self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
         )
         last = rows[size - 1] if len(rows) > size else None
@@ -157,13 +157,11 @@ class Approvals:
         """
         while await self._time_out(None) >= _BATCH:
             pass
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                left_s: float | None = await connection.fetchval(_NEXT_DUE)
+        left_s: float | None = await fetchval(self._pool, _NEXT_DUE)
         return left_s
 
     async def _time_out(self, approval_id: UUID | None) -> int:
-        rows = await _fetch(self._pool, _DUE, approval_id)
+        rows = await fetch(self._pool, _DUE, approval_id)
         due = [resolved(_approval(row), APPROVAL_STATUS_TIMED_OUT, row["read_at"]) for row in rows]
         await self._decide(due)
         return len(due)
@@ -185,16 +183,10 @@ class Approvals:
         return len(rows)
 
     async def _row(self, approval_id: str, user_id: str) -> asyncpg.Record:
-        rows = await _fetch(self._readers, _ONE, user_id, _parse_id(approval_id), user_id)
+        rows = await fetch(self._readers, _ONE, user_id, _parse_id(approval_id), user_id)
         if not rows:
             raise _not_found(approval_id)
         return rows[0]
-
-
-async def _fetch(pool: Pool, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
-    async with acquire(pool) as connection:
-        with statement_errors():
-            return await connection.fetch(sql, *arguments)
 
 
 def _approval(row: asyncpg.Record) -> Approval:

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from bos_postgres import Notices, acquire, statement_errors
+from bos_postgres import Notices, execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,9 +134,7 @@ class Bulletin:
             await self._waiting.wait()
             self._waiting.clear()
             messages, self._outgoing = list(self._outgoing), set()
-            async with acquire(self._pool) as connection:
-                with statement_errors():
-                    await connection.execute(_NOTIFY, CHANNEL, messages)
+            await execute(self._pool, _NOTIFY, CHANNEL, messages)
 
     async def listen_for_ever(self, drives: Callable[[UUID], bool]) -> None:
         """Hear the others; ``drives`` says whether a run is driven here.

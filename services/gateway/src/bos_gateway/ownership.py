@@ -26,7 +26,7 @@ from bos_gateway.commits import (
     committing,
 )
 from bos_gateway.poison import GETS_FURTHER, LEASE_EXPIRED, RELEASED, RESUMED
-from bos_postgres import acquire, statement_errors
+from bos_postgres import acquire, fetch, fetchval, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -229,16 +229,12 @@ class Ownership:
 
     async def next_expiry_s(self) -> float | None:
         """Seconds until the first lease of another replica runs out, unless it is renewed."""
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                left_s: float | None = await connection.fetchval(_NEXT_EXPIRY, self._replica_id)
+        left_s: float | None = await fetchval(self._pool, _NEXT_EXPIRY, self._replica_id)
         return left_s
 
     async def undriven(self, driven: Collection[UUID]) -> list[tuple[UUID, int]]:
         """Unfinished runs of this replica beside ``driven``, and their epochs; at most 100."""
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                rows = await connection.fetch(_UNDRIVEN, self._replica_id, list(driven))
+        rows = await fetch(self._pool, _UNDRIVEN, self._replica_id, list(driven))
         return [(row["run_id"], row["epoch"]) for row in rows]
 
     async def release(self, run_id: UUID, epoch: int) -> None:
@@ -270,9 +266,7 @@ class Ownership:
         They stay until the run ends, so none is lost on its way into the log; the run's loop drops
         what it has already recorded.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                rows = await connection.fetch(_INPUTS, list(run_ids))
+        rows = await fetch(self._pool, _INPUTS, list(run_ids))
         return [(row["run_id"], row["payload"]) for row in rows]
 
     async def _execute(self, kind: str, sql: str, *arguments: object) -> None:

@@ -18,7 +18,7 @@ import grpc
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable, from_rpc_error
-from bos_postgres import acquire, statement_errors
+from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -223,14 +223,10 @@ class Remembering:
             if error.code != grpc.StatusCode.INVALID_ARGUMENT:
                 raise
             self._missed("RecordTurn", run_id, error)
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                await connection.execute(_REMEMBERED, run_id)
+        await execute(self._pool, _REMEMBERED, run_id)
 
     async def _found(self, query: str, *arguments: object) -> list[UUID]:
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                rows = await connection.fetch(query, *arguments)
+        rows = await fetch(self._pool, query, *arguments)
         return [row["run_id"] for row in rows]
 
     async def _call(self, method: str, request: Any, run_id: UUID, timeout_s: float) -> Any:

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bos_chassis.errors import ConfigurationError
-from bos_postgres import acquire, statement_errors
+from bos_postgres import fetchrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,9 +148,7 @@ class RunSecrets:
         Raises:
             BosError: the database is away.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors():
-                row = await connection.fetchrow(_ROW, run_id)
+        row = await fetchrow(self._pool, _ROW, run_id)
         if row is None:
             return {}
         try:

@@ -14,7 +14,7 @@ from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.paging import decode_token, encode_token
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
-from bos_postgres import acquire, for_user, statement_errors
+from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,18 +219,10 @@ class Runs:
 
     async def _rows(self, query: _Query, *arguments: object) -> Sequence[asyncpg.Record]:
         if self._user_id is None:
-            return await _fetch(self._pool, query.plain, *arguments)
+            return await fetch(self._pool, query.plain, *arguments)
         if self._readers is None:
             raise RuntimeError("reading for a user needs connections of the readers' role")
-        return await _fetch(self._readers, query.for_user, self._user_id, *arguments)
-
-
-async def _fetch(
-    pool: asyncpg.Pool[asyncpg.Record], sql: str, *arguments: object
-) -> list[asyncpg.Record]:
-    async with acquire(pool) as connection:
-        with statement_errors():
-            return await connection.fetch(sql, *arguments)
+        return await fetch(self._readers, query.for_user, self._user_id, *arguments)
 
 
 def run_of(state: RunState) -> Run:

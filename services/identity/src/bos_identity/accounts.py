@@ -10,7 +10,7 @@ import asyncpg
 
 from bos.identity.v1 import User
 from bos_chassis.errors import AlreadyExists
-from bos_postgres import acquire, for_user, statement_errors
+from bos_postgres import acquire, execute, fetchrow, for_user, statement_errors
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -90,33 +90,25 @@ class Accounts:
 
     async def add_local_user(self) -> None:
         """Make the account of the standalone's own user, unless it exists. It has no password."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                await connection.execute(
-                    _LOCAL, LOCAL_USER_ID, LOCAL_USERNAME, "local@localhost", "Local user"
-                )
+        await execute(
+            self._pool, _LOCAL, LOCAL_USER_ID, LOCAL_USERNAME, "local@localhost", "Local user"
+        )
 
     async def by_name(self, name: str) -> Account | None:
         """The account with this username or address, if there is one."""
         if "\0" in name:
             return None  # PostgreSQL could not even be asked
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                row = await connection.fetchrow(_BY_EMAIL if "@" in name else _BY_NAME, name)
+        row = await fetchrow(self._pool, _BY_EMAIL if "@" in name else _BY_NAME, name)
         return None if row is None else _account(row)
 
     async def by_id(self, user_id: UUID) -> Account | None:
         """The account with this id, if there is one."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                row = await connection.fetchrow(_BY_ID, user_id)
+        row = await fetchrow(self._pool, _BY_ID, user_id)
         return None if row is None else _account(row)
 
     async def own(self, user_id: UUID) -> User | None:
         """The user as the user may see it."""
-        async with acquire(self._readers) as connection:
-            with statement_errors(connection):
-                row = await connection.fetchrow(_OWN, str(user_id))
+        row = await fetchrow(self._readers, _OWN, str(user_id))
         return None if row is None else _user(row)
 
     async def set_password(self, account: Account, password: str) -> bool:
@@ -128,11 +120,7 @@ class Accounts:
         await self._replace(_REHASH, account, password)
 
     async def _replace(self, statement: str, account: Account, password: str) -> bool:
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                status = await connection.execute(
-                    statement, account.user_id, password, account.password
-                )
+        status = await execute(self._pool, statement, account.user_id, password, account.password)
         return status == "UPDATE 1"
 
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from bos.identity.v1 import Session
 from bos_chassis.errors import NotFound
-from bos_postgres import acquire, acting_for, for_user, statement_errors
+from bos_postgres import acquire, acting_for, execute, fetch, fetchrow, for_user, statement_errors
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -203,9 +203,7 @@ class Sessions:
 
     async def end_others(self, user_id: UUID, kept: UUID | None) -> None:
         """End all sessions of the user but one."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                await connection.execute(_END_OTHERS, user_id, kept)
+        await execute(self._pool, _END_OTHERS, user_id, kept)
 
     async def is_open(self, session_id: UUID, user_id: UUID) -> bool:
         """Whether the user's session is open."""
@@ -214,9 +212,7 @@ class Sessions:
 
     async def list(self, user_id: UUID) -> list[StoredSession]:
         """The user's open sessions, the one used last first."""
-        async with acquire(self._readers) as connection:
-            with statement_errors(connection):
-                rows = await connection.fetch(_LIST, str(user_id))
+        rows = await fetch(self._readers, _LIST, str(user_id))
         return [_stored(row) for row in rows]
 
     async def revoke(self, session_id: UUID, user_id: UUID) -> StoredSession:
@@ -243,9 +239,7 @@ class Sessions:
         return sum(int(status.rpartition(" ")[2]) for status in done)
 
     async def _row(self, sql: str, *arguments: object) -> asyncpg.Record | None:
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                return await connection.fetchrow(sql, *arguments)
+        return await fetchrow(self._pool, sql, *arguments)
 
 
 def no_session(session_id: str) -> NotFound:

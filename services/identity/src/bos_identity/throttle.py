@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos_chassis.errors import ResourceExhausted
-from bos_postgres import acquire, statement_errors
+from bos_postgres import acquire, execute, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,11 +134,7 @@ class Throttle:
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of what counts no more; returns how many rows that were."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                status = await connection.execute(
-                    _FORGET_OLD, self._settings.throttle_forget_s, batch
-                )
+        status = await execute(self._pool, _FORGET_OLD, self._settings.throttle_forget_s, batch)
         return int(status.rpartition(" ")[2])
 
 

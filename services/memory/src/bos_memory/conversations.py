@@ -14,7 +14,7 @@ from bos_chassis.errors import NotFound
 from bos_memory.paging import after_ordinal, after_time, ordinal_token, time_token
 from bos_memory.profiles import parsed
 from bos_memory.texts import cut, storable, title_of
-from bos_postgres import acquire, acting_for, for_user, statement_errors
+from bos_postgres import acquire, acting_for, execute, fetch, for_user, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -276,11 +276,9 @@ class Conversations:
 
     async def add_summary(self, conversation_key: UUID, text: str, turns_covered: int) -> None:
         """Store a summary, unless there is one or the conversation was deleted meanwhile."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                await connection.execute(
-                    _ADD_SUMMARY, conversation_key, uuid4(), storable(text), turns_covered
-                )
+        await execute(
+            self._pool, _ADD_SUMMARY, conversation_key, uuid4(), storable(text), turns_covered
+        )
 
     async def list(
         self, request: ListConversationsRequest, user_id: str
@@ -305,9 +303,7 @@ class Conversations:
         return rows[0]
 
     async def _read(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
-        async with acquire(self._readers) as connection:
-            with statement_errors(connection):
-                return await connection.fetch(query, *arguments)
+        return await fetch(self._readers, query, *arguments)
 
 
 def _storable_id(conversation_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import LongTermMemory
 from bos_memory.facts import as_stored, from_stored, joined
-from bos_postgres import acquire, acting_for, for_user, statement_errors
+from bos_postgres import acting_for, execute, fetchrow, for_user
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,9 +67,7 @@ class Profiles:
 
     async def get(self, user_id: str) -> LongTermMemory:
         """What the user may see of it: all; empty if nothing is remembered."""
-        async with acquire(self._readers) as connection:
-            with statement_errors(connection):
-                row = await connection.fetchrow(_OWN, user_id, user_id)
+        row = await fetchrow(self._readers, _OWN, user_id, user_id)
         return LongTermMemory() if row is None else parsed(row)
 
     async def replace(self, user_id: str, memory: LongTermMemory) -> None:
@@ -97,19 +95,13 @@ class Profiles:
             memory = joined(stored.memory, found)
             if memory == stored.memory:
                 return "known"
-            async with acquire(self._pool) as connection:
-                with statement_errors(connection):
-                    status = await connection.execute(
-                        _REMEMBER, user_id, *_dumped(memory), stored.version
-                    )
+            status = await execute(self._pool, _REMEMBER, user_id, *_dumped(memory), stored.version)
             if status == "INSERT 0 1":
                 return "remembered"
         return "outdated"  # somebody else was faster every time
 
     async def _find(self, user_id: str, ask_time: datetime) -> _Stored:
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                row = await connection.fetchrow(_FIND, user_id, ask_time)
+        row = await fetchrow(self._pool, _FIND, user_id, ask_time)
         if row is None:
             return _Stored(LongTermMemory(), 0, corrected=False)
         return _Stored(parsed(row), row["version"], corrected=bool(row["corrected"]))
