@@ -20,9 +20,9 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
+from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import DECIDE, committing
-from bos_gateway.paging import decode_token, encode_token
 from bos_gateway.proposals import resolved
 from bos_postgres import acquire, fetch, fetchval, for_user, statement_errors
 
@@ -107,13 +107,13 @@ class Approvals:
         Raises:
             InvalidArgument: the page token is not one of ours.
         """
-        before, last_id = decode_token(request.page_token)
+        before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
         rows = await fetch(
             self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
         )
         last = rows[size - 1] if len(rows) > size else None
-        token = encode_token(last["created_at"], last["approval_id"]) if last else ""
+        token = time_token(last["created_at"], last["approval_id"]) if last else ""
         return [_approval(row) for row in rows[:size]], token
 
     async def get(self, approval_id: str, user_id: str) -> Approval:

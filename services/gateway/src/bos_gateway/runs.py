@@ -10,8 +10,8 @@ from bos.gateway.v1 import Run
 from bos.runlog.v1 import AnswerDelta, LogEvent
 from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
+from bos_chassis.paging import after_time, time_token
 from bos_gateway.log_session import SCHEMA_VERSION
-from bos_gateway.paging import decode_token, encode_token
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
 from bos_postgres import fetch, for_user
@@ -203,7 +203,7 @@ class Runs:
         """
         if "\0" in request.conversation_id:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
-        before, last_id = decode_token(request.page_token)
+        before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
         rows = await self.of(user_id)._rows(
             _LIST, user_id, before, last_id, request.status, request.conversation_id, size + 1
@@ -211,7 +211,7 @@ class Runs:
         runs = [_listed(row) for row in rows[:size]]
         more = len(rows) > size
         last = rows[size - 1] if more else None
-        return runs, encode_token(last["created_at"], last["run_id"]) if last else ""
+        return runs, time_token(last["created_at"], last["run_id"]) if last else ""
 
     async def _row(self, query: _Query, *arguments: object) -> asyncpg.Record | None:
         rows = await self._rows(query, *arguments)

@@ -1,0 +1,50 @@
+"""Tokens of pages: what one was made of comes back, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+
+from bos_chassis.errors import InvalidArgument
+from bos_chassis.paging import after_time, decoded, encoded, time_token
+
+AT = datetime(2026, 6, 15, 9, 30, 0, 123456, tzinfo=UTC)
+KEY = UUID(int=7)
+
+
+def test_a_token_holds_time_and_key() -> None:
+    assert after_time(time_token(AT, KEY)) == (AT, KEY)
+
+
+def test_times_of_other_zones_mean_the_same_moment() -> None:
+    elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert after_time(time_token(elsewhere, KEY)) == (AT, KEY)
+
+
+def test_without_a_token_the_newest_row_comes_first() -> None:
+    latest, key = after_time("")
+    assert latest > AT
+    assert key > KEY
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "?",
+        "abc",
+        "é",
+        encoded("2026-06-15|"),
+        encoded(f"soon|{KEY}"),
+        encoded("1|2|3"),
+    ],
+)
+def test_a_foreign_token_is_refused_by_name(token: str) -> None:
+    with pytest.raises(InvalidArgument, match="page_token"):
+        after_time(token)
+
+
+@pytest.mark.parametrize("text", ["", "7", "grüß|Gott"])
+def test_any_text_comes_back(text: str) -> None:
+    assert decoded(encoded(text)) == text
