@@ -7,7 +7,7 @@ import json
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -29,6 +29,7 @@ from bos.gateway.v1 import (
     RunStatus,
     WatchRunRequest,
 )
+from bos_client.calling import ServiceClient
 from bos_client.errors import DeadlineExceeded, Unavailable, from_rpc_error
 from bos_client.requests import agent_request
 
@@ -49,13 +50,9 @@ if TYPE_CHECKING:
         Run,
         RunEvent,
     )
+    from bos_client.calling import Metadata
     from bos_client.requests import AskOptions
     from bos_client.sign_in import TokenSource
-
-    Metadata = tuple[tuple[str, str], ...]
-
-Q = TypeVar("Q")
-R = TypeVar("R")
 
 _SERVICE = "bos.gateway.v1.OrchestratorService"
 _APPROVAL_SERVICE = "bos.gateway.v1.ApprovalService"
@@ -110,7 +107,7 @@ class Reconnect:
         return min(self.cap_s, self.first_s * 2.0 ** (failures - 1))
 
 
-class BosClient:
+class BosClient(ServiceClient):
     """A client of one gateway; an async context manager.
 
     ::
@@ -141,26 +138,16 @@ class BosClient:
         run_timeout_s: float = 3600.0,
         reconnect: Reconnect | None = None,
     ) -> None:
-        self.target = target
-        self._api_key = api_key
-        self._tokens = tokens
-        self._credentials = credentials
-        self._timeout_s = timeout_s
+        super().__init__(
+            target,
+            api_key=api_key,
+            tokens=tokens,
+            credentials=credentials,
+            timeout_s=timeout_s,
+            options=_OPTIONS,
+        )
         self._run_timeout_s = run_timeout_s
         self._reconnect = reconnect or Reconnect()
-        self._channel: grpc.aio.Channel | None = None
-
-    async def __aenter__(self) -> Self:
-        if self._credentials is None:
-            self._channel = grpc.aio.insecure_channel(self.target, _OPTIONS)
-        else:
-            self._channel = grpc.aio.secure_channel(self.target, self._credentials, _OPTIONS)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
 
     async def ask(self, question: str, **options: Unpack[AskOptions]) -> OrchestratorResponse:
         """Ask and wait for the outcome. A lost connection leads back to the same run."""
@@ -277,35 +264,16 @@ class BosClient:
 
     @property
     def _approvals(self) -> ApprovalServiceAsyncStub:
-        if self._channel is None:
-            raise RuntimeError("use the client inside `async with`")
         return ApprovalServiceStub(self._channel)
 
     @property
     def _stub(self) -> OrchestratorServiceAsyncStub:
-        if self._channel is None:
-            raise RuntimeError("use the client inside `async with`")
         return OrchestratorServiceStub(self._channel)
 
     def _wait_s(self, request: AgentRequest) -> float:
         if not request.HasField("timeout"):
             return self._run_timeout_s
         return request.timeout.ToMilliseconds() / 1000 + _MARGIN_S
-
-    async def _unary(
-        self,
-        method: grpc.aio.UnaryUnaryMultiCallable[Q, R],
-        request: Q,
-        timeout_s: float | None = None,
-    ) -> R:
-        metadata = await self._metadata()
-        call = method(request, timeout=timeout_s or self._timeout_s, metadata=metadata)
-        try:
-            return await call
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
-        finally:
-            call.cancel()
 
     async def _follow(
         self, request: AgentRequest | None, run_id: str, last: int, wait_s: float
@@ -347,11 +315,6 @@ class BosClient:
             return (await self.get_run(run_id)).HasField("response")
         except Unavailable:
             return False
-
-    async def _metadata(self) -> Metadata:
-        """What identifies the caller; asked for anew with each call, because tokens expire."""
-        credential = self._api_key if self._tokens is None else await self._tokens.access_token()
-        return (("authorization", f"Bearer {credential}"),) if credential else ()
 
     def _stream(
         self,

@@ -1,8 +1,8 @@
 """Signing in: calls of the identity service, and tokens that are kept between commands.
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
-they are for. The access token is refreshed by itself shortly before it expires. Each refresh token
-works once, so processes take turns by a lock beside the file.
+they are for. The access token is refreshed by itself shortly before it expires. Each refresh uses
+its refresh token up, so processes take turns by a lock beside the file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
-
-import grpc
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bos.identity.v1 import (
     GetUserRequest,
@@ -28,14 +26,14 @@ from bos.identity.v1 import (
     RefreshSessionRequest,
     RegisterUserRequest,
 )
-from bos_client.errors import Unauthenticated, Unavailable, from_rpc_error
+from bos_client.calling import ServiceClient, bearer
+from bos_client.errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos.identity.v1 import LogInResponse, Tokens, User
+    from bos.identity.v1 import IdentityServiceAsyncStub, LogInResponse, Tokens, User
 
-_TIMEOUT_S = 30.0
 _LOCK_TIMEOUT_S = 45.0
 _LOCK_POLL_S = 0.02
 # So long somebody who gives up waits for the answer to a refresh.
@@ -56,32 +54,8 @@ class TokenSource(Protocol):
         """
 
 
-class IdentityClient:
-    """A client of the identity service; an async context manager.
-
-    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
-
-    Args:
-        target: ``host:port`` or a gRPC target URI.
-        credentials: For TLS; None connects in plain text.
-    """
-
-    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None = None) -> None:
-        self._target = target
-        self._credentials = credentials
-        self._channel: grpc.aio.Channel | None = None
-
-    async def __aenter__(self) -> Self:
-        if self._credentials is None:
-            self._channel = grpc.aio.insecure_channel(self._target)
-        else:
-            self._channel = grpc.aio.secure_channel(self._target, self._credentials)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+class IdentityClient(ServiceClient):
+    """A client of the identity service; see :class:`ServiceClient`."""
 
     async def register(
         self, username: str, email: str, password: str, display_name: str = ""
@@ -90,42 +64,33 @@ class IdentityClient:
         request = RegisterUserRequest(
             username=username, email=email, password=password, display_name=display_name
         )
-        user: User = (await self._call("RegisterUser", request)).user
-        return user
+        return (await self._unary(self._stub.RegisterUser, request)).user
 
     async def log_in(self, username: str, password: str, client_name: str = "") -> LogInResponse:
         """Open a session."""
         request = LogInRequest(username=username, password=password, client_name=client_name)
-        response: LogInResponse = await self._call("LogIn", request)
-        return response
+        return await self._unary(self._stub.LogIn, request)
 
     async def refresh(self, refresh_token: str) -> Tokens:
-        """Exchange a refresh token, which works once, for new tokens."""
+        """Exchange a refresh token for new tokens; it is used up then.
+
+        Repeating it at once, after an answer that was lost, gives new tokens once more.
+        """
         request = RefreshSessionRequest(refresh_token=refresh_token)
-        tokens: Tokens = (await self._call("RefreshSession", request)).tokens
-        return tokens
+        return (await self._unary(self._stub.RefreshSession, request)).tokens
 
     async def log_out(self, refresh_token: str) -> None:
         """End the session of a refresh token."""
-        await self._call("LogOut", LogOutRequest(refresh_token=refresh_token))
+        await self._unary(self._stub.LogOut, LogOutRequest(refresh_token=refresh_token))
 
     async def user(self, credential: str) -> User:
         """Whoever an access token or key identifies."""
-        metadata = (("authorization", f"Bearer {credential}"),)
-        user: User = (await self._call("GetUser", GetUserRequest(), metadata)).user
-        return user
+        request, metadata = GetUserRequest(), bearer(credential)
+        return (await self._unary(self._stub.GetUser, request, metadata=metadata)).user
 
-    async def _call(self, method: str, request: Any, metadata: Any = None) -> Any:
-        if self._channel is None:
-            raise RuntimeError("use the client inside `async with`")
-        stub = IdentityServiceStub(self._channel)
-        call = getattr(stub, method)(request, timeout=_TIMEOUT_S, metadata=metadata)
-        try:
-            return await call
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
-        finally:
-            call.cancel()
+    @property
+    def _stub(self) -> IdentityServiceAsyncStub:
+        return IdentityServiceStub(self._channel)
 
 
 @dataclass(frozen=True, slots=True)

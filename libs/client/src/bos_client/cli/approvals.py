@@ -20,7 +20,7 @@ from bos_client.render.parts import show_approval
 from bos_client.render.text import approval_status_text, clean, one_line, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from bos.gateway.v1 import Approval, RunEvent
     from bos_client.cli.session import Target
@@ -97,14 +97,7 @@ def list_approvals(target: Target, limit: int, status: str, page: str, as_json: 
 @click.pass_obj
 def show(target: Target, approval_id: str, as_json: bool) -> None:
     """One request, with everything that would be done."""
-
-    async def work() -> int:
-        async with client_for(target.connection()) as bos:
-            found = await bos.get_approval(approval_id)
-        _tell(found, as_json=as_json, whole=True)
-        return ANSWERED
-
-    run(work(), as_json=as_json)
+    _do(target, lambda bos: bos.get_approval(approval_id), as_json=as_json, whole=True)
 
 
 @approvals.command()
@@ -118,13 +111,7 @@ def show(target: Target, approval_id: str, as_json: bool) -> None:
 @click.pass_obj
 def approve(target: Target, approval_id: str, instructions: str, as_json: bool) -> None:
     """Allow exactly what is proposed."""
-
-    async def work() -> int:
-        async with client_for(target.connection()) as bos:
-            _tell(await bos.approve(approval_id, instructions), as_json=as_json)
-        return ANSWERED
-
-    run(work(), as_json=as_json)
+    _do(target, lambda bos: bos.approve(approval_id, instructions), as_json=as_json)
 
 
 @approvals.command()
@@ -133,10 +120,22 @@ def approve(target: Target, approval_id: str, instructions: str, as_json: bool) 
 @click.pass_obj
 def deny(target: Target, approval_id: str, as_json: bool) -> None:
     """Have it not done."""
+    _do(target, lambda bos: bos.deny(approval_id), as_json=as_json)
+
+
+def _do(
+    target: Target,
+    call: Callable[[BosClient], Awaitable[Approval]],
+    *,
+    as_json: bool,
+    whole: bool = False,
+) -> None:
+    """Make a call about one request, and show what it is afterwards."""
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
-            _tell(await bos.deny(approval_id), as_json=as_json)
+            found = await call(bos)
+        _tell(found, as_json=as_json, whole=whole)
         return ANSWERED
 
     run(work(), as_json=as_json)

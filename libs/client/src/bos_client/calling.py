@@ -1,0 +1,97 @@
+"""What every client of a Bos service shares: its channel, who calls, and one unary call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import grpc
+
+from bos_client.errors import from_rpc_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_client.sign_in import TokenSource
+
+    Metadata = tuple[tuple[str, str], ...]
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class ServiceClient:
+    """A client of one service; an async context manager.
+
+    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+
+    Args:
+        target: ``host:port`` or a gRPC target URI.
+        api_key: Sent as a bearer token.
+        tokens: Where the bearer token of each call comes from, instead of a key.
+        credentials: For TLS; None connects in plain text.
+        timeout_s: Deadline of calls, in seconds.
+        options: Of the channel.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        api_key: str | None = None,
+        tokens: TokenSource | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_s: float = 30.0,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self._api_key = api_key
+        self._tokens = tokens
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._options = options
+        self._open: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._credentials is None:
+            self._open = grpc.aio.insecure_channel(self.target, self._options)
+        else:
+            self._open = grpc.aio.secure_channel(self.target, self._credentials, self._options)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        channel, self._open = self._open, None
+        if channel is not None:
+            await channel.close()
+
+    @property
+    def _channel(self) -> grpc.aio.Channel:
+        if self._open is None:
+            raise RuntimeError("use the client inside `async with`")
+        return self._open
+
+    async def _unary(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Q, R],
+        request: Q,
+        timeout_s: float | None = None,
+        metadata: Metadata | None = None,
+    ) -> R:
+        if metadata is None:
+            metadata = await self._metadata()
+        call = method(request, timeout=timeout_s or self._timeout_s, metadata=metadata)
+        try:
+            return await call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()
+
+    async def _metadata(self) -> Metadata:
+        """What identifies the caller; asked for anew with each call, because tokens expire."""
+        credential = self._api_key if self._tokens is None else await self._tokens.access_token()
+        return bearer(credential) if credential else ()
+
+
+def bearer(credential: str) -> Metadata:
+    """Metadata of a call made with a token or key."""
+    return (("authorization", f"Bearer {credential}"),)
