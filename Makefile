@@ -51,8 +51,8 @@ test: check $(CACHE)/schemathesis/.installed ## Everything that CI runs: check, 
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
 	$(BIN)/pytest -n 2 --dist worksteal $(addprefix services/gateway/tests/test_,\
-	    crash_points.py run_contract.py clock_skew.py recovery.py replicas.py lease.py postgres_crash.py \
-	    poison.py unknown_inputs.py rolling_restart.py interleavings.py) \
+	    crash_points.py crash_approvals.py crash_outages.py run_contract.py clock_skew.py recovery.py \
+	    replicas.py lease.py postgres_crash.py poison.py unknown_inputs.py rolling_restart.py interleavings.py) \
 	    $(PYTEST_ARGS)
 
 .PHONY: test-crash-full
