@@ -1,0 +1,215 @@
+"""Fold and decide, driven without any service: what a run wants that has people to ask."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from decide_logs import (
+    START,
+    accepted,
+    adopted,
+    asking,
+    classified,
+    decided,
+    event,
+    finished,
+    planned,
+    proposing,
+    recorded,
+    wanted,
+)
+
+from bos.agent.v1 import (
+    INSTRUCTION_MODE_ENHANCE,
+    INSTRUCTION_MODE_OVERRIDE,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentCard,
+    Tool,
+)
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_TIMED_OUT,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+)
+from bos.runlog.v1 import CancelRequested
+from bos_gateway.decide import Classify, Compose, Record, RunStep, decide, next_wake
+from bos_gateway.state import BrokenLog, apply, fold
+from bos_testkit.plans import step
+
+
+def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
+    state, _ = asking()
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.durable
+    assert recorded(state) == ["run_released"]
+    assert state.let_go
+    assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
+    apply(state, adopted())
+    assert not state.let_go
+
+
+def test_run_with_other_work_is_not_let_go() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"))
+    assert wanted(state) == ["b", "c"]
+    assert not state.let_go
+
+
+def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"), step("d", "echo", "d", "a"))
+    assert wanted(state) == ["b", "c"]
+    apply(state, finished("b"))
+    assert wanted(state) == ["c"]
+
+
+def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
+    state, requested = asking()
+    apply(state, decided(requested))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.durable
+    assert recorded(state) == ["effect_intended", "step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.attempt == 2
+    assert command.approval is not None
+    assert [each.digest for each in command.approval.approved_actions] == ["sha256:1"]
+
+
+def test_instructions_are_classified_and_allow_nothing_yet() -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="and more"))
+    (command,) = decide(state, START)
+    apply(state, classified(command))
+    assert recorded(state) == ["step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert not command.approval.approved_actions
+    assert command.approval.user_instructions == "and more"
+
+
+@pytest.mark.parametrize(
+    ("mode", "instructions"),
+    [(INSTRUCTION_MODE_ENHANCE, "one\ntwo"), (INSTRUCTION_MODE_OVERRIDE, "two")],
+)
+def test_instructions_add_to_earlier_ones_or_take_their_place(mode: int, instructions: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="one"))
+    apply(state, classified(decide(state, START)[0]))
+    recorded(state)
+    requested.approval_requested.approval.approval_id = "a2"
+    apply(state, requested)
+    apply(state, decided(requested, instructions="two"))
+    apply(state, classified(decide(state, START)[0], mode))
+    recorded(state)
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert command.approval.user_instructions == instructions
+    assert command.approval.instruction_mode == mode
+
+
+def test_others_go_on_while_instructions_are_classified() -> None:
+    state, requested = asking(step("b", "echo"))
+    apply(state, decided(requested, instructions="and more"))
+    assert wanted(state) == ["b", Classify]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(APPROVAL_STATUS_DENIED, "denied_by_user"), (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout")],
+)
+def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, status))
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.error.type == reason
+    assert result.partial_data.fields["reason"].string_value == reason
+    assert wanted(state) == [Compose]
+
+
+@pytest.mark.parametrize(
+    ("effect", "again"),
+    [(SIDE_EFFECT_CLASS_IDEMPOTENT, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
+)
+def test_approved_action_interrupted_by_a_change_of_owner(effect: int, again: bool) -> None:
+    state, requested = asking(effect=effect)
+    apply(state, decided(requested))
+    recorded(state)
+    apply(state, adopted())
+    if again:
+        assert recorded(state) == ["step_dispatched"]
+        (command,) = decide(state, START)
+        assert isinstance(command, RunStep)
+        assert command.approval is not None
+        assert command.approval.approved_actions
+    else:
+        assert recorded(state) == ["step_progressed", "step_finished"]
+        result = state.steps["a"].result
+        assert result is not None
+        assert result.error.type == "OutcomeUnknown"
+
+
+def test_proposing_may_be_interrupted_whatever_is_proposed() -> None:
+    start = accepted()
+    tool = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    apply(state, adopted())
+    assert recorded(state) == ["step_dispatched"]
+
+
+@pytest.mark.parametrize("hours", [0, 1000])
+def test_time_that_a_person_takes_does_not_count(hours: int) -> None:
+    state, requested = asking()
+    later = START + timedelta(hours=hours)
+    assert next_wake(state) is None
+    assert recorded(state, later) == ["run_released"]
+    apply(state, adopted())
+    apply(state, decided(requested, now=later))
+    assert recorded(state, later) == ["effect_intended", "step_dispatched"]
+    assert wanted(state, later + timedelta(seconds=90)) == ["a"]
+    assert wanted(state, later + timedelta(seconds=92)) == [Compose]
+
+
+def test_cancelled_run_closes_what_nobody_has_decided() -> None:
+    state, _ = asking()
+    apply(state, event(cancel_requested=CancelRequested(reason="enough")))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    resolved, end = record.events
+    assert resolved.approval_resolved.approval.status == APPROVAL_STATUS_CANCELLED
+    assert end.run_finished.response.status == RUN_STATUS_CANCELLED
+
+
+def test_proposal_is_paid_for_and_gives_back_what_was_held() -> None:
+    start = accepted()
+    start.run_accepted.settings.max_tokens = 100_000
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    assert state.steps["a"].reserved_tokens > 0
+    requested = proposing()
+    requested.approval_requested.result.usage.input_tokens = 70
+    apply(state, requested)
+    assert state.steps["a"].reserved_tokens == 0
+    assert state.usage.input_tokens == 70
+    apply(state, decided(requested))
+    recorded(state)
+    assert state.steps["a"].reserved_tokens > 0
+
+
+@pytest.mark.parametrize("second", ["decision", "request"])
+def test_log_with_two_decisions_or_requests_at_once_is_refused(second: str) -> None:
+    state, requested = asking()
+    if second == "decision":
+        apply(state, decided(requested))
+    with pytest.raises(BrokenLog):
+        apply(state, requested if second == "request" else decided(requested))
