@@ -1,0 +1,407 @@
+"""One round of the random crash test: a database, its gateways, clients, and what befalls them.
+
+``crash_matrix.py`` plays one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import asyncpg
+import grpc
+from crash_house import (
+    WAITS,
+    CrashHouse,
+    Gateway,
+    ask_anywhere,
+    cancel_anywhere,
+    follow_anywhere,
+    open_crash_house,
+)
+from crash_tally import Death, Tally
+from crashing_postgres import CrashingPostgres
+from gateway_nursery import forked_gateway
+from run_contract import Seen, StoredRun, Verdict, check_contract, stored_runs
+from tcp_proxy import TcpProxy, tcp_proxy
+
+from bos_chassis.errors import BosError
+from bos_gateway import commits
+from bos_gateway.poison import LEASE_EXPIRED
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import EmbeddedPostgres, connect
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from gateway_house import Client
+
+_GATEWAYS = 3
+_CLIENTS = 12
+_STEP_S = 0.15
+_ENDS_WITHIN_S = 90.0
+# How long PostgreSQL may take to write on disk by itself what nobody waited for: three times its
+# wal_writer_delay, and some. Losing it together with an owner is the one exception to the contract.
+_FLUSHED_S = 1.5
+_POINTS = sorted(
+    {
+        *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
+        *("answer_started", "answer_delta", "run_finished", "cancel_requested", "run_adopted"),
+        *(commits.ADOPT, commits.RENEW, commits.ADD_INPUT),
+    }
+)
+_AWAY = (BosError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
+# What happens how often.
+ACTIONS = {
+    "kill": 40,
+    "kill at a commit": 40,
+    "kill while draining": 4,
+    "drain": 5,
+    "freeze": 5,
+    "freeze at a commit": 5,
+    "cut off": 4,
+    "deafen": 3,
+    "crash postgresql": 0.5,
+}
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What is to happen in a round."""
+
+    seed: int
+    seconds: float
+    lease_s: float
+    pause_s: float
+    """Between two actions, on average."""
+    only: Sequence[str]
+    """Actions; empty for all."""
+    log: str
+    """Where gateways log."""
+
+
+class Slot:
+    """A place for one gateway after the other, with a way to PostgreSQL that can be cut."""
+
+    def __init__(self, proxy: TcpProxy) -> None:
+        self.proxy = proxy
+        self.gateway: Gateway | None = None
+        self.busy = False
+        """Something is happening to it."""
+
+
+class Round:
+    """One database, its gateways, clients, and what befalls them."""
+
+    def __init__(
+        self, crash: CrashHouse, postgres: CrashingPostgres, slots: Sequence[Slot], tally: Tally,
+        plan: RoundPlan,
+    ) -> None:  # fmt: skip
+        self._crash = crash
+        self._postgres = postgres
+        self._slots = slots
+        self._random = random.Random(plan.seed)
+        self._tally = tally
+        self._plan = plan
+        self._lease_s = plan.lease_s
+        self._deaths: list[Death] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking = True
+        self._refused: list[str] = []
+
+    async def run(self) -> Verdict:
+        """Ask and destroy for a while, then wait for every end and check."""
+        async with AsyncExitStack() as stack:
+            keeping = [asyncio.create_task(self._keep(slot, stack)) for slot in self._slots]
+            clients = [asyncio.create_task(self._client(n)) for n in range(_CLIENTS)]
+            try:
+                await self._until_all_serve()
+                await self._destroy(time.monotonic() + self._plan.seconds)
+                self._asking = False
+                # Who has no end by then is found by the check.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_ENDS_WITHIN_S):
+                        await asyncio.gather(*clients)
+            finally:
+                for task in [*keeping, *clients, *self._tasks]:
+                    task.cancel()
+                outcomes = await asyncio.gather(*keeping, *clients, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        crash = self._crash
+        verdict = await check_contract(crash.house.dsn, crash.seen, crash.witnesses)
+        verdict.lost += self._refused
+        self._count(await stored_runs(crash.house.dsn))
+        return verdict
+
+    # The gateways
+
+    async def _keep(self, slot: Slot, stack: AsyncExitStack) -> None:
+        """Have a gateway in the slot, whatever happens to it."""
+        while True:
+            options = ("--deaf",) if self._random.random() < 0.1 else ()
+            starting = forked_gateway(
+                self._crash, *options, log=self._plan.log,
+                store_url=slot.proxy.dsn, lease_s=self._lease_s,
+                lease_renewal_s=self._lease_s / 3, compact_after_s=3600,
+            )  # fmt: skip
+            try:
+                slot.gateway = await stack.enter_async_context(starting)
+            except ValueError:  # it died before it could serve, as when PostgreSQL is away
+                self._tally.happened["died at its start"] += 1
+                await asyncio.sleep(_STEP_S)
+                continue
+            gateway = slot.gateway
+            code = await gateway.process.wait()
+            died_at = time.time()
+            slot.gateway = None
+            if code == -signal.SIGKILL:
+                self._tally.kills += 1
+                await self._note_death(gateway.replica_id, died_at)
+
+    async def _note_death(self, replica_id: UUID, at: float) -> None:
+        with suppress(*_AWAY):  # then nothing is known of its runs, and nothing measured
+            async with connect(self._crash.house.dsn, schema=SCHEMA) as connection:
+                rows = await connection.fetch(
+                    "SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL",
+                    replica_id,
+                )
+            self._deaths.append(Death(at, [row["run_id"] for row in rows]))
+
+    def _where(self, first: int) -> Callable[[], Sequence[Client]]:
+        def where() -> Sequence[Client]:
+            order = [*self._slots[first:], *self._slots[:first]]
+            return [slot.gateway.client for slot in order if slot.gateway is not None]
+
+        return where
+
+    async def _until_all_serve(self) -> None:
+        """Until every gateway answers a question, so has its lease and its writer."""
+        for slot in self._slots:
+            for _ in range(1000):
+                if slot.gateway is not None:
+                    with suppress(grpc.aio.AioRpcError):
+                        seen = Seen(uuid4().hex)
+                        seen.response = await slot.gateway.client.ask(
+                            "Up?", request_id=seen.request_id, trace=True
+                        )
+                        self._crash.seen.append(seen)
+                        break
+                await asyncio.sleep(_STEP_S)
+
+    # The clients
+
+    async def _client(self, number: int) -> None:
+        """One question after the other."""
+        asked = 0
+        while self._asking:
+            asked += 1
+            where = self._where(self._random.randrange(_GATEWAYS))
+            seen = Seen(uuid4().hex)
+            self._crash.seen.append(seen)
+            chance = self._random.random()
+            try:
+                if chance < 0.1:
+                    await ask_anywhere(where, f"Question {number}/{asked}?", seen)
+                elif chance < 0.25:
+                    await self._ask_and_cancel(where, number, asked, seen)
+                else:
+                    await follow_anywhere(where, f"Question {number}/{asked}?", seen)
+            except grpc.aio.AioRpcError as error:  # none that says: try again
+                self._refused.append(f"{seen.request_id}: {error.code().name} {error.details()}")
+
+    async def _ask_and_cancel(
+        self, where: Callable[[], Sequence[Client]], number: int, asked: int, seen: Seen
+    ) -> None:
+        """Of a run that has no other end."""
+        question = f"Question {number}/{asked} to {WAITS}?"
+        following = asyncio.create_task(follow_anywhere(where, question, seen))
+        try:
+            await eventually(lambda: bool(seen.events) or following.done(), within_s=_ENDS_WITHIN_S)
+            await asyncio.sleep(self._random.random())
+            await cancel_anywhere(self._where(self._random.randrange(_GATEWAYS)), seen)
+            self._tally.cancelled += 1
+            await following
+        finally:
+            following.cancel()
+
+    # What befalls them
+
+    async def _destroy(self, until: float) -> None:
+        chosen = {n: w for n, w in ACTIONS.items() if not self._plan.only or n in self._plan.only}
+        names, weights = list(chosen), list(chosen.values())
+        actions: dict[str, Callable[[Slot, Gateway], Awaitable[None]]] = {
+            "kill": self._kill,
+            "kill at a commit": self._kill_at_commit,
+            "kill while draining": self._kill_draining,
+            "drain": self._drain,
+            "freeze": self._freeze,
+            "freeze at a commit": self._freeze_at_commit,
+            "cut off": self._cut_off,
+            "deafen": self._deafen,
+        }
+        while time.monotonic() < until:
+            (name,) = self._random.choices(names, weights)
+            await asyncio.sleep(self._random.uniform(0.2, 1.8) * self._plan.pause_s)
+            if name == "crash postgresql":
+                await self._crash_postgres()
+                self._tally.happened[name] += 1
+                continue
+            free = [slot for slot in self._slots if slot.gateway is not None and not slot.busy]
+            if not free:
+                continue
+            slot = self._random.choice(free)
+            assert slot.gateway is not None
+            slot.busy = True
+            task = asyncio.create_task(self._befall(name, actions[name], slot, slot.gateway))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=30)
+
+    async def _befall(
+        self, name: str, action: Callable[[Slot, Gateway], Awaitable[None]], slot: Slot,
+        gateway: Gateway,
+    ) -> None:  # fmt: skip
+        try:
+            # A gateway that dies of something else meanwhile ends what was meant for it.
+            with suppress(OSError, ValueError, TimeoutError, ProcessLookupError):
+                await action(slot, gateway)
+                self._tally.happened[name] += 1
+        finally:
+            slot.busy = False
+
+    async def _kill(self, _: Slot, gateway: Gateway) -> None:
+        gateway.process.kill()
+
+    async def _kill_at_commit(self, _: Slot, gateway: Gateway) -> None:
+        """At the commit, or anywhere if it does not come to that."""
+        await self._fail_at(gateway, "kill", _POINTS)
+        try:
+            await asyncio.wait_for(gateway.process.wait(), 1.5)
+        except TimeoutError:
+            gateway.process.kill()
+            raise
+
+    async def _fail_at(self, gateway: Gateway, action: str, points: Sequence[str]) -> None:
+        point, moment = self._random.choice(points), self._random.choice(["before", "after"])
+        nth = self._random.choice([1, 1, 2, 5])
+        await asyncio.wait_for(gateway.arm(f"{action} {point}:{moment} {nth}"), 5)
+
+    async def _kill_draining(self, _: Slot, gateway: Gateway) -> None:
+        point, moment = self._random.choice(_DRAINING), self._random.choice(["before", "after"])
+        await asyncio.wait_for(gateway.arm(f"kill {point}:{moment}"), 5)
+        gateway.process.terminate()
+        await asyncio.wait_for(gateway.process.wait(), 10)
+
+    async def _drain(self, _: Slot, gateway: Gateway) -> None:
+        gateway.process.terminate()
+        await asyncio.wait_for(gateway.process.wait(), 10)
+
+    async def _freeze(self, _: Slot, gateway: Gateway) -> None:
+        gateway.process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(self._random.uniform(0.1, 2.5 * self._lease_s))
+        finally:
+            with suppress(ProcessLookupError):
+                gateway.process.send_signal(signal.SIGCONT)
+
+    async def _freeze_at_commit(self, _: Slot, gateway: Gateway) -> None:
+        await self._fail_at(gateway, "stop", _POINTS)
+        try:
+            try:
+                await eventually(lambda: gateway.stopped, within_s=3)
+            except TimeoutError:
+                await asyncio.wait_for(gateway.arm("disarm"), 5)
+            await asyncio.sleep(self._random.uniform(0.1, 2.5 * self._lease_s))
+        finally:
+            with suppress(ProcessLookupError):
+                gateway.process.send_signal(signal.SIGCONT)
+
+    async def _cut_off(self, slot: Slot, _: Gateway) -> None:
+        slot.proxy.cut()
+        try:
+            await asyncio.sleep(self._random.uniform(0.3, 2.5 * self._lease_s))
+        finally:
+            slot.proxy.mend()
+
+    async def _deafen(self, _: Slot, __: Gateway) -> None:
+        async with connect(self._crash.house.dsn) as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'bos-gateway-listener'"
+            )
+
+    async def _crash_postgres(self) -> None:
+        """With no owner lost in the same moment, before or after: that is the known exception."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=30)
+        for slot in self._slots:
+            if slot.gateway is not None:
+                with suppress(OSError, ValueError, TimeoutError):
+                    await asyncio.wait_for(slot.gateway.arm("disarm"), 5)
+        await asyncio.sleep(_FLUSHED_S)
+        await self._postgres.crash()
+        await asyncio.sleep(self._random.choice([0.0, 2 * self._lease_s]))
+        await self._postgres.start()
+        await self._until_all_serve()
+        await asyncio.sleep(_FLUSHED_S)
+
+    # What became of it
+
+    def _count(self, runs: dict[str, StoredRun]) -> None:
+        """Who was taken over why, and how long after the death of its owner."""
+        died: dict[UUID, list[float]] = defaultdict(list)
+        for death in self._deaths:
+            for run_id in death.runs:
+                died[run_id].append(death.at)
+        for run in runs.values():
+            deaths = died[UUID(run.run_id)]
+            for event in run.events:
+                if not event.HasField("run_adopted"):
+                    continue
+                self._tally.adoptions[event.run_adopted.reason] += 1
+                at = event.create_time.ToNanoseconds() / 1e9
+                before = [each for each in deaths if each < at]
+                if before and event.run_adopted.reason == LEASE_EXPIRED:
+                    self._tally.adopted_after_s.append(at - max(before))
+                    deaths[:] = [each for each in deaths if each > at]
+
+
+@asynccontextmanager
+async def restartable_postgres(folder: Path) -> AsyncIterator[CrashingPostgres]:
+    """A server with the settings of every other, under a URL that survives its crash."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = EmbeddedPostgres(folder, port=port, durable=False)
+    try:
+        async with server:
+            yield CrashingPostgres(server)
+    finally:
+        server.delete_data()
+
+
+async def one_round(plan: RoundPlan, tally: Tally) -> Verdict:
+    """Everything anew."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-matrix-"))
+        postgres = await stack.enter_async_context(restartable_postgres(Path(folder) / "data"))
+        crash = await stack.enter_async_context(open_crash_house(postgres.dsn, takes_s=0.15))
+        slots = [
+            Slot(await stack.enter_async_context(tcp_proxy(postgres.dsn))) for _ in range(_GATEWAYS)
+        ]
+        return await Round(crash, postgres, slots, tally, plan).run()
