@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from interleaved_parts import Held, Late, Owner, Unflushed, admissible, event, key_of
+from interleaved_contract import check_contract, check_effects
+from interleaved_parts import ONCE, SAFE, Held, Late, Owner, Unflushed, admissible, event, key_of
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -24,7 +25,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import AgentError
 from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import RUN_STATUS_CANCELLED, AgentRequest
+from bos.gateway.v1 import AgentRequest
 from bos.planner.v1 import Plan
 from bos.runlog.v1 import (
     AnswerDelta,
@@ -42,7 +43,6 @@ from bos.runlog.v1 import (
 )
 from bos_gateway.compaction import compact
 from bos_gateway.decide import MakePlan, Record, RunStep, decide
-from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
 from bos_gateway.log_session import Target, insert_events, insert_runs, target_of
 from bos_gateway.ownership import Ownership
 from bos_gateway.response import composed_response
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)
 LEASE_S = 3600.0
-SAFE, ONCE = "safe", "once"
 _ENDINGS = 300
 
 
@@ -436,44 +435,7 @@ class World:
 
     async def check(self) -> RunState:
         """The contract, as far as it can be told from what is stored now."""
-        rows = await self.reader.fetch(
-            "SELECT sequence, event_id, epoch, payload FROM run_events WHERE run_id = $1 "
-            "ORDER BY sequence",
-            self.run_id,
-        )
-        row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
-        log = await self.runs.log(self.run_id)
-        state = fold(str(self.run_id), log)
-        if row["compacted"] is None:
-            assert len(rows) == len(log)
-            assert rows[-1]["sequence"] == len(rows), "a gap"
-        assert len({each["event_id"] for each in rows}) == len(rows)
-        epochs = [each["epoch"] for each in rows]
-        assert epochs == sorted(epochs), "an earlier owner wrote behind a later one"
-        assert epochs[-1] <= row["epoch"]
-        assert row["status"] == state.status
-        assert (row["finished_at"] is not None) == state.finished
-        stored = {each["sequence"]: each["payload"] for each in rows}
-        restoring = any(owner.restoring for owner in self.owners)
-        for sequence, payload in self.seen.items():
-            there = stored.get(sequence)
-            known = there is not None and LogEvent.FromString(there).SerializeToString(
-                deterministic=True
-            )
-            gone = sequence > len(log) and restoring
-            compacted = row["compacted"] is not None and LogEvent.FromString(payload).HasField(
-                "answer_delta"
-            )
-            assert known == payload or gone or compacted, f"event {sequence} was taken back"
-        cancels = [each for each in log if each.HasField("cancel_requested")]
-        assert len(cancels) <= 1
-        if cancels and state.finished:
-            assert state.status == RUN_STATUS_CANCELLED
-        if self.cancelled and not state.finished:
-            assert await self.reader.fetchval(
-                "SELECT count(*) FROM run_inputs WHERE run_id = $1", self.run_id
-            )
-        return state
+        return await check_contract(self)
 
     async def end(self) -> None:
         """All goes well from here on: the run must come to its one end."""
@@ -495,13 +457,7 @@ class World:
         for letter in self.late:
             await self.execute(letter)
         assert (await self.check()).last_sequence == state.last_sequence, "written behind the end"
-        for done in state.steps.values():
-            if done.step.agent == ONCE and self.executions[done.step.step_id]:
-                told = done.result.error.type if done.result is not None else None
-                # Its own result counts also when nobody was told before it was sent again.
-                finished = done.result is not None and not done.result.HasField("error")
-                cut_off = state.status == RUN_STATUS_CANCELLED
-                assert finished or cut_off or told in {OUTCOME_UNKNOWN, DEADLINE_EXCEEDED}
+        check_effects(self, state)
         await compact(self.reader, after_s=0, limit=100)
         assert (await self.check()).response == state.response
 

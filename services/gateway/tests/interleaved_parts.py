@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from bos_gateway.state import RunState
 
 
+SAFE, ONCE = "safe", "once"
+"""Agents: one that may be asked twice, and one that may not."""
+
+
 def event(now: datetime, **kind: Any) -> LogEvent:
     made = LogEvent(**kind)
     made.create_time.FromDatetime(now)

@@ -35,7 +35,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from interleaved_owners import ONCE, SAFE, World
+from interleaved_owners import World
+from interleaved_parts import ONCE, SAFE
 
 from bos_gateway.compaction import compact
 from bos_gateway.run_log import SCHEMA
