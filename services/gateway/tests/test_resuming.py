@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
@@ -14,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import strays
+from bos_gateway.clock import DatabaseClock
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
 from bos_gateway.replica import Replica
@@ -88,12 +88,13 @@ def lines() -> Lines:
 
 @pytest.fixture
 def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lines) -> Replica:
+    logged = SimpleNamespace(logger=lambda _: lines)
     collaborators = SimpleNamespace(
-        telemetry=SimpleNamespace(logger=lambda _: lines),
+        telemetry=logged,
         settings=SimpleNamespace(
             max_active_runs=9, run_timeout_s=60.0, max_owner_deaths=3, hold_off_s=1.0
         ),
-        clock=SimpleNamespace(now=lambda: datetime.now(UTC)),
+        clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
     )
     return Replica(
         writer,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.metrics import GatewayMetrics
 
@@ -115,6 +116,11 @@ class DatabaseClock:
     def now(self) -> datetime:
         """The time in UTC."""
         return datetime.fromtimestamp(self.timestamp(), UTC)
+
+    def stamped(self, event: LogEvent) -> LogEvent:
+        """``event``, happening at this moment."""
+        event.create_time.FromDatetime(self.now())
+        return event
 
     def left_s(self, until: datetime) -> float:
         """Seconds until then; negative if it is over."""

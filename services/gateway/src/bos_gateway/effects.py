@@ -78,5 +78,4 @@ class EffectContext:
 
     def stamped(self, event: LogEvent) -> LogEvent:
         """``event``, happening at this moment."""
-        event.create_time.FromDatetime(self.now())
-        return event
+        return self.services.clock.stamped(event)

@@ -7,6 +7,8 @@ run's log could write nothing into it.
 from __future__ import annotations
 
 from bos.common.v1 import AgentError
+from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
+from bos.runlog.v1 import LogEvent, RunFinished
 
 LEASE_EXPIRED = "lease_expired"
 """The last owner died, or was cut off for long: the one reason that counts."""
@@ -57,3 +59,11 @@ def unreadable() -> AgentError:
             "any more. Ask it again."
         ),
     )
+
+
+def ended_unread(run_id: str, error: AgentError) -> LogEvent:
+    """The end of a run whose log kills, or defies, whoever wants to read it."""
+    response = OrchestratorResponse(
+        run_id=run_id, status=RUN_STATUS_FAILED, answer=error.message, error=error
+    )
+    return LogEvent(run_finished=RunFinished(response=response))

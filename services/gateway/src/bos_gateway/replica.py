@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
-from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunFinished, RunReleased
+from bos.gateway.v1 import RUN_STATUS_FAILED
+from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_chassis.errors import (
     BosError,
     NotFound,
@@ -21,9 +20,10 @@ from bos_gateway.acceptance import new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
-from bos_gateway.poison import given_up, unreadable
+from bos_gateway.poison import ended_unread, given_up, unreadable
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
+from bos_gateway.setbacks import Setbacks
 from bos_gateway.state import UnknownEvent, apply, fold
 from bos_gateway.strays import Strays
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
-# Others may have ended a run that could not be read here.
-_FORGOTTEN_AFTER_S = 3600.0
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
@@ -100,10 +98,8 @@ class Replica:
         """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
-        # Runs that broke here lately; another replica may have better luck with them.
-        self._held_off: dict[UUID, float] = {}
-        # Since when a run could not be taken up here, try after try.
-        self._unreadable: dict[UUID, float] = {}
+        settings = collaborators.settings
+        self._setbacks = Setbacks(settings.hold_off_s, settings.run_timeout_s)
         self._stopping = False
         self._suspended = False
         # Runs stopped when the lease was lost; those not taken by others are taken up again.
@@ -173,8 +169,7 @@ class Replica:
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        event.create_time.FromDatetime(self._with.clock.now())
-        await self._ownership.add_input(run_id, _CANCEL, event)
+        await self._ownership.add_input(run_id, _CANCEL, self._with.clock.stamped(event))
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
@@ -203,12 +198,9 @@ class Replica:
         room = self._room()
         if room <= 0 or self._stopping or self._suspended:
             return None
-        now = time.monotonic()
-        self._held_off = {run: until for run, until in self._held_off.items() if until > now}
-        forgotten = now - self._with.settings.run_timeout_s - _FORGOTTEN_AFTER_S
-        self._unreadable = {run: at for run, at in self._unreadable.items() if at > forgotten}
         judge_until = self._lease.others_judged_until()
-        adopted = await self._ownership.adopt(room, self._held_off, judge_until=judge_until)
+        held_off = self._setbacks.held_off()
+        adopted = await self._ownership.adopt(room, held_off, judge_until=judge_until)
         await self._resume_all(adopted, {})
         await self._adopt_suspects(judge_until)
         if strays := await self._strays.let_go(list(self._driven)):
@@ -222,7 +214,7 @@ class Replica:
         """
         while self._room() > 0 and not (self._stopping or self._suspended):
             suspect = await self._ownership.adopt(
-                1, self._held_off, judge_until=judge_until, suspect=True
+                1, self._setbacks.held_off(), judge_until=judge_until, suspect=True
             )
             if not suspect:
                 return
@@ -286,9 +278,7 @@ class Replica:
 
     def _released(self, reason: str) -> LogEvent:
         released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
-        event = LogEvent(run_released=released)
-        event.create_time.FromDatetime(self._with.clock.now())
-        return event
+        return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
         if not await self._writer.accept(run):
@@ -325,12 +315,8 @@ class Replica:
             state = fold(str(run_id), events)
             if state.finished:
                 return  # its end was sent before the lease was lost, and came to be written since
-            event = LogEvent(
-                run_adopted=RunAdopted(
-                    replica_id=str(self._ownership.replica_id), reason=adopted.reason
-                )
-            )
-            event.create_time.FromDatetime(self._with.clock.now())
+            adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=adopted.reason)
+            event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
             append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
             await self._writer.append(append)
             apply(state, event)
@@ -349,7 +335,7 @@ class Replica:
             self._log.exception("run cannot be adopted", run=str(run_id))
             await self._not_adopted(adopted)
             return
-        self._unreadable.pop(run_id, None)
+        self._setbacks.settled(run_id)
         former = self._driven.get(run_id)
         if former is not None and former.run.epoch > adopted.epoch:
             return  # taken anew in the meantime
@@ -366,15 +352,14 @@ class Replica:
 
     async def _not_adopted(self, adopted: Adopted) -> None:
         """Leave the run alone for a while; after a run's whole time of that, it has to end."""
-        run_id, now = adopted.run_id, time.monotonic()
-        since = self._unreadable.setdefault(run_id, now)
-        if now - since >= self._with.settings.run_timeout_s:
+        run_id = adopted.run_id
+        if self._setbacks.not_taken_up(run_id):
             try:
                 await self._end_unread(adopted, unreadable())
             except (LostRun, BosError) as error:
                 self._log.warning("run not ended", run=str(run_id), error=type(error).__name__)
             else:
-                del self._unreadable[run_id]
+                self._setbacks.settled(run_id)
                 return
         await self._let_go(run_id, adopted.epoch)
 
@@ -382,17 +367,7 @@ class Replica:
         """End a run whose log kills, or defies, whoever wants to read it."""
         run_id = adopted.run_id
         self._log.error("run ended unread", run=str(run_id), error=error.type)
-        event = LogEvent(
-            run_finished=RunFinished(
-                response=OrchestratorResponse(
-                    run_id=str(run_id),
-                    status=RUN_STATUS_FAILED,
-                    answer=error.message,
-                    error=error,
-                )
-            )
-        )
-        event.create_time.FromDatetime(self._with.clock.now())
+        event = self._with.clock.stamped(ended_unread(str(run_id), error))
         append = Append(
             run_id,
             adopted.epoch,
@@ -471,7 +446,7 @@ class Replica:
 
     async def _let_go(self, run_id: UUID, epoch: int) -> None:
         """Release a run that went wrong here, and leave it alone for a while."""
-        self._held_off[run_id] = time.monotonic() + self._with.settings.hold_off_s
+        self._setbacks.broke(run_id)
         try:
             await self._ownership.release(run_id, epoch)
         except BosError as error:
