@@ -80,9 +80,12 @@ class DeployAgent(RecordingAgent):
         self.effects.append(Effect(label, context.idempotency_key))
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Look, deploy or roll back: what the last line of the task with such words says."""
+        """Look, deploy or roll back: what the line of the task with such words says that counts.
+
+        Instructions that take the task's place stand before it, those that add to it behind it.
+        """
         lines = [line.strip() for line in task.effective_task.splitlines()]
-        for line in reversed(lines):
+        for line in lines if task.overridden else reversed(lines):
             if line.startswith("deploy "):
                 _, service, version = line.split()
                 data = await task.tools.call("trigger_deployment", service=service, version=version)
