@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
 import statistics
 import tempfile
 import time
@@ -30,6 +28,8 @@ from bos_bench.store import durable_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from bos_bench.processes import Child
 
 QUESTION = {"question": "what is new"}
 # One whose plan never comes, so that there is something to wait for.
@@ -102,30 +102,22 @@ async def held_run(http: aiohttp.ClientSession) -> str:
         return str((await response.json())["runs"][0]["run_id"])
 
 
-def rss_mib(pid: int) -> float:
-    """Resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-async def load(url: str, rest: int, gateway: int, options: argparse.Namespace) -> None:
+async def load(rest: Child, gateway: Child, options: argparse.Namespace) -> None:
     """The whole measurement; ends REST itself, to see it drain."""
     outcome = Outcome()
     async with aiohttp.ClientSession(
-        url,
+        f"http://{rest.said['address']}",
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=600),
     ) as http:
         await one_run(http, Outcome())
         run_id = await held_run(http)
-        before = rss_mib(rest)
+        before = rest.rss_mib
         opened = asyncio.Semaphore(0)
         waiting = [asyncio.create_task(idle(http, run_id, opened)) for _ in range(options.clients)]
         for _ in waiting:
             await opened.acquire()
-        open_mib = rss_mib(rest)
+        open_mib = rest.rss_mib
         print(f"idle clients     {len(waiting)}: {before:.1f} -> {open_mib:.1f} MiB")
         samples, of_gateway = [], []
         tasks = set()
@@ -136,8 +128,8 @@ async def load(url: str, rest: int, gateway: int, options: argparse.Namespace) -
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             if number % int(options.rate * 10) == 0:
-                samples.append(rss_mib(rest))
-                of_gateway.append(rss_mib(gateway))
+                samples.append(rest.rss_mib)
+                of_gateway.append(gateway.rss_mib)
         await asyncio.gather(*tasks)
         took = time.monotonic() - begun
         still = sum(not task.done() for task in waiting)
@@ -152,7 +144,7 @@ async def load(url: str, rest: int, gateway: int, options: argparse.Namespace) -
         print("rest, MiB        " + " ".join(f"{sample:.1f}" for sample in samples))
         print("gateway, MiB     " + " ".join(f"{sample:.1f}" for sample in of_gateway))
         began = time.monotonic()
-        os.kill(rest, signal.SIGTERM)
+        rest.process.terminate()
         ends = Counter(await asyncio.gather(*waiting))
         print(f"drain            idle streams {dict(ends)} after {time.monotonic() - began:.2f} s")
 
@@ -179,8 +171,7 @@ async def main(options: argparse.Namespace) -> None:
             )
         )
         rest = await enter(rest_gateway(gateway.said["address"]))
-        url = f"http://{rest.said['address']}"
-        await load(url, rest.process.pid, gateway.process.pid, options)
+        await load(rest, gateway, options)
         print(f"exit code        {await rest.process.wait()}")
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import sys
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,17 +28,19 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_bench.doubles import House, open_house
+from bos_bench.processes import child
 from bos_bench.store import durable_store
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from bos_bench.processes import Child
 
 _AT_ONCE = 16
 _SAMPLES = 20
 _TIMEOUT_S = 60
-_START_S = 60
 
 
 class Client:
@@ -99,45 +99,18 @@ class Client:
         return sum(run.status not in ended for run in page.runs)
 
 
-@asynccontextmanager
-async def _gateway(house: House, dsn: str) -> AsyncIterator[tuple[int, str]]:
-    """A gateway in a process of its own; its pid and address."""
-    settings = {
-        "STORE_URL": dsn,
-        "PLANNER_TARGET": house.planner,
-        "COMPOSER_TARGET": house.composer,
-        "AGENT_TARGETS": ",".join(f"{name}={target}" for name, target in house.targets.items()),
-        "COMPACT_AFTER_S": "5",
-        "TELEMETRY__LOG_LEVEL": "warning",
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
+def _gateway(house: House, dsn: str) -> AbstractAsyncContextManager[Child]:
+    """A gateway in a process of its own."""
+    return child(
+        "gateway",
         "bos_gateway",
-        env={**os.environ, **{f"BOS_GATEWAY_{key}": value for key, value in settings.items()}},
-        stdout=asyncio.subprocess.PIPE,
+        BOS_GATEWAY_STORE_URL=dsn,
+        BOS_GATEWAY_PLANNER_TARGET=house.planner,
+        BOS_GATEWAY_COMPOSER_TARGET=house.composer,
+        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in house.targets.items()),
+        BOS_GATEWAY_COMPACT_AFTER_S="5",
+        BOS_GATEWAY_TELEMETRY__LOG_LEVEL="warning",
     )
-    if process.stdout is None:
-        raise RuntimeError("the gateway has no output to read its address from")
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), _START_S)
-        yield process.pid, json.loads(line)["address"]
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-def _status(pid: int) -> dict[str, float]:
-    """Memory in MiB, threads and open files of a process."""
-    fields = dict(
-        line.split(":", 1)
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    )
-    return {
-        "rss_mib": int(fields["VmRSS"].split()[0]) / 1024,
-        "threads": int(fields["Threads"]),
-        "files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
-    }
 
 
 async def soak(runs: int) -> dict[str, object]:
@@ -147,13 +120,13 @@ async def soak(runs: int) -> dict[str, object]:
         async with durable_store() as store, open_house(telemetry) as house:
             dsn = await store.fresh_log("soak")
             async with (
-                _gateway(house, dsn) as (pid, address),
-                grpc.aio.insecure_channel(address) as channel,
+                _gateway(house, dsn) as gateway,
+                grpc.aio.insecure_channel(gateway.said["address"]) as channel,
             ):
-                return await _soaked(Client(channel), pid, runs)
+                return await _soaked(Client(channel), gateway, runs)
 
 
-async def _soaked(client: Client, pid: int, runs: int) -> dict[str, object]:
+async def _soaked(client: Client, gateway: Child, runs: int) -> dict[str, object]:
     samples: list[dict[str, float]] = []
     numbers = iter(range(runs))
     began = time.perf_counter()
@@ -162,7 +135,14 @@ async def _soaked(client: Client, pid: int, runs: int) -> dict[str, object]:
         for number in numbers:
             await client.run(number)
             if (number + 1) % max(1, runs // _SAMPLES) == 0:
-                samples.append({"runs": number + 1, **_status(pid)})
+                samples.append(
+                    {
+                        "runs": number + 1,
+                        "rss_mib": gateway.rss_mib,
+                        "threads": gateway.threads,
+                        "files": gateway.open_files,
+                    }
+                )
                 print({key: round(value, 1) for key, value in samples[-1].items()}, flush=True)
 
     async with asyncio.TaskGroup() as group:

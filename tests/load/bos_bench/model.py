@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -14,6 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import SecretStr
 
 from bos_bench.measure import closed_loop, medians, warm_up
+from bos_bench.processes import child
 from bos_llm import Models, ModelSettings, system, user
 
 if TYPE_CHECKING:
@@ -37,14 +34,15 @@ _BODY = {
         {"role": "user", "content": _TASK},
     ],
 }
-_START_TIMEOUT_S = 20
-_STOP_TIMEOUT_S = 10
 
 
 async def measure(telemetry: Telemetry, effort: Effort) -> Part:
     """Processor time and latency of one text call with all three, on the same model."""
     async with AsyncExitStack() as stack:
-        base_url = await stack.enter_async_context(_scripted_model())
+        model = await stack.enter_async_context(
+            child("model", "bos_bench.model_server", PYTHONWARNINGS="error")
+        )
+        base_url = model.said["base_url"]
         calls: dict[str, Call] = {
             "bos": await stack.enter_async_context(_through_bos(base_url, telemetry)),
             "openai": await stack.enter_async_context(_through_openai(base_url)),
@@ -115,32 +113,3 @@ async def _through_http(base_url: str) -> AsyncIterator[Call]:
                 await response.json()
 
         yield call
-
-
-@asynccontextmanager
-async def _scripted_model() -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bos_bench.model_server",
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            line = await process.stdout.readline()
-        if not line:
-            raise RuntimeError("the scripted model did not start")
-        yield line.decode().strip()
-    finally:
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()

@@ -1,11 +1,13 @@
 """The scripted model as a process of its own, so that its processor time is not the client's.
 
-Writes its base URL as one line and serves until its standard input ends, however that comes about.
+Writes its base URL as a line of JSON and serves until its standard input ends, however that comes
+about.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 from bos_testkit.model_fixtures import fixture
@@ -18,7 +20,7 @@ async def main() -> None:
     """Serve."""
     anything = fixture("anything", [], text=REPLY)
     async with ScriptedModel([anything]) as model:
-        print(model.base_url, flush=True)
+        print(json.dumps({"base_url": model.base_url}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 

@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
 _HERE = Path(__file__).parents[1]
 _START_TIMEOUT_S = 120
@@ -40,10 +41,22 @@ class Child:
     @property
     def memory_mb(self) -> float:
         """Memory of its own: what other processes share of it counts in parts."""
-        for line in _proc(self.process.pid, "smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        return _number(_proc(self.process.pid, "smaps_rollup"), "Pss:") / 1024
+
+    @property
+    def rss_mib(self) -> float:
+        """Resident memory, with what other processes share of it."""
+        return _number(_proc(self.process.pid, "status"), "VmRSS:") / 1024
+
+    @property
+    def threads(self) -> int:
+        """Threads that it has at present."""
+        return _number(_proc(self.process.pid, "status"), "Threads:")
+
+    @property
+    def open_files(self) -> int:
+        """Files, sockets and pipes that it has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     async def ask(self, line: str) -> Any:
         """Write a line to it and read its answer, a line of JSON."""
@@ -54,30 +67,29 @@ class Child:
 
 
 @asynccontextmanager
-async def child(
-    name: str, module: str, *arguments: str, logs: Path, **variables: str
+async def program(
+    name: str, *command: str, logs: Path | None = None, **variables: str
 ) -> AsyncIterator[Child]:
-    """Run ``python -m module`` and wait for its line.
+    """Run a program and wait for its line.
 
     Args:
         name: In figures and in messages.
-        module: What to run.
-        arguments: Of its command line.
-        logs: Folder for what it writes to stderr; it is the working directory as well.
+        command: The program and its arguments.
+        logs: Folder for what it writes to stderr; it is the working directory as well. Without
+            one it shares ours.
         variables: Added to the environment, which otherwise configures nothing.
 
     Raises:
         RuntimeError: it did not start; the end of its log is in the message.
     """
-    log = logs / f"{name}.log"
     # The interpreter finds the bench, wherever it is run from.
     path = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, **variables}
-    with log.open("wb") as file:
+    log = logs / f"{name}.log" if logs else None
+    with log.open("wb") if log else nullcontext() as file:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
+            *command,
             cwd=logs,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": path, **variables},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=file,
@@ -88,11 +100,18 @@ async def child(
         async with asyncio.timeout(_START_TIMEOUT_S):
             line = await process.stdout.readline()
         if not line:
-            said = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+            said = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:] if log else ""
             raise RuntimeError(f"{name} did not start: {said}")
         yield Child(name, process, json.loads(line))
     finally:
         await _end(process)
+
+
+def child(
+    name: str, module: str, *arguments: str, logs: Path | None = None, **variables: str
+) -> AbstractAsyncContextManager[Child]:
+    """Run ``python -m module``, else like :func:`program`."""
+    return program(name, sys.executable, "-m", module, *arguments, logs=logs, **variables)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -112,3 +131,11 @@ def _proc(pid: int, file: str) -> str:
         return Path(f"/proc/{pid}/{file}").read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
+
+
+def _number(text: str, field: str) -> int:
+    """The number behind a field of such a file; 0 where there is none."""
+    for line in text.splitlines():
+        if line.startswith(field):
+            return int(line.split()[1])
+    return 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +14,18 @@ from bos.gateway.v1 import ListAgentsRequest, OrchestratorServiceStub
 from bos_bench.asking import Asker
 from bos_bench.doubles import QUESTION, open_house
 from bos_bench.measure import closed_loop, medians, warm_up
-from bos_bench.processes import Child
+from bos_bench.processes import program
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from bos_bench.measure import Effort, Figures, Part, Table
+    from bos_bench.processes import Child
     from bos_bench.store import Store
     from bos_chassis.telemetry import Telemetry
 
 BINARY = Path(__file__).parents[3] / "build" / "bos-rest"
-_START_TIMEOUT_S = 30
 
 
 async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
@@ -123,25 +122,12 @@ async def _streamed_run(http: aiohttp.ClientSession) -> None:
         raise RuntimeError("a run did not end well")
 
 
-@asynccontextmanager
-async def rest_gateway(gateway: str) -> AsyncIterator[Child]:
+def rest_gateway(gateway: str) -> AbstractAsyncContextManager[Child]:
     """The REST gateway in front of ``gateway``."""
-    process = await asyncio.create_subprocess_exec(
-        BINARY,
-        env={
-            "PATH": os.environ["PATH"],
-            "BOS_REST_GATEWAY_TARGET": gateway,
-            "BOS_REST_PORT": "0",
-            "BOS_LOG_LEVEL": "error",
-        },
-        stdout=asyncio.subprocess.PIPE,
+    return program(
+        "rest",
+        str(BINARY),
+        BOS_REST_GATEWAY_TARGET=gateway,
+        BOS_REST_PORT="0",
+        BOS_LOG_LEVEL="error",
     )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            said = json.loads(await process.stdout.readline())
-        yield Child("rest", process, said)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
