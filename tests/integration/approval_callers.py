@@ -23,7 +23,7 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos_client import BosClient
-from bos_client.errors import BosError
+from bos_client.errors import BosError, Unavailable
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -165,15 +165,16 @@ class GrpcCaller(Caller):
     async def decide(
         self, request_id: str, decision: str, instructions: str = "", *, at: Worker | None = None
     ) -> str:
-        async with BosClient((at or self.worker).target) as bos:
-            try:
-                if decision == "approved":
-                    answer = await bos.approve(request_id, instructions)
-                else:
-                    answer = await bos.deny(request_id)
-            except BosError as error:
-                raise Refused(error.code.name, error.reason) from None
-        return _state(answer)
+        async with BosClient((at or self.worker).target) as bos, asyncio.timeout(_WITHIN_S):
+            while True:
+                try:
+                    if decision == "approved":
+                        return _state(await bos.approve(request_id, instructions))
+                    return _state(await bos.deny(request_id))
+                except Unavailable:
+                    await asyncio.sleep(_LOOK_S)  # which is what it means
+                except BosError as error:
+                    raise Refused(error.code.name, error.reason) from None
 
     async def unary(self, question: str) -> OrchestratorResponse:
         async with BosClient(self.worker.target) as bos:
