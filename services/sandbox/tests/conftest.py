@@ -3,15 +3,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 import pytest_asyncio
-from sandbox_client import Sandbox
+from sandbox_client import Sandbox, open_sandbox
 
-from bos.sandbox.v1 import SandboxServiceStub, Tier
+from bos.sandbox.v1 import Tier
 from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
-from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
@@ -50,22 +47,14 @@ def process_settings() -> SandboxSettings:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def isolated(process_settings: SandboxSettings) -> AsyncIterator[Sandbox]:
     """A sandbox whose process tier works, one for all tests of a module."""
-    telemetry = Telemetry.for_tests("sandbox")
-    async with (
-        serve(process_settings, telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        yield Sandbox(SandboxServiceStub(channel), telemetry, Tier.TIER_PROCESS)
+    async with open_sandbox(process_settings, Tier.TIER_PROCESS) as opened:
+        yield opened
 
 
 @pytest.fixture
 async def sandbox(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
-    telemetry = Telemetry.for_tests("sandbox")
-    async with (
-        serve(settings, telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        yield Sandbox(SandboxServiceStub(channel), telemetry)
+    async with open_sandbox(settings) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

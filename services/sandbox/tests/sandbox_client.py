@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bos.sandbox.v1 import Limits, RunProgramRequest, RunProgramResponse, Tier
+import grpc
+
+from bos.sandbox.v1 import Limits, RunProgramRequest, RunProgramResponse, SandboxServiceStub, Tier
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, to_value
+from bos_sandbox.service import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
-    from bos_chassis.telemetry import Telemetry
+    from bos_sandbox.settings import SandboxSettings
 
 
 @dataclass
@@ -40,3 +45,16 @@ class Sandbox:
         response = await self.run(code, inputs)
         assert not response.error_type, (code, response.error_type, response.error_message)
         return from_value(response.result)
+
+
+@asynccontextmanager
+async def open_sandbox(
+    settings: SandboxSettings, tier: Tier = Tier.TIER_UNSPECIFIED
+) -> AsyncIterator[Sandbox]:
+    """A service with these settings, whose client asks for this tier unless told otherwise."""
+    telemetry = Telemetry.for_tests("sandbox")
+    async with (
+        serve(settings, telemetry) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        yield Sandbox(SandboxServiceStub(channel), telemetry, tier)

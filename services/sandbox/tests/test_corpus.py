@@ -10,17 +10,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
-from sandbox_client import Sandbox
+from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import ProgramStatus, SandboxServiceStub, Tier
-from bos_chassis.telemetry import Telemetry
+from bos.sandbox.v1 import ProgramStatus, Tier
 from bos_chassis.values import from_value, to_value
 from bos_sandbox.inside.export import export
-from bos_sandbox.service import serve
 
 if TYPE_CHECKING:
+    from sandbox_client import Sandbox
+
     from bos_sandbox.settings import SandboxSettings
 
 _TEXT = Path(__file__).with_name("legitimate_programs.txt").read_text("utf-8")
@@ -59,12 +58,8 @@ def test_the_corpus_is_large() -> None:
 
 async def test_most_programs_need_the_interpreter_only(settings: SandboxSettings) -> None:
     """With the 80 of test_programs.py more than 200 give there what CPython gives (SPEC F-02)."""
-    telemetry, equal = Telemetry.for_tests("sandbox"), 0
-    async with (
-        serve(settings.model_copy(update={"timeout_s": 30.0}), telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        sandbox = Sandbox(SandboxServiceStub(channel), telemetry, Tier.TIER_INTERPRETER)
+    patient, equal = settings.model_copy(update={"timeout_s": 30.0}), 0
+    async with open_sandbox(patient, Tier.TIER_INTERPRETER) as sandbox:
         for code in PROGRAMS:
             response = await sandbox.run(code, INPUTS)
             if response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED:

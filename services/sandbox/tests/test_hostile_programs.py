@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
-from sandbox_client import Sandbox
+from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import Limits, ProgramStatus, SandboxServiceStub
-from bos_chassis.telemetry import Telemetry
-from bos_sandbox.service import serve
+from bos.sandbox.v1 import Limits, ProgramStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from sandbox_client import Sandbox
 
     from bos_sandbox.settings import SandboxSettings
 
@@ -135,12 +134,8 @@ async def still_serves(sandbox: Sandbox) -> None:
 @pytest.fixture
 async def patient(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
     """A sandbox with time to reach the limits that are not of time, also on a busy machine."""
-    telemetry = Telemetry.for_tests("sandbox")
-    async with (
-        serve(settings.model_copy(update={"timeout_s": 30.0}), telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        yield Sandbox(SandboxServiceStub(channel), telemetry)
+    async with open_sandbox(settings.model_copy(update={"timeout_s": 30.0})) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", VIOLATIONS)

@@ -6,16 +6,13 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 import test_hostile_isolated
 import test_hostile_programs
-from sandbox_client import Sandbox
+from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import Limits, SandboxServiceStub, Tier
-from bos_chassis.telemetry import Telemetry
+from bos.sandbox.v1 import Limits, Tier
 from bos_chassis.values import from_value
-from bos_sandbox.service import serve
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -57,16 +54,11 @@ async def test_the_corpus_leaves_nothing_behind(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    telemetry = Telemetry.for_tests("sandbox")
     settings = process_settings.model_copy(
         update={"max_workers": WORKERS, "process_enabled": tier == Tier.TIER_PROCESS}
     )
     others = children()
-    async with (
-        serve(settings, telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        sandbox = Sandbox(SandboxServiceStub(channel), telemetry, tier)
+    async with open_sandbox(settings, tier) as sandbox:
         assert from_value((await sandbox.run("1 + 1")).result) == 2
         descriptors = len(os.listdir("/proc/self/fd"))
         limits = Limits()

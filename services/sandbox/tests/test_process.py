@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import (
-    GetCapabilitiesRequest,
-    Limits,
-    ProgramStatus,
-    RunProgramRequest,
-    SandboxServiceStub,
-    Tier,
-)
+from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
@@ -289,24 +283,19 @@ async def test_no_free_slot_in_time_is_resource_exhausted(
     busy = process_settings.model_copy(
         update={"process_max_workers": 1, "timeout_s": 30, "queue_timeout_s": 0.1}
     )
-    async with (
-        serve(busy, Telemetry.for_tests()) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        stub = SandboxServiceStub(channel)
-        await stub.GetCapabilities(GetCapabilitiesRequest())
+    async with open_sandbox(busy, Tier.TIER_PROCESS) as sandbox:
+        await sandbox.stub.GetCapabilities(GetCapabilitiesRequest())
         await eventually(lambda: not inmates())
-        code = "while True: pass"
-        endless = stub.RunProgram(RunProgramRequest(code=code, tier=Tier.TIER_PROCESS), timeout=60)
+        request = RunProgramRequest(code="while True: pass", tier=Tier.TIER_PROCESS)
+        endless = sandbox.stub.RunProgram(request, timeout=60)
         await eventually(lambda: bool(inmates()))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.RunProgram(RunProgramRequest(code="1", tier=Tier.TIER_PROCESS))
+            await sandbox.run("1")
         error = from_rpc_error(caught.value)
         assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SANDBOX_BUSY")
         endless.cancel()
         await eventually(lambda: not inmates())
-        reply = await stub.RunProgram(RunProgramRequest(code="1 + 1", tier=Tier.TIER_PROCESS))
-        assert reply.result.int64_value == 2
+        assert await sandbox.result("1 + 1") == 2
 
 
 async def test_a_passed_deadline_kills_the_program(
@@ -322,31 +311,17 @@ async def test_a_passed_deadline_kills_the_program(
 async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
     process_settings: SandboxSettings, inmates: Callable[[], set[int]]
 ) -> None:
-    telemetry = Telemetry.for_tests()
     warm = process_settings.model_copy(update={"process_warm_workers": 1})
-    async with (
-        serve(warm, telemetry) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        sandbox = _client(channel, telemetry)
+    async with open_sandbox(warm, Tier.TIER_PROCESS) as sandbox:
         await eventually(lambda: _warm(inmates()), within_s=20)
         before = inmates()
-        assert (await sandbox("import pandas as pd\nint(pd.Series([1]).sum())")) == 1
+        assert await sandbox.result("import pandas as pd\nint(pd.Series([1]).sum())") == 1
         await eventually(lambda: _warm(inmates()) and not inmates() & before, within_s=20)
-        count = telemetry.registry.get_sample_value(
+        count = sandbox.telemetry.registry.get_sample_value(
             "bos_sandbox_process_start_seconds_count", {"warm": "true"}
         )
         assert count == 1
     await eventually(lambda: not inmates())
-
-
-def _client(channel: grpc.aio.Channel, telemetry: Telemetry) -> Any:
-    async def run(code: str) -> Any:
-        request = RunProgramRequest(code=code, tier=Tier.TIER_PROCESS)
-        reply = await SandboxServiceStub(channel).RunProgram(request, timeout=30)
-        return from_value(reply.result)
-
-    return run
 
 
 def _warm(pids: set[int]) -> bool:

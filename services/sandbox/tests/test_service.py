@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from sandbox_client import open_sandbox
 
 from bos.common.v1 import Value
-from bos.sandbox.v1 import (
-    GetCapabilitiesRequest,
-    Limits,
-    ProgramStatus,
-    RunProgramRequest,
-    SandboxServiceStub,
-    Tier,
-)
+from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
 from bos_chassis.errors import BosError, from_rpc_error
 from bos_chassis.telemetry import Telemetry
 from bos_sandbox.service import serve
@@ -171,14 +165,10 @@ async def test_more_programs_than_workers_wait_for_their_turn(sandbox: Sandbox) 
 
 async def test_no_free_worker_in_time_is_resource_exhausted(settings: SandboxSettings) -> None:
     busy = settings.model_copy(update={"max_workers": 1, "timeout_s": 20, "queue_timeout_s": 0.1})
-    async with (
-        serve(busy, Telemetry.for_tests()) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        stub = SandboxServiceStub(channel)
-        endless = stub.RunProgram(RunProgramRequest(code="while True: pass"))
+    async with open_sandbox(busy) as sandbox:
+        endless = sandbox.stub.RunProgram(RunProgramRequest(code="while True: pass"))
         await eventually(lambda: len(workers(burning=True)) >= 1)
-        error = await error_of(stub.RunProgram(RunProgramRequest(code="1")))
+        error = await error_of(sandbox.run("1"))
         endless.cancel()
         assert (error.code, error.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SANDBOX_BUSY")
         assert error.retry_after_s == 1
@@ -186,29 +176,19 @@ async def test_no_free_worker_in_time_is_resource_exhausted(settings: SandboxSet
 
 async def test_cancelling_the_call_kills_the_worker(settings: SandboxSettings) -> None:
     patient = settings.model_copy(update={"timeout_s": 30, "max_workers": 1})
-    async with (
-        serve(patient, Telemetry.for_tests()) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        stub = SandboxServiceStub(channel)
-        call = stub.RunProgram(RunProgramRequest(code="while True: pass"), timeout=60)
+    async with open_sandbox(patient) as sandbox:
+        call = sandbox.stub.RunProgram(RunProgramRequest(code="while True: pass"), timeout=60)
         await eventually(lambda: len(workers(burning=True)) == 1)
         call.cancel()
         await eventually(lambda: not workers(burning=True))
-        reply = await stub.RunProgram(RunProgramRequest(code="1 + 1"), timeout=10)
-        assert reply.result.int64_value == 2
+        assert await sandbox.result("1 + 1") == 2
 
 
 async def test_a_passed_deadline_kills_the_worker(settings: SandboxSettings) -> None:
     patient = settings.model_copy(update={"timeout_s": 30})
-    async with (
-        serve(patient, Telemetry.for_tests()) as server,
-        grpc.aio.insecure_channel(server.address) as channel,
-    ):
-        stub = SandboxServiceStub(channel)
-        error = await error_of(
-            stub.RunProgram(RunProgramRequest(code="while True: pass"), timeout=0.5)
-        )
+    async with open_sandbox(patient) as sandbox:
+        request = RunProgramRequest(code="while True: pass")
+        error = await error_of(sandbox.stub.RunProgram(request, timeout=0.5))
         assert error.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await eventually(lambda: not workers(burning=True))
 
