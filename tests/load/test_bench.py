@@ -32,6 +32,15 @@ EXPECTED = {
         "ListAgents": {"rest_cpu_ms", "p50_ratio"},
         "five steps, streamed": {"rest_cpu_ms", "p50_ratio"},
     },
+    "approval": {
+        "decision to effect, over another gateway": {
+            "p50_ms",
+            "p95_ms",
+            "answered_p50_ms",
+            "over_notify_ratio",
+            "over_execute_ratio",
+        }
+    },
     "guard": {"a query of 20 lines": {"check_us", "check_over_parse_ratio"}},
     "sandbox": {
         "cold": {"start_ms", "first_program_ms"},

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bos_bench import diamond, guard, log, model, rest, run, sandbox
+from bos_bench import approval, diamond, guard, log, model, rest, run, sandbox
 from bos_bench.measure import Effort
 from bos_bench.picture import write_picture
 from bos_bench.report import machine, text_of, write_json
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[3]
-PARTS = ("diamond", "log", "run", "rest", "guard", "sandbox", "model")
-_NEED_STORE = frozenset({"diamond", "log", "run", "rest"})
+PARTS = ("diamond", "log", "run", "rest", "approval", "guard", "sandbox", "model")
+_NEED_STORE = frozenset({"diamond", "log", "run", "rest", "approval"})
 _PART_TIMEOUT_S = 300
 _DIAMOND_TIMEOUT_S = 1800
 _INTERRUPTED = 130
@@ -89,6 +89,7 @@ def _measurements(
         parts["log"] = lambda: log.measure(store, telemetry, effort)
         parts["run"] = lambda: run.measure(store, telemetry, effort)
         parts["rest"] = lambda: rest.measure(store, telemetry, effort)
+        parts["approval"] = lambda: approval.measure(store, telemetry, effort)
     return {name: parts[name] for name in PARTS if name in parts}
 
 

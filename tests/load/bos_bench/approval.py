@@ -1,0 +1,275 @@
+"""From a person's decision to the effect: two gateways, one that asked, and one that is told.
+
+The run waits, owned by nobody, so whichever gateway is faster adopts it and has the agent act. The
+agent and the person are this process: both ends of the time are read from one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import grpc
+
+from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, SideEffectClass
+from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    AgentRequest,
+    ApprovalServiceStub,
+    AskStreamRequest,
+    OrchestratorServiceStub,
+    RespondApprovalRequest,
+)
+from bos.planner.v1 import (
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    PlannerServiceServicer,
+    Step,
+    add_PlannerServiceServicer_to_server,
+)
+from bos_agentkit import agent_card, succeeded, tool
+from bos_bench.doubles import FixedComposer
+from bos_bench.measure import Sample, medians
+from bos_bench.processes import child
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+from bos_testkit.agents import RecordingAgent, agent_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import asyncpg
+
+    from bos.agent.v1 import AgentResult
+    from bos.gateway.v1 import Approval
+    from bos_agentkit import AgentTask
+    from bos_bench.measure import Effort, Figures, Part
+    from bos_bench.store import Store
+    from bos_chassis.telemetry import Telemetry
+
+_AGENT, _TOOL = "acting", "act"
+_CHANNEL = "bench_round_trip"
+_PER_WARM_UP = 2
+"""Decisions per round for each operation of a warm-up: 40 in full, 2 to show that it runs."""
+_MORE_THAN_EVER = 1024
+_WITHIN_S = 60
+_NOBODYS = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
+
+
+class ActingAgent(RecordingAgent):
+    """Acts when it may, and tells when; the task is under which name. Others are echoed."""
+
+    def __init__(self) -> None:
+        @tool(
+            description="Acts.",
+            requires_approval=True,
+            side_effect=SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE,
+            summary="Act as {name}",
+        )
+        async def act(name: str) -> dict[str, Any]:
+            self.acted[name].set_result(time.perf_counter())
+            return {"name": name}
+
+        self.acted: dict[str, asyncio.Future[float]] = {}
+        """When it acted, by name; who waits puts the future there. Acting twice raises."""
+        self.tools = (act,)
+        super().__init__(_AGENT, card=agent_card(_AGENT, "Acts.", tools=self.tools, max_retries=0))
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Propose to act, act, or echo."""
+        name = task.effective_task
+        if name in self.acted:
+            return succeeded(task, data=await task.tools.call(_TOOL, name=name))
+        return succeeded(task, answer=name)
+
+
+class ActingPlanner(PlannerServiceServicer):
+    """One step whose task is the question."""
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        step = Step(
+            step_id="one", agent=_AGENT, task=request.question, tool_name=_TOOL, tools=[_TOOL]
+        )
+        return MakePlanResponse(plan=Plan(steps=[step], origin="bench"))
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """Two gateways and the agent, and a look into their database."""
+
+    agent: ActingAgent
+    bare: Any
+    """A stub of the agent, without a gateway."""
+    asked: grpc.aio.Channel
+    decided: grpc.aio.Channel
+    database: asyncpg.Connection[Any]
+    looking: asyncio.Lock
+
+
+async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
+    """Wake-up times with one decision after the other and with several at once."""
+    dsn = await store.fresh_log("bench_approval")
+    async with AsyncExitStack() as stack:
+        house = await stack.enter_async_context(_open_house(dsn, telemetry))
+        notify = await stack.enter_async_context(_round_trips(dsn))
+        names = (f"run {n}" for n in count())
+        decisions = effort.warm_up * _PER_WARM_UP
+        await _wake_ups(house, names, 1, effort.warm_up)
+        table = {}
+        for at_once in effort.at_once[:2]:
+            rounds = [
+                await _round(house, notify, names, at_once, max(decisions, at_once))
+                for _ in range(effort.rounds)
+            ]
+            table[f"{at_once} at once"] = medians(rounds)
+    return {"decision to effect, over another gateway": table}
+
+
+async def _round(
+    house: House, notify: Callable[[], Any], names: Any, at_once: int, decisions: int
+) -> Figures:
+    bare = [await _timed(notify) for _ in range(decisions)]
+    calls = [await _timed(lambda: _echo(house)) for _ in range(decisions)]
+    answered, woken = await _wake_ups(house, names, at_once, decisions)
+    wake, p50 = Sample(1.0, 0.0, woken), 0.5
+    notified, called = Sample(1.0, 0.0, bare), Sample(1.0, 0.0, calls)
+    return {
+        "p50_ms": wake.percentile_ms(p50),
+        "p95_ms": wake.percentile_ms(0.95),
+        "answered_p50_ms": Sample(1.0, 0.0, answered).percentile_ms(p50),
+        "notify_p50_ms": notified.percentile_ms(p50),
+        "execute_p50_ms": called.percentile_ms(p50),
+        "over_notify_ratio": wake.percentile_ms(p50) / notified.percentile_ms(p50),
+        "over_execute_ratio": wake.percentile_ms(p50) / called.percentile_ms(p50),
+    }
+
+
+async def _wake_ups(
+    house: House, names: Any, at_once: int, decisions: int
+) -> tuple[list[float], list[float]]:
+    """Times to the answer to the decision, and to the effect, in seconds."""
+    answered: list[float] = []
+    woken: list[float] = []
+
+    async def work() -> None:
+        while len(woken) < decisions:
+            told_s, acted_s = await _wake_up(house, next(names))
+            answered.append(told_s)
+            woken.append(acted_s)
+
+    async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(work())
+    return answered, woken
+
+
+async def _wake_up(house: House, name: str) -> tuple[float, float]:
+    """One run to its end."""
+    acted = house.agent.acted[name] = asyncio.get_running_loop().create_future()
+    request = AskStreamRequest(request=AgentRequest(question=name))
+    call = OrchestratorServiceStub(house.asked).AskStream(request, timeout=_WITHIN_S)
+    try:
+        async for message in call:
+            if message.event.HasField("approval_requested"):
+                times = await _decide(house, message.event.approval_requested.approval, acted)
+        del house.agent.acted[name]
+        return times
+    finally:
+        call.cancel()
+
+
+async def _decide(
+    house: House, approval: Approval, acted: asyncio.Future[float]
+) -> tuple[float, float]:
+    async with house.looking:
+        query = (_NOBODYS, UUID(approval.run_id), RUN_STATUS_WAITING_FOR_APPROVAL)
+        # Another process lets go of it, and says so to nobody here.
+        while not await house.database.fetchval(*query):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    request = RespondApprovalRequest(
+        approval_id=approval.approval_id, decision=APPROVAL_DECISION_APPROVE
+    )
+    began = time.perf_counter()
+    await ApprovalServiceStub(house.decided).RespondApproval(request, timeout=_WITHIN_S)
+    told = time.perf_counter()
+    return told - began, await acted - began
+
+
+async def _echo(house: House) -> None:
+    call = house.bare.Execute(ExecuteRequest(input=AgentInput(task="echo")), timeout=_WITHIN_S)
+    async for _ in call:
+        pass
+
+
+async def _timed(operation: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    await operation()
+    return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def _round_trips(dsn: str) -> AsyncIterator[Callable[[], Any]]:
+    """A message from one session to another, and nothing else."""
+    async with connect(dsn) as speaker, connect(dsn) as listener:
+        heard = asyncio.Event()
+        await listener.add_listener(_CHANNEL, lambda *_: heard.set())
+
+        async def round_trip() -> None:
+            heard.clear()
+            await speaker.execute("SELECT pg_notify($1, 'hello')", _CHANNEL)
+            await heard.wait()
+
+        yield round_trip
+
+
+@asynccontextmanager
+async def _open_house(dsn: str, telemetry: Telemetry) -> AsyncIterator[House]:
+    server = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=1.0)
+    agent = ActingAgent()
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        at = await enter(
+            agent_server(agent, telemetry=telemetry, max_concurrent_steps=_MORE_THAN_EVER)
+        )
+        planner = await enter(
+            grpc_server(
+                server,
+                [Servicer(ActingPlanner(), add_PlannerServiceServicer_to_server, "planner")],
+                telemetry=telemetry,
+            )
+        )
+        composer = await enter(
+            grpc_server(
+                server,
+                [Servicer(FixedComposer(), add_ComposerServiceServicer_to_server, "composer")],
+                telemetry=telemetry,
+            )
+        )
+        channels = []
+        for name in ("asked", "decided"):
+            gateway = await enter(
+                child(
+                    name,
+                    "bos_gateway",
+                    BOS_GATEWAY_STORE_URL=dsn,
+                    BOS_GATEWAY_PLANNER_TARGET=planner.address,
+                    BOS_GATEWAY_COMPOSER_TARGET=composer.address,
+                    BOS_GATEWAY_AGENT_TARGETS=f"{_AGENT}={at}",
+                    BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER=str(_MORE_THAN_EVER),
+                    BOS_LOG_LEVEL="error",
+                )
+            )
+            channels.append(await enter(grpc.aio.insecure_channel(gateway.said["address"])))
+        bare = AgentServiceStub(await enter(grpc.aio.insecure_channel(at)))
+        database = await enter(connect(dsn, schema=SCHEMA))
+        yield House(agent, bare, *channels, database, asyncio.Lock())
