@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from isolation_house import CONVERSATION, PASSWORD, SECRET
+from isolation_house import CONVERSATION, FILE, PASSWORD, SECRET
 from public_rpcs import PublicRpc, public_rpcs
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
@@ -35,6 +36,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "OrchestratorService.Ask": QUESTION,
     "OrchestratorService.AskStream": QUESTION,
     "OrchestratorService.PlanQuestion": QUESTION,
+    "OrchestratorService.DownloadFile": {"digest": hashlib.sha256(FILE).hexdigest()},
     "ApprovalService.RespondApproval": {"decision": APPROVAL_DECISION_APPROVE},
     "IdentityService.RegisterUser": {
         "username": "ada",

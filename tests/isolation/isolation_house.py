@@ -38,7 +38,7 @@ from bos_identity.settings import IdentitySettings
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
-from bos_testkit.agents import EchoAgent, agent_server
+from bos_testkit.agents import EchoAgent, FileAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
@@ -53,12 +53,17 @@ if TYPE_CHECKING:
 
 PASSWORD = "correct horse battery"
 HELD = "Tell me slowly"
+DRAWS = "Draw it"
+"""In a question: its run has a file."""
 ASKS = "Deploy it"
 """In a question: its run waits for an approval."""
 SECRET = "violet-submarine"
 """Stands in everything that ada asks, and nowhere else."""
+FILE = f"The plans of the {SECRET}".encode()
+"""What one of ada's runs has made."""
 CONVERSATION = "a-conversation-of-ada"
 """Kept by memory, for her alone."""
+_FILES = {"plan.html": ("text/html", FILE)}
 _TIMEOUT_S = 30.0
 _STATUS = "grpc-status-details-bin"
 
@@ -72,6 +77,8 @@ class AskingPlanner(PlannerDouble):
             asking = step("a", "deploy", f"deploy {SECRET} 1.2")
             asking.tools.append("trigger_deployment")
             answer.plan.steps.append(asking)
+        if DRAWS in request.question:
+            answer.plan.steps.append(step("a", "files", "draw"))
         return answer
 
 
@@ -250,7 +257,9 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
+                        "files": await enter(agent_server(FileAgent("files", _FILES))),
                     },
+                    artefacts_url=(folder / "artefacts").as_uri(),
                 ),
                 telemetry.named("gateway"),
             )
@@ -322,7 +331,7 @@ async def sign_in(stub: Any, username: str) -> Person:
 
 async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
     ada = house.people["ada"]
-    ended, call = await house.ask(ada, f"What about the {SECRET}?", "request-1")
+    ended, call = await house.ask(ada, f"{DRAWS}: the {SECRET}?", "request-1")
     while await call.read() is not grpc.aio.EOF:
         pass
     under_way, call = await house.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")

@@ -23,7 +23,7 @@ from isolation_cases import (
     ways,
     whats_of_ada,
 )
-from isolation_house import HELD
+from isolation_house import FILE, HELD
 
 if TYPE_CHECKING:
     from isolation_house import IsolationHouse, Person
@@ -61,6 +61,15 @@ async def test_the_owner_is_answered_in_every_way(rpc: PublicRpc, house: Isolati
         )
         assert {way for way, answer in answers.items() if answer.code != "OK"} == set()
         assert all(answer.content for answer in answers.values())
+
+
+async def test_the_owner_of_a_file_gets_it_in_every_way(house: IsolationHouse) -> None:
+    (rpc,) = [rpc for rpc in NAMING if rpc.method.name == "DownloadFile"]
+    answers = await ways(
+        house, rpc, request(rpc, run_id=house.runs["ended"]), house.people["ada"].access_token
+    )
+    assert len(answers) == 2
+    assert all(FILE.decode() in answer.content for answer in answers.values())
 
 
 @named([rpc for rpc in OTHERS if rpc.name != "IdentityService.ChangePassword"])

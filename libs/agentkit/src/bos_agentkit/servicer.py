@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentServiceServicer,
     DescribeRequest,
     DescribeResponse,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 _RETRY_AFTER_S = 1.0
+_WITH_FILES = (AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED)
 _MAX_RESULT_BYTES = 4 * 1024 * 1024 - 1024  # gRPC's own default, less room for the envelope
 
 
@@ -67,7 +70,7 @@ class AgentServicer(AgentServiceServicer):
     async def Execute(
         self, request: ExecuteRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[ExecuteResponse]:
-        """Trace events as they happen, then exactly one result.
+        """Trace events as they happen, then the files, then exactly one result.
 
         Raises:
             InvalidArgument: the step is meant for another agent.
@@ -81,7 +84,11 @@ class AgentServicer(AgentServiceServicer):
         try:
             async for batch in task.trace.batches():
                 yield ExecuteResponse(trace=batch)
-            yield ExecuteResponse(result=await work)
+            result = await work
+            if result.status in _WITH_FILES:
+                for chunk in task.files.chunks():
+                    yield ExecuteResponse(file=chunk)
+            yield ExecuteResponse(result=result)
         finally:
             # Reached early when the client goes away: nobody waits for the agent any longer.
             work.cancel()

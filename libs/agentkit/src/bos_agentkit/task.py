@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import ValueMap
 from bos_agentkit.effective_task import effective_task, is_overridden
+from bos_agentkit.files import Files
 from bos_agentkit.prompts import format_user_profile
 from bos_agentkit.toolbox import Toolbox
 from bos_agentkit.trace import TraceRecorder
@@ -58,6 +59,8 @@ class AgentTask:
         self.tainted = input.tainted
         """Whether the step rests on untrusted content (web, mail, documents)."""
         self.tools = Toolbox(tools, self, tracer)
+        self.files = Files()
+        """Files that go with the result."""
         self.timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._partial = ValueMap()
@@ -96,6 +99,22 @@ class AgentTask:
         """
         for name, value in data.items():
             self._partial.fields[name].CopyFrom(to_value(value))
+
+    def attach_file(self, name: str, media_type: str, content: bytes) -> None:
+        """Add a file, such as a figure, that goes with the result; the gateway stores and lists it.
+
+        Files of a result that awaits approval, or asks something, are left out.
+
+        Args:
+            name: For people, without any folder.
+            media_type: Such as "image/png".
+            content: At most 4 MiB, and 6 MiB with all other files of the step, of which there may
+                be 16.
+
+        Raises:
+            ValueError: the name, the media type or a size is not fit.
+        """
+        self.files.add(name, media_type, content)
 
     def taint(self) -> None:
         """Untrusted content was read: from now on every side effect needs approval."""

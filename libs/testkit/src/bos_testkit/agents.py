@@ -64,6 +64,20 @@ class RecordingAgent(Agent):
         return succeeded(task, answer=task.effective_task)
 
 
+class FileAgent(RecordingAgent):
+    """Succeeds with the files it is given, by name; their media type is that of the dictionary."""
+
+    def __init__(self, name: str, files: Mapping[str, tuple[str, bytes]]) -> None:
+        super().__init__(name)
+        self.files = files
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Attach the files."""
+        for name, (media_type, content) in self.files.items():
+            task.attach_file(name, media_type, content)
+        return succeeded(task, answer="see the files")
+
+
 class OneCallAgent(RecordingAgent):
     """Asks the model once and answers with what it says, also as ``data[name]``."""
 

@@ -11,6 +11,7 @@ from bos.gateway.v1 import (
     AskResponse,
     AskStreamResponse,
     CancelRunResponse,
+    DownloadFileResponse,
     GetApprovalResponse,
     GetRunResponse,
     ListAgentsResponse,
@@ -21,6 +22,7 @@ from bos.gateway.v1 import (
     RespondApprovalResponse,
     WatchRunResponse,
 )
+from bos_artefacts import Owner
 from bos_chassis.auth import LOCAL_USER, current_principal
 from bos_chassis.errors import Unavailable
 from bos_gateway.projection import project, visible_response
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         AskRequest,
         AskStreamRequest,
         CancelRunRequest,
+        DownloadFileRequest,
         GetApprovalRequest,
         GetRunRequest,
         ListAgentsRequest,
@@ -52,22 +55,31 @@ if TYPE_CHECKING:
     from bos_gateway.replica import Replica
     from bos_gateway.runs import Runs
     from bos_gateway.streams import Streams
+    from bos_gateway.values import LargeValues
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
+_PART_BYTES = 256 * 1024
 
 
 class OrchestratorServicer(OrchestratorServiceServicer):
     """Implements ``bos.gateway.v1.OrchestratorService``."""
 
     def __init__(
-        self, replica: Replica, runs: Runs, registry: Registry, dry_run: DryRun, streams: Streams
+        self,
+        replica: Replica,
+        runs: Runs,
+        registry: Registry,
+        dry_run: DryRun,
+        streams: Streams,
+        values: LargeValues,
     ) -> None:
         self._replica = replica
         self._streams = streams
         self._runs = runs
         self._registry = registry
         self._dry_run = dry_run
+        self._values = values
 
     async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
         """Run a question to its end."""
@@ -112,6 +124,19 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         run = await self._runs.find(parse_run_id(request.run_id), caller())
         await self._replica.cancel(run.run_id, caller(), request.reason)
         return CancelRunResponse(run=run_of(await self._replica.reader.state(run.run_id, caller())))
+
+    async def DownloadFile(
+        self, request: DownloadFileRequest, context: Any
+    ) -> AsyncIterator[DownloadFileResponse]:
+        """A file of one of the caller's runs."""
+        with self._streams.one_more():
+            run = await self._runs.find(parse_run_id(request.run_id), caller())
+            digest = request.digest.removeprefix("sha256:")
+            file = await self._replica.reader.file(run.run_id, digest, caller())
+            content = await self._values.kept(Owner(caller(), run.run_id), digest)
+            yield DownloadFileResponse(file=file, content=content[:_PART_BYTES])
+            for start in range(_PART_BYTES, len(content), _PART_BYTES):
+                yield DownloadFileResponse(content=content[start : start + _PART_BYTES])
 
     async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
         """The agents that exist."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import Unavailable
+from bos_chassis.errors import NotFound, Unavailable
 from bos_gateway.state import UnknownEvent, fold
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from uuid import UUID
 
+    from bos.common.v1 import Artefact
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
     from bos_gateway.bulletin import Bulletin
@@ -88,22 +89,53 @@ class RunReader:
         Raises:
             Unavailable: a newer version wrote to the run; only that version can say.
         """
-        feed = self._feed_of(run_id)
         try:
-            events = feed.events if feed else await self._runs.of(user_id).log(run_id)
-            return fold(str(run_id), list(events))
+            return fold(str(run_id), list(await self._events(run_id, user_id)))
         except UnknownEvent:
-            raise Unavailable(
-                "A newer version of the service works on this run; ask again.",
-                reason="NEWER_VERSION",
-                retry_after_s=1.0,
-            ) from None
+            raise _newer_version() from None
+
+    async def file(self, run_id: UUID, digest: str, user_id: str) -> Artefact:
+        """What a run of the user's says about a file of one of its steps.
+
+        Only what results list is a file: the store holds more of a run, which is nobody's to see.
+
+        Args:
+            run_id: The run.
+            digest: Hex digits of the file's SHA-256.
+            user_id: The run's owner.
+
+        Raises:
+            NotFound: no step of the run made such a file.
+            Unavailable: see :meth:`state`.
+        """
+        try:
+            events = await self._events(run_id, user_id)
+        except UnknownEvent:
+            raise _newer_version() from None
+        for event in events:
+            if event.HasField("step_finished"):
+                for file in event.step_finished.result.files:
+                    if file.digest == f"sha256:{digest}":
+                        return file
+        raise NotFound("This run has no such file.", reason="FILE_NOT_FOUND")
+
+    async def _events(self, run_id: UUID, user_id: str) -> Sequence[LogEvent]:
+        feed = self._feed_of(run_id)
+        return feed.events if feed else await self._runs.of(user_id).log(run_id)
 
     async def request(self, run_id: UUID, user_id: str) -> AgentRequest:
         """The request that a run of the user's was accepted with."""
         feed = self._feed_of(run_id)
         first = feed.events[0] if feed else await self._runs.of(user_id).first_event(run_id)
         return first.run_accepted.request
+
+
+def _newer_version() -> Unavailable:
+    return Unavailable(
+        "A newer version of the service works on this run; ask again.",
+        reason="NEWER_VERSION",
+        retry_after_s=1.0,
+    )
 
 
 def unavailable() -> Unavailable:

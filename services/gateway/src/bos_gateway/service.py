@@ -158,7 +158,9 @@ async def serve(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
         streams = Streams(settings.max_streams, metrics)
-        servicer = OrchestratorServicer(replica, runs, registry, DryRun(collaborators), streams)
+        servicer = OrchestratorServicer(
+            replica, runs, registry, DryRun(collaborators), streams, values
+        )
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import grpc
 
@@ -20,6 +21,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
+from bos_artefacts import Owner
 from bos_chassis.errors import (
     DeadlineExceeded,
     InvalidArgument,
@@ -61,6 +63,7 @@ from bos_gateway.results import (
     sound_trace,
 )
 from bos_gateway.state import add_usage
+from bos_gateway.step_files import StepFiles
 
 if TYPE_CHECKING:
     from bos_gateway.decide import RunStep
@@ -77,6 +80,8 @@ _ANSWER_MARGIN_S = 0.75
 _MAY_HAVE = "What was approved may have been done all the same."
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
+_STORE_FILES_S = 10.0
+_WITH_FILES = (AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED)
 # Kept of what an agent says beside its proposal, so that the event always fits into the log.
 _MAX_BESIDE_BYTES = 64 * 1024
 _ENDED = frozenset(
@@ -201,11 +206,18 @@ class _StepRun:
         )
         performing = command.approval.approved_actions if command.approval else ()
         repeatable = may_repeat(self._card, self._step.step, performing)
+        files = StepFiles()
         try:
             async for message in call:
-                if message.WhichOneof("payload") == "result":
-                    return await self._checked(message.result, repeatable)
-                await self._progress(*message.trace.events)
+                match message.WhichOneof("payload"):
+                    case "result":
+                        result, again = await self._checked(message.result, repeatable)
+                        await self._keep_files(result, files)
+                        return result, again
+                    case "file":
+                        files.take(message.file)
+                    case _:
+                        await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = from_rpc_error(error)
             text = f"The agent {self._agent} could not do its part: {failure.message}"
@@ -247,6 +259,21 @@ class _StepRun:
         retryable = checked.error.details.get(_RETRYABLE_DETAIL)
         failed = checked.status == AGENT_EXECUTION_STATUS_FAILED
         return checked, failed and repeatable and retryable is not None and retryable.bool_value
+
+    async def _keep_files(self, result: AgentResult, files: StepFiles) -> None:
+        """List the files of a result that counts; what cannot be kept is said in the trace."""
+        del result.files[:]
+        if result.status not in _WITH_FILES:
+            return
+        request = self._run.state.request
+        owner = Owner(request.user_id, UUID(self._run.state.run_id))
+        timeout_s = min(_STORE_FILES_S, self._left_s() / 2)
+        stored, problems = await files.store(owner, self._run.services.values, timeout_s)
+        result.files.extend(stored)
+        for text in problems:
+            event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=text)
+            event.create_time.FromDatetime(self._run.now())
+            await self._progress(event)
 
     async def _request_approval(self, result: AgentResult) -> None:
         """Have a person asked; the step's work ends here until there is a decision."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import LogEvent
 from bos_artefacts import ArtefactDamaged, ArtefactMissing
-from bos_chassis.errors import BosError, Unavailable
+from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_gateway.external import cut, is_large, stub_of, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_artefacts import ArtefactStore, Owner
+    from bos_artefacts import Artefact, ArtefactStore, Owner
     from bos_chassis.telemetry import Telemetry
 
 
@@ -71,12 +71,7 @@ class LargeValues:
         if not event.HasField("external_event"):
             return event
         if self._store is None:
-            raise Unavailable(
-                "This run has values in an artefact store that is not configured here: "
-                "set BOS_GATEWAY_ARTEFACTS_URL.",
-                reason="ARTEFACTS_NOT_CONFIGURED",
-                retry_after_s=1.0,
-            )
+            raise _not_configured()
         try:
             content = await self._store.get(owner, event.external_event.digest)
             return LogEvent.FromString(content)
@@ -85,6 +80,33 @@ class LargeValues:
                 self._log.error("value gone", run=str(owner.run_id), why=error.reason)
             return substitute(event)
 
+    async def keep(self, owner: Owner, content: bytes) -> Artefact:
+        """Store a file of a run; storing it again changes nothing.
+
+        Raises:
+            FailedPrecondition: there is no store.
+            ArtefactTooLarge, Unavailable: the store refuses it, or is away.
+        """
+        if self._store is None:
+            raise FailedPrecondition("No artefact store is configured (BOS_GATEWAY_ARTEFACTS_URL).")
+        return await self._store.put(owner, content)
+
+    async def kept(self, owner: Owner, digest: str) -> bytes:
+        """A file of a run.
+
+        Raises:
+            NotFound: it is gone, or was damaged; that is said in the log.
+            Unavailable: the store is away, or not known here; the file may be there all the same.
+        """
+        if self._store is None:
+            raise _not_configured()
+        try:
+            return await self._store.get(owner, digest)
+        except (ArtefactMissing, ArtefactDamaged) as error:
+            if self._log is not None:
+                self._log.error("file gone", run=str(owner.run_id), why=error.reason)
+            raise NotFound("This file is gone.", reason="FILE_GONE") from None
+
     async def forget(self, owner: Owner) -> int:
         """Delete all values of a run, also those that its log never came to name.
 
@@ -92,3 +114,12 @@ class LargeValues:
             Unavailable: the store is away.
         """
         return 0 if self._store is None else await self._store.delete(owner)
+
+
+def _not_configured() -> Unavailable:
+    return Unavailable(
+        "This run has values in an artefact store that is not configured here: "
+        "set BOS_GATEWAY_ARTEFACTS_URL.",
+        reason="ARTEFACTS_NOT_CONFIGURED",
+        retry_after_s=1.0,
+    )

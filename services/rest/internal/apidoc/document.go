@@ -192,12 +192,15 @@ func (b *builder) parameters(
 		case variables[name]:
 			// A slash would be another path, a colon another verb.
 			schema["pattern"] = "^[^/:]+$"
+			if name == "digest" {
+				schema["pattern"] = "^[0-9a-f]{64}$"
+			}
 			parameters = append(parameters, parameter(field, "path", schema))
 		case rule.Body == "" && field.Message() == nil:
 			parameters = append(parameters, parameter(field, "query", schema))
 		}
 	}
-	if method.IsStreamingServer() && rule.Body == "" {
+	if method.IsStreamingServer() && rule.Body == "" && !isFile(method) {
 		parameters = append(parameters, object{
 			"name": "Last-Event-ID", "in": "header",
 			"description": "The `id` of the last event seen; browsers send it by themselves. " +
@@ -257,6 +260,10 @@ func (b *builder) responses(
 			"$ref": "#/components/responses/" + strconv.Itoa(status),
 		}
 	}
+	if isFile(method) {
+		responses["200"] = fileResponse()
+		return responses
+	}
 	if method.IsStreamingServer() {
 		b.schemas.output(method.Output())
 		responses["200"] = streamResponse(alias)
@@ -274,6 +281,12 @@ func (b *builder) responses(
 		"description": "Done.", "content": object{jsonType: object{"schema": output}},
 	}
 	return responses
+}
+
+// isFile says whether a stream is a file in pieces, which comes as the file itself over HTTP.
+func isFile(method protoreflect.MethodDescriptor) bool {
+	content := method.Output().Fields().ByName("content")
+	return method.IsStreamingServer() && content != nil && content.Kind() == protoreflect.BytesKind
 }
 
 // decision adds the path of SPEC M-07, whose body has words of its own.

@@ -103,6 +103,23 @@ const otherStreamText = "Server-sent events. `token` is a piece of the answer, `
 	"`hitl_approved`, `hitl_denied` and `hitl_timeout` are about approvals, `done` has the whole " +
 	"`OrchestratorResponse` and is the last. All others are as with `/v1/runs:askStream`."
 
+// fileResponse is a file as it is; browsers save it.
+func fileResponse() object {
+	header := func(about string) object {
+		return object{"description": about, "schema": object{"type": "string"}}
+	}
+	return object{
+		"description": "The file. Media types that browsers could run something of come as bytes.",
+		"headers": object{
+			"Content-Disposition":    header("Always `attachment`, with the file's name."),
+			"X-Content-Type-Options": header("Always `nosniff`."),
+		},
+		"content": object{"*/*": object{
+			"schema": object{"type": "string", "format": "binary"},
+		}},
+	}
+}
+
 const streamSample = "retry: 2000\n\nid: 1\nevent: run_accepted\n" +
 	`data: {"run_id":"0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10","sequence":"1"}` + "\n\n"
 

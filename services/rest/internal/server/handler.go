@@ -130,6 +130,11 @@ func (s *Server) services() (http.Handler, error) {
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {
 		return nil, err
 	}
+	if err := registerFile(
+		mux, gatewayv1.NewOrchestratorServiceClient(s.gateway), s.settings.CallTimeout.Duration(),
+	); err != nil {
+		return nil, err
+	}
 	if s.identity != nil {
 		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
 			return nil, err

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+
+	commonv1 "bos/rest/gen/bos/common/v1"
+	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/apierror"
+	"bos/rest/internal/upstream"
+)
+
+const filePath = "/v1/runs/{run_id}/files/{digest}"
+
+// What browsers do nothing with but show or save. Anything else, pages and drawings with scripts
+// above all, is bytes and no more: a program chose both the content and what it calls it.
+var harmlessTypes = map[string]string{
+	"application/json": "application/json",
+	"application/pdf":  "application/pdf",
+	"image/gif":        "image/gif",
+	"image/jpeg":       "image/jpeg",
+	"image/png":        "image/png",
+	"image/webp":       "image/webp",
+	"text/csv":         "text/csv; charset=utf-8",
+	"text/plain":       "text/plain; charset=utf-8",
+}
+
+// registerFile offers DownloadFile as a file instead of messages with pieces of it.
+func registerFile(
+	mux *runtime.ServeMux, client gatewayv1.OrchestratorServiceClient, limit time.Duration,
+) error {
+	return mux.HandlePath(http.MethodGet, filePath,
+		func(w http.ResponseWriter, r *http.Request, parameters map[string]string) {
+			ctx, err := runtime.AnnotateContext(r.Context(), mux, r,
+				gatewayv1.OrchestratorService_DownloadFile_FullMethodName,
+				runtime.WithHTTPPathPattern(filePath))
+			if err != nil {
+				apierror.Write(w, err)
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			call, err := client.DownloadFile(ctx, &gatewayv1.DownloadFileRequest{
+				RunId: parameters["run_id"], Digest: parameters["digest"],
+			})
+			var part *gatewayv1.DownloadFileResponse
+			if err == nil {
+				part, err = call.Recv()
+			}
+			if err != nil {
+				apierror.Write(w, upstream.Translate(ctx, emptyIsLost(err)))
+				return
+			}
+			describe(w.Header(), part.GetFile())
+			for err == nil {
+				if _, err = w.Write(part.GetContent()); err == nil {
+					part, err = call.Recv()
+				}
+			}
+			// A file that breaks off is shorter than its header says, so clients see that it did.
+		})
+}
+
+// emptyIsLost is for a stream that ended before it said anything.
+func emptyIsLost(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func describe(header http.Header, file *commonv1.Artefact) {
+	kind, harmless := harmlessTypes[file.GetMediaType()]
+	if !harmless {
+		kind = "application/octet-stream"
+	}
+	header.Set("Content-Type", kind)
+	header.Set("Content-Length", strconv.FormatInt(file.GetSizeBytes(), 10))
+	saved := mime.FormatMediaType("attachment", map[string]string{"filename": file.GetName()})
+	if saved == "" {
+		saved = "attachment"
+	}
+	header.Set("Content-Disposition", saved)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("Cache-Control", "private, no-store")
+}
