@@ -9,7 +9,9 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import AlreadyExists, ResourceExhausted
 from bos_gateway import context
+from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
+from bos_gateway.runs import not_found, parse_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
+    from bos_gateway.continuing import Continued
     from bos_gateway.registry import Registry
     from bos_gateway.run_secrets import RunSecrets
-    from bos_gateway.runs import StoredRun
+    from bos_gateway.runs import Runs, StoredRun
     from bos_gateway.settings import GatewaySettings
 
 # A run takes seconds; asking again at once would find the same runs still in work.
@@ -37,6 +40,7 @@ def new_run(
     settings: GatewaySettings,
     registry: Registry,
     vault: RunSecrets,
+    goes_on_from: Continued | None = None,
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -50,6 +54,7 @@ def new_run(
         settings: The limits that are frozen into it.
         registry: The agents that are frozen into it.
         vault: Encrypts what is kept of the credentials.
+        goes_on_from: What it takes over, if it is a reply to clarifying questions.
 
     Raises:
         InvalidArgument: the request cannot be run; names fields and fixes.
@@ -57,7 +62,10 @@ def new_run(
     """
     cards = registry.require_cards()
     normalised = context.normalise(
-        request, cards, max_context_bytes=settings.max_context_bytes, configured=registry.names
+        with_inherited(request, goes_on_from),
+        cards,
+        max_context_bytes=settings.max_context_bytes,
+        configured=registry.names,
     )
     normalised.request_id = normalised.request_id or str(run_id)
     secrets = context.of_use(context.take_secrets(normalised.context, cards), cards)
@@ -72,6 +80,7 @@ def new_run(
         unavailable_agents=registry.unavailable,
         secret_keys=sorted(secrets),
     )
+    freeze(accepted, goes_on_from)
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
@@ -95,6 +104,25 @@ def new_run(
         sealed=vault.seal(run_id, secrets),
     )
     return run, secrets
+
+
+async def continued_by(request: AgentRequest, user_id: str, runs: Runs) -> Continued | None:
+    """What the request goes on from; None unless it replies to clarifying questions.
+
+    Raises:
+        NotFound: the user has no such run, whether it exists or not.
+        FailedPrecondition: the run has not asked anything.
+        InvalidArgument: the reply is too long, or names another conversation than the run's.
+    """
+    if not request.continues_run_id:
+        return None
+    run_id = (await runs.find(parse_run_id(request.continues_run_id), user_id)).run_id
+    of_user = runs.of(user_id)
+    first = await of_user.first_event(run_id)
+    page = await of_user.events(run_id, await of_user.last_sequence(run_id) - 1)
+    if not page:  # erased meanwhile
+        raise not_found(request.continues_run_id)
+    return continued(request, str(run_id), first.run_accepted, page[-1][1])
 
 
 def same_request(known: StoredRun, digest: bytes) -> UUID:

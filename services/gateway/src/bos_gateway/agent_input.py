@@ -12,6 +12,7 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos.common.v1 import ValueMap
+from bos_gateway.continuing import question_of
 from bos_plans import output_field
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ def agent_input(
             step_key=sub_task.sub_task_id,
             attempt=attempt,
         ),
-        question=accepted.request.question,
+        question=question_of(accepted),
         context=accepted.request.context,
         secrets={key: value for key, value in secrets.items() if key in declared},
         clarification_turn_count=accepted.clarification_turn_count,
+        clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,
         tainted=any(
             state.outputs[needed].tainted for needed in step.needs if needed in state.outputs

@@ -9,6 +9,7 @@ import grpc
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerDelta, AnswerStarted, LogEvent, RunFinished
 from bos_chassis.errors import from_rpc_error
+from bos_gateway.continuing import question_of
 from bos_gateway.decide import run_deadline
 from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
@@ -92,7 +93,8 @@ def _request(state: RunState) -> ComposeRequest:
     accepted = state.request
     results = [step.result for step in state.steps.values() if step.result is not None]
     return ComposeRequest(
-        question=accepted.request.question,
+        question=question_of(accepted),
+        clarifications=accepted.clarifications,
         decision=state.decision,
         intent=state.intent,
         results=fit(results, MAX_RESULTS_BYTES),

@@ -8,7 +8,9 @@ from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
+from bos_gateway.acceptance import continued_by
 from bos_gateway.budget import PLAN_SHARE
+from bos_gateway.continuing import with_inherited
 from bos_gateway.effects import PLANNER
 from bos_gateway.planning import plan_request, usable_problems
 from bos_plans import stages
@@ -16,25 +18,35 @@ from bos_plans import stages
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.effects import Collaborators
+    from bos_gateway.runs import Runs
 
 
 class DryRun:
-    """Asks the planner on behalf of a caller who only wants to see the plan."""
+    """Asks the planner on behalf of a caller who only wants to see the plan.
 
-    def __init__(self, collaborators: Collaborators) -> None:
+    Args:
+        collaborators: Planner, agents and settings.
+        runs: Where the run is that a reply goes on from.
+    """
+
+    def __init__(self, collaborators: Collaborators, runs: Runs) -> None:
         self._with = collaborators
+        self._runs = runs
 
     async def plan(self, request: AgentRequest, user_id: str) -> PlanQuestionResponse:
         """The plan that the user's request would be run with at this moment.
 
         Raises:
             InvalidArgument: the request could not be run.
-            FailedPrecondition: the planner's plan is not valid.
+            NotFound: it replies to a run that the user does not have.
+            FailedPrecondition: the planner's plan is not valid, or the run asked nothing.
         """
         settings, registry = self._with.settings, self._with.registry
         cards = registry.require_cards()
+        context.check_texts(request)
+        continued = await continued_by(request, user_id, self._runs)
         normalised = context.normalise(
-            request,
+            with_inherited(request, continued),
             cards,
             max_context_bytes=settings.max_context_bytes,
             configured=registry.names,
@@ -44,6 +56,9 @@ class DryRun:
         message = plan_request(
             normalised, cards, fallback_agent=settings.fallback_agent, max_steps=settings.max_steps
         )
+        if continued is not None:
+            message.question = continued.original_question
+            message.clarifications.extend(continued.clarifications)
         if settings.max_run_tokens:
             message.token_budget = int(settings.max_run_tokens * PLAN_SHARE)
         timeout_s = settings.plan_timeout_s

@@ -11,6 +11,7 @@ from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import from_rpc_error
 from bos_gateway.budget import steps_left
+from bos_gateway.continuing import question_of
 from bos_gateway.decide import run_deadline
 from bos_gateway.effects import PLANNER
 from bos_gateway.failures import INVALID_PLAN, STEPS_EXHAUSTED, error_trace
@@ -45,6 +46,8 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
     )
     if command.token_budget is not None:
         request.token_budget = command.token_budget
+    request.question = question_of(accepted)
+    request.clarifications.extend(accepted.clarifications)
     request.long_term_memory.CopyFrom(accepted.long_term_memory)
     request.conversation_history.extend(accepted.conversation_history)
     try:

@@ -18,6 +18,7 @@ import grpc
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable, from_rpc_error
+from bos_gateway.continuing import beside_exchanges
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ class Remembering:
         event.CopyFrom(run.event)
         event.run_accepted.request.conversation_id = conversation_id
         if known is not None:
-            event.run_accepted.conversation_history.extend(known.conversation_history)
+            history = beside_exchanges(
+                known.conversation_history, event.run_accepted.clarifications
+            )
+            event.run_accepted.conversation_history.extend(history)
             event.run_accepted.long_term_memory.CopyFrom(known.long_term_memory)
         return replace(run, conversation_id=conversation_id, event=event)
 

@@ -16,7 +16,7 @@ from bos_chassis.errors import (
     Unavailable,
 )
 from bos_gateway import context
-from bos_gateway.acceptance import new_run, same_request, user_limit
+from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
@@ -113,6 +113,8 @@ class Replica:
 
         Raises:
             InvalidArgument: the request cannot be run; names fields and fixes.
+            NotFound: it replies to a run that the user does not have.
+            FailedPrecondition: it replies to a run that has not asked anything.
             AlreadyExists: the request id belongs to a request with another body.
             ResourceExhausted: too many runs are under way, here or of this user.
             Unavailable: the replica is stopping, or no agent has ever answered.
@@ -135,6 +137,7 @@ class Replica:
             settings=self._with.settings,
             registry=self._with.registry,
             vault=self._with.vault,
+            goes_on_from=await continued_by(request, user_id, self._runs),
         )
         if self._remembering is not None:
             run = await self._remembering.opened(run)

@@ -159,7 +159,7 @@ async def serve(
         )
         streams = Streams(settings.max_streams, metrics)
         servicer = OrchestratorServicer(
-            replica, runs, registry, DryRun(collaborators), streams, values
+            replica, runs, registry, DryRun(collaborators, runs), streams, values
         )
         server = await stack.enter_async_context(
             grpc_server(

@@ -86,6 +86,12 @@ class GatewaySettings(Settings):
     max_concurrency: int = Field(default=16, ge=1, description="Steps of a run at the same time")
     max_steps: int = Field(default=24, ge=1, le=64, description="Most steps of a plan")
     max_revisions: int = Field(default=0, ge=0, le=10, description="Times a plan may be revised")
+    max_clarification_turns: int = Field(
+        default=5,
+        ge=1,
+        le=20,
+        description="Rounds of clarifying questions; after them no agent may ask any more",
+    )
     fallback_agent: str = Field(
         default="sql", description="Agent that stands in when no keyword matches"
     )
@@ -211,6 +217,7 @@ class GatewaySettings(Settings):
             backoff_multiplier=self.backoff_multiplier,
             confidence_threshold=self.confidence_threshold,
             max_tokens=self.max_run_tokens,
+            max_clarification_turns=self.max_clarification_turns,
         )
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
         settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))

@@ -33,10 +33,12 @@ from bos_chassis.errors import (
 )
 from bos_gateway.agent_input import agent_input, missing_secrets
 from bos_gateway.budget import counted, for_attempt
+from bos_gateway.continuing import clarification_limit
 from bos_gateway.decide import steps_deadline
 from bos_gateway.failures import (
     AGENT_PROTOCOL,
     AGENT_UNKNOWN,
+    CLARIFICATION_LIMIT,
     CREDENTIAL_LOST,
     HITL_SKIPPED,
     OUTCOME_UNKNOWN,
@@ -253,6 +255,8 @@ class _StepRun:
                 return await self._failed(RESULT_TOO_LARGE, text), False
             if not self._run.state.request.interactive:
                 self._turn_down(checked)
+        elif (limit := clarification_limit(self._run.state.request, checked)) is not None:
+            return await self._failed(CLARIFICATION_LIMIT, limit), False
         elif checked.status not in _ENDED:
             text = f"The agent {self._agent} returned a result without a final status."
             return await self._failed(AGENT_PROTOCOL, text), False

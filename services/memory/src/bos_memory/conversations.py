@@ -55,9 +55,9 @@ LEFT JOIN user_long_term_memory AS m ON m.user_id = $1
 LEFT JOIN conversations AS c ON c.user_id = $1 AND c.conversation_id = $2
 {_LATEST_SUMMARY}
 LEFT JOIN LATERAL (
-    SELECT json_agg(json_build_array(role, left(content, $4), extract(epoch FROM created_at))
-                    ORDER BY ordinal) AS said
-    FROM (SELECT role, content, created_at, ordinal FROM messages
+    SELECT json_agg(json_build_array(role, left(content, $4), extract(epoch FROM created_at),
+                                     run_id) ORDER BY ordinal) AS said
+    FROM (SELECT role, content, created_at, run_id, ordinal FROM messages
           WHERE conversation_key = c.conversation_key ORDER BY ordinal DESC LIMIT $3) AS last
 ) AS t ON true
 """)  # noqa: S608  our own text
@@ -316,8 +316,10 @@ def _not_found(conversation_id: str) -> NotFound:
     return NotFound("There is no such conversation.", metadata={"conversation_id": conversation_id})
 
 
-def _said(role: str, content: str, at: float) -> ConversationMessage:
-    message = ConversationMessage(role=_ROLES[role], content=cut(content, _MAX_SHOWN_CHARS))
+def _said(role: str, content: str, at: float, run_id: str) -> ConversationMessage:
+    message = ConversationMessage(
+        role=_ROLES[role], content=cut(content, _MAX_SHOWN_CHARS), run_id=run_id
+    )
     message.create_time.FromDatetime(datetime.fromtimestamp(at, UTC))
     return message
 
