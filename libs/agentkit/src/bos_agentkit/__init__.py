@@ -16,7 +16,9 @@ from bos_agentkit.failures import (
     is_retryable,
 )
 from bos_agentkit.prompts import (
+    SETTLED,
     UNTRUSTED_NOTICE,
+    format_clarifications,
     format_dependencies,
     format_entities,
     format_user_profile,
@@ -40,6 +42,7 @@ __all__ = [
     "PLANNING_DECLINED",
     "QUERY_ERROR",
     "SANDBOX_VIOLATION",
+    "SETTLED",
     "UNTRUSTED_NOTICE",
     "Agent",
     "AgentFailure",
@@ -59,6 +62,7 @@ __all__ = [
     "digest_matches",
     "effective_task",
     "failed",
+    "format_clarifications",
     "format_dependencies",
     "format_entities",
     "format_user_profile",

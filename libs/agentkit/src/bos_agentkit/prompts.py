@@ -9,12 +9,17 @@ from bos.common.v1 import Value
 from bos_chassis.values import render_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from bos.common.v1 import LongTermMemory, ValueMap
+    from bos.common.v1 import ClarificationTurn, LongTermMemory, ValueMap
 
 MAX_DEPENDENCY_CHARS = 500
 MAX_SOURCE_CHARS = 5000
+MAX_QUESTIONS = 10
+MAX_OPTION_CHARS = 200
+MAX_REPLY_CHARS = 2000
+SETTLED = "Settled with the user"
+"""Heading over :func:`format_clarifications` in every prompt."""
 NOTHING = "none"
 
 UNTRUSTED_NOTICE = (
@@ -43,6 +48,21 @@ def format_user_profile(memory: LongTermMemory) -> str:
     return "\n".join(lines) or NOTHING
 
 
+def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:
+    """What the user was asked and replied, in order; ``none`` if nothing was (SPEC D-03, D-04).
+
+    One line per question with its options, one per reply.
+    """
+    lines: list[str] = []
+    for turn in turns:
+        for asked in turn.asked.questions[:MAX_QUESTIONS]:
+            options = "; ".join(_line(option, MAX_OPTION_CHARS) for option in asked.options)
+            offered = f" (offered: {options})" if options else ""
+            lines.append(f"Asked: {_line(asked.question, MAX_REPLY_CHARS)}{offered}")
+        lines.append(f"The user replied: {_line(turn.reply, MAX_REPLY_CHARS)}")
+    return "\n".join(lines) or NOTHING
+
+
 def format_entities(entities: Mapping[str, Value]) -> str:
     """``k=v`` pairs joined by commas, sorted by key; ``none`` if there are none."""
     return ", ".join(f"{k}={render_value(entities[k])}" for k in sorted(entities)) or NOTHING
@@ -65,9 +85,10 @@ def prompt_sections(
     source_text: str,
     instructions: str,
     profile: str = NOTHING,
+    settled: str = NOTHING,
     tainted: bool = False,
 ) -> str:
-    """The prompt of a text agent: the user's profile, then the five sections of SPEC S-07.
+    """The prompt of a text agent: what is known of the user, then the sections of SPEC S-07.
 
     Args:
         task: The effective task.
@@ -76,6 +97,7 @@ def prompt_sections(
         source_text: What to work on; cut to 5000 characters.
         instructions: How to do it.
         profile: From :func:`format_user_profile`.
+        settled: From :func:`format_clarifications`.
         tainted: Whether context and source text come from outside and are to be marked so.
     """
     fence = mark_untrusted if tainted else str
@@ -87,7 +109,15 @@ def prompt_sections(
         ("### Instructions", instructions),
     )
     about_user = "" if profile == NOTHING else f"About the user:\n{profile}\n\n"
+    if settled != NOTHING:
+        about_user += f"{SETTLED}:\n{settled}\n\n"
     return about_user + "\n\n".join(f"{heading}\n{body}" for heading, body in sections)
+
+
+def _line(text: str, limit: int) -> str:
+    """``text`` on one line and within bounds, so that it cannot pass for another section."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def mark_untrusted(text: str) -> str:

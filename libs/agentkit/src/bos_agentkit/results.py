@@ -28,6 +28,7 @@ def succeeded(
     charts: Sequence[Chart] = (),
     highlights: Sequence[str] = (),
     followups: Sequence[str] = (),
+    assumptions: Sequence[str] = (),
 ) -> AgentResult:
     """The step is done.
 
@@ -42,6 +43,7 @@ def succeeded(
         charts: Charts of aggregated results.
         highlights: Noteworthy points.
         followups: Suggested next questions.
+        assumptions: What was assumed because nobody was asked any more; the final answer states it.
 
     Raises:
         TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
@@ -61,6 +63,7 @@ def succeeded(
         charts=charts,
         highlights=highlights,
         followups=followups,
+        assumptions=assumptions,
     )
 
 

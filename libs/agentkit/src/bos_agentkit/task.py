@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bos.common.v1 import ValueMap
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.files import Files
-from bos_agentkit.prompts import format_user_profile
+from bos_agentkit.prompts import format_clarifications, format_user_profile
 from bos_agentkit.toolbox import Toolbox
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
@@ -69,6 +69,11 @@ class AgentTask:
     def profile(self) -> str:
         """What is remembered about the user, as prompts show it (SPEC L-08)."""
         return format_user_profile(self.input.long_term_memory)
+
+    @property
+    def settled(self) -> str:
+        """What the user has settled about the question, as prompts show it (SPEC D-04)."""
+        return format_clarifications(self.input.clarifications)
 
     @property
     def dependencies(self) -> dict[str, dict[str, Any]]:

@@ -23,7 +23,7 @@ from bos_chassis.values import to_value
 from bos_composer.citations import Citations, merge, renumber
 from bos_composer.deterministic import plain_answer
 from bos_composer.numbers import NumberFormat
-from bos_composer.outcomes import succeeded
+from bos_composer.outcomes import succeeded, unstated_assumptions
 from bos_composer.prompts import compose_messages
 from bos_llm import Completion, ModelNotConfigured, TokenBudget, Usage, set_budget
 
@@ -99,6 +99,10 @@ class Composer:
             identity = range(1, len(citations.sources) + 1)
             answer = renumber(written.text.strip(), identity)
             deterministic = False
+            lacking = unstated_assumptions(answer, request.results)
+            if lacking:
+                answer = f"{answer}\n\n{lacking}"
+                yield ComposeResponse(delta=f"\n\n{lacking}")
         except _ModelFailed as failure:
             written.usage = failure.usage
             trace.append(_explain(failure))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.planner.v1 import Intent
-from bos_composer.outcomes import reason, succeeded
+from bos_composer.outcomes import reason, succeeded, unstated_assumptions
 from bos_composer.tables import markdown, values
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberF
         parts = [_without_results(request.intent.intent)]
     else:
         parts = [*_parts(request.results, citations, numbers)]
+        lacking = unstated_assumptions("\n".join(parts), request.results)
+        parts += [lacking] if lacking else []
     remarks = [" ".join(remark.split()) for remark in request.remarks]
     return "\n\n".join([*parts, *(remark for remark in remarks if remark)])
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from bos.agent.v1 import AgentExecutionStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bos.agent.v1 import AgentResult
 
 OVERRIDE_MARKER = "### User Override Instructions"  # SPEC M-20
@@ -67,6 +69,21 @@ def error_text(result: AgentResult) -> str:
         return _UNKNOWN
     line = _CREDENTIALS.sub("", " ".join(message.split()))
     return line if len(line) <= _MAX_REASON_CHARS else line[: _MAX_REASON_CHARS - 1] + "…"
+
+
+def unstated_assumptions(answer: str, results: Iterable[AgentResult]) -> str:
+    """The sentence that ``answer`` lacks on what was assumed; empty if nothing (SPEC DEC-02).
+
+    What nobody was asked about any more has to be told, whatever the model makes of it.
+    """
+    said = _plain(answer)
+    assumed = [" ".join(each.split()).rstrip(".") for r in results for each in r.assumptions]
+    missing = [each for each in dict.fromkeys(assumed) if each and _plain(each) not in said]
+    return f"This assumes: {'; '.join(missing)}." if missing else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def block(result: AgentResult) -> str:

@@ -13,7 +13,9 @@ from bos.common.v1 import MessageRole, SourceType
 from bos.planner.v1 import Intent
 from bos_agentkit.prompts import (
     NOTHING,
+    SETTLED,
     UNTRUSTED_NOTICE,
+    format_clarifications,
     format_user_profile,
     mark_untrusted,
 )
@@ -128,11 +130,14 @@ def _sections(
     summaries = [*map(agent_summary, request.results, citations.answers)]
     data = [text for result in request.results for text in _data(result, numbers, preview_rows)]
     yield "Question", request.question
+    if request.clarifications:
+        yield SETTLED, format_clarifications(request.clarifications)
     yield "Planner rationale", _cut(request.decision.rationale) or NOTHING
     yield "Agent results", _untrusted(summaries) or "No agent was run."
     yield "Data", _untrusted(data)
     yield "Sources", _untrusted([_source(n, s) for n, s in enumerate(citations.sources, start=1)])
     yield "What did not succeed", _untrusted([f"- {text}" for text in _reasons(request.results)])
+    yield "Assumptions", _untrusted([f"- {_cut(text)}" for text in _assumptions(request.results)])
     yield "Earlier attempts", _untrusted([*_earlier(request.working_context)])
     yield "Notices", "\n".join(_notices(request))
     yield "Date and time", _date_and_time(request)
@@ -149,9 +154,15 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
         yield f"- {OVERRIDE_NOTICE} {_OVERRIDE_RULE}"
     if any(_reasons(request.results)):
         yield '- State everything under "What did not succeed" in the answer.'
+    if any(_assumptions(request.results)):
+        yield '- State everything under "Assumptions" in the answer: nobody was asked about it.'
     if request.results and not any(succeeded(result) for result in request.results):
         yield "- Nothing succeeded. Explain what was tried and why it failed; do not guess."
     yield from (f"- Mention in the answer: {_cut(remark)}" for remark in request.remarks)
+
+
+def _assumptions(results: Iterable[AgentResult]) -> Iterator[str]:
+    return (text for result in results for text in result.assumptions)
 
 
 def _reasons(results: Iterable[AgentResult]) -> Iterator[str]:

@@ -140,7 +140,7 @@ class Planner:
         disable, absent = canonical_names(request.disable_agents, cards)
         selection = apply_preferences(
             candidates(
-                request.question,
+                "\n".join([request.question, *(turn.reply for turn in request.clarifications)]),
                 request.cards,
                 fallback_agent=request.fallback_agent,
                 context_keys=request.context.fields,

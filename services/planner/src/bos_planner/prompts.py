@@ -2,7 +2,8 @@
 
 The system message holds ``### Choosing agents``, ``### Intent`` and ``### Steps`` (and
 ``### Revision``); the user message the sections named in :func:`_sections`, in that order, each
-always present so that a missing fact reads ``none``.
+always present so that a missing fact reads ``none``, but for what the user has settled, which is
+there only in a run that goes on after clarifying questions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 from bos.common.v1 import MessageRole, Value
 from bos_agentkit.prompts import (
     NOTHING,
+    SETTLED,
     UNTRUSTED_NOTICE,
+    format_clarifications,
     format_user_profile,
     mark_untrusted,
 )
@@ -63,6 +66,9 @@ A task tells its agent everything it needs to know, in plain language; an agent 
 other steps nor this conversation unless you say so.
 A question may follow up the conversation so far, such as "and the quarter before?": plan for what
 it means there, and write that out in the tasks.
+What the question leaves open about data, such as a measure, a group or a period, is not yours to
+guess: leave it open in the task, and the agent that knows the data asks the user. What stands under
+"Settled with the user" is settled: the question is meant so, and the tasks say so.
 Refer to earlier outputs only as @{{outputs.SOURCE_STEP_ID.FIELD_NAME}} inside sub_task_input.
 FIELD_NAME is one of the source agent's output fields, or one that every agent offers: answer
 (text), table (list of rows), rows (the same), columns (their names), row_count. A value that is one
@@ -143,6 +149,8 @@ def _sections(
     keys = sorted(request.context.fields)
     recent = request.conversation_history[-history_messages:] if history_messages else ()
     yield "Question", request.question
+    if request.clarifications:
+        yield SETTLED, format_clarifications(request.clarifications)
     yield "Context keys", _names(keys[:_MAX_CONTEXT_KEYS])
     yield "Date and time", _date_and_time(request)
     yield "Preferred agents", _names(selection.guardrails.get("preferred_agents", ()))

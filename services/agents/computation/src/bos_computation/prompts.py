@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bos_agentkit import UNTRUSTED_NOTICE, format_entities, mark_untrusted
+from bos_agentkit import SETTLED, UNTRUSTED_NOTICE, format_entities, mark_untrusted
 from bos_chassis.values import to_value, value_to_json
 from bos_computation.variables import describe
 from bos_llm import Message, assistant, system, user
@@ -65,6 +65,8 @@ def plan_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Messag
     ]
     if task.input.question and task.input.question != task.input.task:
         sections.insert(0, ("Question of the user", task.input.question))
+    if task.input.clarifications:
+        sections.insert(-1, (SETTLED, task.settled))
     return [system(_PLAN_ROLE), user(_sections(sections))]
 
 

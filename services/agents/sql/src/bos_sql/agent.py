@@ -144,6 +144,7 @@ def _answered(work: Work, result: QueryResult, words: Interpretation) -> AgentRe
         sources=database_sources(work.overview, result.query.used_tables),
         highlights=words.highlights,
         followups=words.followups,
+        assumptions=work.told_assumptions,
     )
 
 

@@ -24,6 +24,7 @@ _MAX_QUERY_CHARS = 4_000
 _MAX_QUERY_MESSAGES = 4
 # What only a schema would call something: order_date, orders.amount.
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?:[._]\w+)+")
+_IN_BRACKETS = re.compile(r"[(\[`]([^()\[\]`]+)[)\]`]")
 
 
 async def ground(work: Work) -> None:
@@ -72,6 +73,7 @@ def _query(work: Work) -> str:
     if work.index.ranked_tables(task):
         return task[:_MAX_QUERY_CHARS]
     said = [each.content for each in list(given.conversation_history)[-_MAX_QUERY_MESSAGES:]]
+    said += [turn.reply for turn in given.clarifications]
     return " ".join([task, given.question, *said])[:_MAX_QUERY_CHARS]
 
 
@@ -130,10 +132,9 @@ def _grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
     invented: list[str] = []
 
     def exists(option: str) -> bool:
-        name = option.strip()
-        if not _IDENTIFIER.fullmatch(name) or work.index.names(name):
+        if all(work.index.names(name) for name in _named(option)):
             return True
-        invented.append(name)
+        invented.append(option.strip())
         return False
 
     grounded = [
@@ -143,6 +144,12 @@ def _grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
     if invented:
         work.task.trace.decision("Options that name nothing here were dropped", options=invented)
     return grounded
+
+
+def _named(option: str) -> list[str]:
+    """What an option names of the schema: all of it, or what stands in brackets."""
+    parts = (option, *_IN_BRACKETS.findall(option))
+    return [name for part in parts if _IDENTIFIER.fullmatch(name := part.strip())]
 
 
 def _chosen(work: Work, wanted: Sequence[str], suggested: Sequence[str]) -> tuple[str, ...]:

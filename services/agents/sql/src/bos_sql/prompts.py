@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import MessageRole
 from bos_agentkit import (
+    SETTLED,
     UNTRUSTED_NOTICE,
     format_dependencies,
     format_entities,
@@ -49,13 +50,16 @@ You prepare database queries. You are shown a task and the tables of a database.
 hold what the task needs, and whether the task is clear enough to be answered by one query.
 It is unclear if a word in it could mean several columns, groups or periods of this database that
 would give different numbers. It is clear if only one reading makes sense; do not ask about what
-the task, the conversation, the date or the tables already settle. Build questions and options only
-from tables, columns and values that you are shown; invent none."""
+the task, the conversation, the date or the tables already settle, and never again about what the
+user has settled. Build questions and options only from tables, columns and values that you are
+shown; invent none. Name a column in an option as table.column, in brackets after any words."""
 
 _CHECK_CLARITY = """\
 You decide whether a task can be answered by one query on the tables shown, or whether the user has
 to settle something first. Build questions and options only from tables, columns and values that you
-are shown; invent none. If the columns leave only one sensible reading, the task is clear."""
+are shown; invent none. Name a column in an option as table.column, in brackets after any words.
+Never ask again about what the user has settled. If the columns leave only one sensible reading, the
+task is clear."""
 
 _GENERATE = """\
 You write one SQL query that answers a task, once for each dialect asked for. Rules:
@@ -110,6 +114,7 @@ def task_sections(task: AgentTask) -> list[Section]:
             "### Question of the user (background)",
             "" if question == task.effective_task else question,
         ),
+        (f"### {SETTLED}", "" if task.settled == "none" else task.settled),
         ("### Conversation", _conversation(task)),
         ("### Date", date_text(task)),
         ("### About the user", "" if task.profile == "none" else task.profile),
@@ -238,6 +243,7 @@ def triage_messages(task: AgentTask, pack: GroundingPack, sql: str, error: str) 
         _TRIAGE,
         [
             ("### Task", task.effective_task),
+            *([(f"### {SETTLED}", task.settled)] if task.input.clarifications else []),
             ("### Query", sql),
             ("### Error", mark_untrusted(error)),
             ("### Citations", mark_untrusted(f"{citations}\n{fields}")),
@@ -258,6 +264,7 @@ def interpret_messages(
         instructions=f"Put the result under Source Text into words.\nResult: {stats}\n"
         f"Assumptions made: {_listed(assumptions)}",
         profile=task.profile,
+        settled=task.settled,
         tainted=True,
     )
     return [system(f"{_INTERPRET}\n{UNTRUSTED_NOTICE}"), user(prompt)]
