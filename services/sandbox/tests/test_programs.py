@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cpython_programs import INPUTS, as_cpython
+from sandbox_cases import VALUES
 
 from bos_chassis.values import from_value, to_value
 
@@ -141,24 +142,7 @@ async def test_the_last_expression_goes_before_the_variable_result(sandbox: Sand
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        True,
-        -(2**63),
-        2**63 - 1,
-        1.5,
-        float("-inf"),
-        Decimal("1.10"),
-        Decimal("0.00"),
-        Decimal(2**90),
-        "text with ü and \n",
-        "",
-        b"\x00\xff",
-        date(2024, 2, 29),
-        datetime(2025, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
-        [1, [2.0, None], {"a": Decimal("3.30")}],
-        {},
-    ],
+    [*VALUES, Decimal(2**90), "text with ü and \n", [1, [2.0, None], {"a": Decimal("3.30")}]],
     ids=repr,
 )
 async def test_values_survive_both_directions(sandbox: Sandbox, value: Any) -> None:
