@@ -19,11 +19,12 @@ OF_ADA = {
     "run_id": ("ended", "under way"),
     "session_id": ("session",),
     "approval_id": ("waiting",),
+    "request__continues_run_id": ("asking", "ended", "under way"),
 }
 """Fields that name something of a user's, and which of ada's things to name there."""
 OF_ADA_IN_MEMORY = {"conversation_id": (CONVERSATION,)}
 """The same for memory: elsewhere ids of conversations are what callers make of them."""
-NAMED_WITHOUT_NEED = {"request__continues_run_id": "run_id"}
+OPTIONAL = frozenset({"request__continues_run_id"})
 """Fields that name something of a user's in a call that works without them."""
 CHOSEN_BY_CALLER = {
     "request__request_id": "request-1",
@@ -71,7 +72,7 @@ def references_of_ada(rpc: PublicRpc) -> list[str]:
 
 
 NAMING = [rpc for rpc in RPCS if references_of_ada(rpc)]
-OTHERS = [rpc for rpc in RPCS if not references_of_ada(rpc)]
+OTHERS = [rpc for rpc in RPCS if OPTIONAL.issuperset(references_of_ada(rpc))]
 
 
 def named(rpcs: list[PublicRpc]) -> Any:
@@ -90,17 +91,10 @@ def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
 
 def request(rpc: PublicRpc, **fields: Any) -> Any:
     chosen = {name: CHOSEN_BY_CALLER[name] for name in rpc.references if CHOSEN_BY_CALLER.get(name)}
+    if not OPTIONAL.isdisjoint(fields):
+        # One's own run of this id would be found before it is looked what the request goes on from.
+        chosen.pop("request__request_id", None)
     return rpc.message(**{**chosen, **REQUESTS.get(rpc.name, {}), **fields})
-
-
-def naming(rpc: PublicRpc, house: IsolationHouse) -> Any:
-    """The request, with something of ada's in every field that can name it."""
-    wanted = {
-        name: whats_of_ada(house, kind)[0]
-        for name, kind in NAMED_WITHOUT_NEED.items()
-        if name in rpc.references
-    }
-    return request(rpc, **wanted)
 
 
 async def ways(

@@ -55,6 +55,8 @@ PASSWORD = "correct horse battery"
 HELD = "Tell me slowly"
 DRAWS = "Draw it"
 """In a question: its run has a file."""
+UNCLEAR = "Whichever it is"
+"""In a question: its run ends with a question to its user."""
 ASKS = "Deploy it"
 """In a question: its run waits for an approval."""
 SECRET = "violet-submarine"
@@ -77,6 +79,8 @@ class AskingPlanner(PlannerDouble):
             asking = step("a", "deploy", f"deploy {SECRET} 1.2")
             asking.tools.append("trigger_deployment")
             answer.plan.steps.append(asking)
+        if UNCLEAR in request.question:
+            answer.clarification.questions.add(question=f"Which {SECRET}?")
         if DRAWS in request.question:
             answer.plan.steps.append(step("a", "files", "draw"))
         return answer
@@ -131,7 +135,7 @@ class IsolationHouse:
     private_key: Any
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
-    """Ada's runs: one that has ended, one that is under way."""
+    """Ada's runs: one that has ended, one that is under way, one that asked her something."""
     approval_id: str = ""
     """What a third run of hers waits for."""
 
@@ -336,7 +340,10 @@ async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
         pass
     under_way, call = await house.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")
     stack.callback(call.cancel)
-    house.runs = {"ended": ended, "under way": under_way}
+    asking, call = await house.ask(ada, f"{UNCLEAR}: the {SECRET}", "request-4")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    house.runs = {"ended": ended, "under way": under_way, "asking": asking}
     _, call = await house.ask(ada, f"{ASKS}: the {SECRET}", "request-3")
     stack.callback(call.cancel)
     event = RunEvent()

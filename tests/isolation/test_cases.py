@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isolation_cases import CHOSEN_BY_CALLER, NAMED_WITHOUT_NEED, OF_ADA, OPEN, REQUESTS, RPCS
+from isolation_cases import CHOSEN_BY_CALLER, OF_ADA, OPEN, REQUESTS, RPCS
 
 pytestmark = pytest.mark.isolation
 
@@ -13,7 +13,7 @@ def test_every_id_in_a_public_request_has_a_case() -> None:
         f"{rpc.name}: {name}"
         for rpc in RPCS
         for name in rpc.references
-        if name not in {*OF_ADA, *CHOSEN_BY_CALLER, *NAMED_WITHOUT_NEED}
+        if name not in {*OF_ADA, *CHOSEN_BY_CALLER}
     }
     assert not unknown, "say in OF_ADA or CHOSEN_BY_CALLER whose ids these are"
 

@@ -16,7 +16,6 @@ from isolation_cases import (
     OTHERS,
     RPCS,
     named,
-    naming,
     references_of_ada,
     request,
     traces_of_ada,
@@ -72,9 +71,20 @@ async def test_the_owner_of_a_file_gets_it_in_every_way(house: IsolationHouse) -
     assert all(FILE.decode() in answer.content for answer in answers.values())
 
 
+@named([rpc for rpc in NAMING if rpc.method.name in ("Ask", "AskStream", "PlanQuestion")])
+async def test_only_a_run_that_asked_can_be_replied_to_and_by_its_owner_in_every_way(
+    rpc: PublicRpc, house: IsolationHouse
+) -> None:
+    for which, code in (("asking", "OK"), ("ended", "FAILED_PRECONDITION")):
+        reply = request(rpc, request__continues_run_id=house.runs[which])
+        reply.request.conversation_id = ""
+        answers = await ways(house, rpc, reply, house.people["ada"].access_token)
+        assert {answer.code for answer in answers.values()} == {code}
+
+
 @named([rpc for rpc in OTHERS if rpc.name != "IdentityService.ChangePassword"])
 async def test_nothing_of_another_is_in_any_answer(rpc: PublicRpc, house: IsolationHouse) -> None:
-    message = naming(rpc, house)
+    message = request(rpc)
     for way, answer in (await ways(house, rpc, message, house.people["eve"].access_token)).items():
         # A request that is refused for its form proves nothing.
         assert answer.code in ("OK", "UNAUTHENTICATED", "ALREADY_EXISTS"), (way, answer)
