@@ -32,8 +32,8 @@ from crash_house import (
 from crash_tally import Death, Tally
 from crashing_postgres import CrashingPostgres
 from gateway_nursery import forked_gateway
+from postgres_proxy import Proxy, postgres_proxy
 from run_contract import Seen, StoredRun, Verdict, check_contract, stored_runs
-from tcp_proxy import TcpProxy, tcp_proxy
 
 from bos_chassis.errors import BosError
 from bos_gateway import commits
@@ -95,7 +95,7 @@ class RoundPlan:
 class Slot:
     """A place for one gateway after the other, with a way to PostgreSQL that can be cut."""
 
-    def __init__(self, proxy: TcpProxy) -> None:
+    def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
         self.gateway: Gateway | None = None
         self.busy = False
@@ -402,6 +402,7 @@ async def one_round(plan: RoundPlan, tally: Tally) -> Verdict:
         postgres = await stack.enter_async_context(restartable_postgres(Path(folder) / "data"))
         crash = await stack.enter_async_context(open_crash_house(postgres.dsn, takes_s=0.15))
         slots = [
-            Slot(await stack.enter_async_context(tcp_proxy(postgres.dsn))) for _ in range(_GATEWAYS)
+            Slot(await stack.enter_async_context(postgres_proxy(postgres.dsn)))
+            for _ in range(_GATEWAYS)
         ]
         return await Round(crash, postgres, slots, tally, plan).run()

@@ -14,8 +14,8 @@ import pytest
 from crash_clients import EACH, Clients, adopted, at, gateways, lease_ran_out, told, until_waiting
 from crash_house import WAITS, CrashHouse, cancel_anywhere, crashing_gateway, open_crash_house
 from crashing_postgres import crashing_postgres
+from postgres_proxy import postgres_proxy
 from run_contract import Seen
-from unix_proxy import postgres_proxy
 
 from bos_postgres import acquire, open_database
 from bos_testkit.waiting import eventually

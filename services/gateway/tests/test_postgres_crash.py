@@ -6,14 +6,15 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import grpc
 import pytest
 from crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_house import House, open_house
+from postgres_proxy import postgres_proxy
 from prometheus_client import CollectorRegistry
-from tcp_proxy import tcp_proxy
 
 from bos.gateway.v1 import RUN_STATUS_PLANNED, RUN_STATUS_SUCCEEDED, RunEvent
 from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
@@ -173,7 +174,7 @@ async def test_what_was_seen_elsewhere_comes_back_although_it_was_never_acknowle
     postgres: CrashingPostgres,
 ) -> None:
     async with (
-        tcp_proxy(postgres.dsn) as proxy,
+        postgres_proxy(postgres.dsn) as proxy,
         open_log(proxy.dsn) as log,
         connect(postgres.dsn, schema=SCHEMA) as connection,
         connect(postgres.dsn) as watcher,
@@ -298,13 +299,13 @@ async def test_gateway_goes_on_at_another_address_of_its_database(
 ) -> None:
     slow = SlowAgent("slow")
     async with (
-        tcp_proxy(postgres.dsn) as second,
+        postgres_proxy(postgres.dsn) as second,
         open_house(postgres.dsn) as house,
         AsyncExitStack() as stack,
     ):
-        first = await stack.enter_async_context(tcp_proxy(postgres.dsn))
-        addresses = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        both = second.dsn.replace(f"127.0.0.1:{second.port}", addresses)
+        first = await stack.enter_async_context(postgres_proxy(postgres.dsn))
+        addresses = [urlsplit(proxy.dsn).netloc.rpartition("@")[2] for proxy in (first, second)]
+        both = second.dsn.replace(addresses[1], ",".join(addresses))
         await house.add_agent(slow)
         house.planner.steps = [step("a", "slow")]
         async with house.gateway(store_url=both, lease_s=30.0) as gateway:

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from crash_house import follow_anywhere
 from gateway_house import Client, House, gateway_process, kinds
+from postgres_proxy import postgres_proxy
 from run_contract import Seen
-from unix_proxy import postgres_proxy
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
 from bos.gateway.v1 import (

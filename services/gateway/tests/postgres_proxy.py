@@ -1,31 +1,37 @@
-"""A proxy in front of a PostgreSQL on a TCP port, which may itself go away and come back."""
+"""A proxy in front of PostgreSQL that can be cut, and mended again.
+
+The server may itself go away and come back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
-class TcpProxy:
-    """Copies bytes between clients and the server, as long as it is not cut."""
+class Proxy:
+    """Copies bytes between clients and the server, as long as it is not cut.
 
-    def __init__(self, dsn: str) -> None:
-        self._parts = urlsplit(dsn)
+    Args:
+        connect: Opens a connection to the server.
+    """
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
         self._open = asyncio.Event()
         self._open.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
-
-    @property
-    def dsn(self) -> str:
+        self.dsn = ""
         """The URL of the same database by way of the proxy."""
-        login = self._parts.netloc.rpartition("@")[0]
-        return self._parts._replace(netloc=f"{login}@127.0.0.1:{self.port}").geturl()
 
     def cut(self) -> None:
         """From now on nothing gets through, and nobody is told."""
@@ -48,7 +54,7 @@ class TcpProxy:
         copying: list[asyncio.Task[None]] = []
         try:
             await self._open.wait()
-            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._parts.port)
+            to_reader, to_writer = await self._connect()
             try:
                 copying = [
                     asyncio.create_task(self._copy(reader, to_writer)),
@@ -81,14 +87,26 @@ class TcpProxy:
 
 
 @asynccontextmanager
-async def tcp_proxy(dsn: str) -> AsyncIterator[TcpProxy]:
-    """A proxy to the database of ``dsn``."""
-    proxy = TcpProxy(dsn)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
-        yield proxy
-    finally:
-        await proxy.close()
-        server.close()
-        await server.wait_closed()
+async def postgres_proxy(dsn: str) -> AsyncIterator[Proxy]:
+    """A proxy to the database of ``dsn``, on a Unix socket or a TCP port as its server is."""
+    parts = urlsplit(dsn)
+    query = parse_qs(parts.query)
+    with TemporaryDirectory(prefix="bos-proxy-") as folder:
+        if "host" in query:
+            behind, file = query["host"][0], f".s.PGSQL.{query.get('port', ['5432'])[0]}"
+            proxy = Proxy(lambda: asyncio.open_unix_connection(f"{behind}/{file}"))
+            server = await asyncio.start_unix_server(proxy.serve, Path(folder) / file)
+            there, here = quote(behind, safe=""), quote(folder, safe="")
+            proxy.dsn = parts._replace(query=parts.query.replace(there, here)).geturl()
+        else:
+            proxy = Proxy(lambda: asyncio.open_connection("127.0.0.1", parts.port))
+            server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            login = parts.netloc.rpartition("@")[0]
+            proxy.dsn = parts._replace(netloc=f"{login}@127.0.0.1:{port}").geturl()
+        try:
+            yield proxy
+        finally:
+            await proxy.close()
+            server.close()
+            await server.wait_closed()
