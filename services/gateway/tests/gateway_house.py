@@ -159,11 +159,12 @@ class House:
                 **overrides,
             }
         )
+        telemetry = Telemetry.for_tests("gateway")
         async with (
-            serve(settings, Telemetry.for_tests("gateway")) as server,
+            serve(settings, telemetry) as server,
             grpc.aio.insecure_channel(server.address) as channel,
         ):
-            yield Client(channel, server)
+            yield Client(channel, server, telemetry)
 
 
 @dataclass
@@ -172,6 +173,13 @@ class Client:
 
     channel: grpc.aio.Channel
     server: GrpcServer
+    telemetry: Telemetry | None = None
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """A sample of the gateway's metrics; None if there is none, or it is another process."""
+        if self.telemetry is None:
+            return None
+        return self.telemetry.registry.get_sample_value(name, labels)
 
     @property
     def stub(self) -> Any:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from bos_gateway.bulletin import POLL_S
+from bos_gateway.waiting import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.lease import Lease
     from bos_gateway.replica import Replica
+    from bos_gateway.waiting import WaitingApprovals
 
 _RETRY_S = 0.2
 # A lease that is about to run out is looked at just after that, not just before.
@@ -28,6 +30,7 @@ async def running_replica(
     lease: Lease,
     bulletin: Bulletin,
     approvals: Approvals,
+    waiting: WaitingApprovals,
     telemetry: Telemetry,
 ) -> AsyncIterator[Replica]:
     """Hold the lease and adopt runs while the block runs; let go of everything afterwards.
@@ -68,12 +71,17 @@ async def running_replica(
         wait_s = POLL_S if due_s is None else min(POLL_S, max(0.0, due_s) + _JUST_AFTER_S)
         await asyncio.sleep(wait_s)
 
+    async def count_waiting() -> None:
+        await waiting.look()
+        await asyncio.sleep(LOOK_S)
+
     await replica.take_lease()
     rounds: dict[str, Callable[[], Awaitable[object]]] = {
         "lease": keep_lease,
         "adoption": adopt,
         "inputs": take_inputs,
         "approvals": time_out_approvals,
+        "waiting": count_waiting,
         "telling": bulletin.tell_for_ever,
         "listening": lambda: bulletin.listen_for_ever(replica.drives),
     }

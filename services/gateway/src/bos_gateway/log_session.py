@@ -171,6 +171,8 @@ def _about_people(rows: Sequence[Row]) -> list[object]:
         [row.run_id for row in decided],
         [row.event.approval_resolved.approval.approval_id for row in decided],
         [row.run_id for row in rows if waits(row.event)],
+        [approval.agent_name for _, approval in asked],
+        [",".join(sorted({a.tool for a in approval.actions})) for _, approval in asked],
     ]
 
 

@@ -124,10 +124,13 @@ FROM wal, owned AS o LEFT JOIN written AS w USING (run_id)
 GROUP BY o.run_id, wal.inserted, wal.flushed
 """
 _MORE = """), asked AS (
-    INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at)
-    SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at
-    FROM unnest($17::uuid[], $18::uuid[], $19::bytea[], $20::timestamptz[], $21::timestamptz[])
-         AS t (run_id, approval_id, payload, created_at, expire_at)
+    INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at,
+                           agent_name, tools)
+    SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at,
+           t.agent_name, t.tools
+    FROM unnest($17::uuid[], $18::uuid[], $19::bytea[], $20::timestamptz[], $21::timestamptz[],
+                $25::text[], $26::text[])
+         AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
     JOIN owned USING (run_id) JOIN runs AS r USING (run_id)
     ON CONFLICT DO NOTHING
 ), closed AS (

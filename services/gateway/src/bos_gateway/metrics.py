@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bos.gateway.v1 import ApprovalStatus
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from bos.gateway.v1 import Approval
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _APPEND_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+_WAIT_SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 _EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -32,6 +37,27 @@ class GatewayMetrics:
             "bos_approvals",
             "Requests to people that were decided, by how",
             ("outcome",),
+            registry=registry,
+        )
+        self.approval_wait_seconds = Histogram(
+            "bos_approval_wait_seconds",
+            "Time from a request to a person to its end, by how it ended",
+            ("outcome",),
+            buckets=_WAIT_SECONDS,
+            registry=registry,
+        )
+        self.approvals_waiting = Gauge(
+            "bos_gateway_approvals_waiting",
+            "Requests that wait for a person, of all gateways together: each shows the same, so "
+            "take max by (agent, tools), and then sum over these",
+            ("agent", "tools"),
+            registry=registry,
+        )
+        self.approvals_oldest_seconds = Gauge(
+            "bos_gateway_approvals_oldest_seconds",
+            "Age of the oldest request that waits for a person, 0 if none does, of all gateways "
+            "together: take max",
+            ("agent", "tools"),
             registry=registry,
         )
         self.run_tokens = Counter(
@@ -102,3 +128,10 @@ class GatewayMetrics:
         self.expired_runs = Counter(
             "bos_runs_expired", "Runs deleted because of their age", registry=registry
         )
+
+    def resolved(self, approval: Approval) -> None:
+        """A request to a person came to its end."""
+        name = ApprovalStatus.Name(approval.status).removeprefix("APPROVAL_STATUS_").lower()
+        waited_ns = approval.respond_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
+        self.approvals.labels(name).inc()
+        self.approval_wait_seconds.labels(name).observe(max(0, waited_ns) / 1e9)

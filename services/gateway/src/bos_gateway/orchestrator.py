@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import ApprovalStatus, RunStatus
+from bos.gateway.v1 import RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_artefacts import Owner
 from bos_gateway.classifying import classify, taken_to_add
@@ -363,8 +363,7 @@ class Orchestrator:
             seconds = result.latency.ToNanoseconds() / 1e9
             metrics.step_seconds.labels(result.agent_name, status.lower()).observe(seconds)
         elif event.HasField("approval_resolved"):
-            outcome = ApprovalStatus.Name(event.approval_resolved.approval.status)
-            metrics.approvals.labels(outcome.removeprefix("APPROVAL_STATUS_").lower()).inc()
+            metrics.resolved(event.approval_resolved.approval)
         elif event.HasField("run_finished"):
             response = event.run_finished.response
             outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()

@@ -46,6 +46,7 @@ from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_gateway.values import LargeValues
+from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ async def serve(
         )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
-            running_replica(replica, lease, bulletin, approvals, telemetry)
+            running_replica(
+                replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
+            )
         )
         upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, values)
         await stack.enter_async_context(

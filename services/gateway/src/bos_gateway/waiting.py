@@ -1,0 +1,56 @@
+"""How many requests wait for a person, and for how long: two gauges, from an index, now and then.
+
+Runs that wait belong to nobody, so every gateway counts all of them and shows the same figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bos_postgres import fetch
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from bos_gateway.metrics import GatewayMetrics
+
+LOOK_S: Final = 5.0
+"""Time between two looks."""
+
+_WAITING: Final = """
+SELECT agent_name, tools, count(*)::bigint AS waiting,
+       extract(epoch FROM now() - min(created_at))::float8 AS oldest_s
+FROM approvals WHERE status = 1
+GROUP BY agent_name, tools
+"""
+
+
+class WaitingApprovals:
+    """Keeps the gauges of waiting requests.
+
+    Args:
+        pool: Connections whose search path is the gateway's schema.
+        metrics: Where the gauges are.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], metrics: GatewayMetrics) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._shown: set[tuple[str, str]] = set()
+
+    async def look(self) -> None:
+        """Count; what has waited before and does no more is shown as 0.
+
+        Raises:
+            BosError: the database is away; the gauges stay as they were.
+        """
+        rows = await fetch(self._pool, _WAITING)
+        found = {
+            (row["agent_name"], row["tools"]): (row["waiting"], max(0.0, row["oldest_s"]))
+            for row in rows
+        }
+        self._shown |= found.keys()
+        for labels in self._shown:
+            waiting, oldest_s = found.get(labels, (0, 0.0))
+            self._metrics.approvals_waiting.labels(*labels).set(waiting)
+            self._metrics.approvals_oldest_seconds.labels(*labels).set(oldest_s)
