@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from gateway_house import House
 
-    from bos_agentkit import AgentTask
+    from bos_agentkit import Agent, AgentTask
 
 ROWS = 4000
 CELL = "x" * 250
@@ -73,6 +73,15 @@ class TableAgent(RecordingAgent):
             row.values.add(string_value=CELL)
         result.table.row_count = self.rows
         return result
+
+
+async def plan_tables(house: House, then: Agent | None = None) -> None:
+    """A table that is too large for the log, and perhaps somebody who needs it."""
+    house.planner.steps = [step("a", "tables")]
+    await house.add_agent(TableAgent())
+    if then is not None:
+        house.planner.steps.append(step("b", then.card.name, "", "a"))
+        await house.add_agent(then)
 
 
 async def stored(house: House) -> Sequence[dict[str, Any]]:
@@ -102,9 +111,7 @@ async def test_dependents_composer_and_clients_get_all_rows_and_the_log_stays_sm
     house: House, folder: Path
 ) -> None:
     second = EchoAgent("second")
-    await house.add_agent(TableAgent())
-    await house.add_agent(second)
-    house.planner.steps = [step("a", "tables"), step("b", "second", "", "a")]
+    await plan_tables(house, second)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         events = await gateway.events()
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=events[0].run_id))).run
@@ -128,9 +135,7 @@ async def test_an_adopter_has_the_same_values_and_shows_the_same_events(
     house: House, folder: Path
 ) -> None:
     slow = SlowAgent("slow")
-    await house.add_agent(TableAgent())
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "tables"), step("b", "slow", "", "a")]
+    await plan_tables(house, slow)
     url = folder.as_uri()
     seen: list[RunEvent] = []
     async with gateway_process(house, artefacts_url=url) as (process, client):
@@ -195,8 +200,7 @@ async def test_a_value_that_is_gone_fails_its_step_clearly_and_no_other_run(
 
 
 async def test_the_answer_of_a_run_outlives_its_values(house: House, folder: Path) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         response = await gateway.ask(trace=True)
         assert len(response.data.rows) == ROWS
@@ -209,8 +213,7 @@ async def test_the_answer_of_a_run_outlives_its_values(house: House, folder: Pat
 async def test_a_store_that_takes_nothing_costs_rows_and_not_the_run(
     house: House, folder: Path
 ) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         put_away(folder)
         events = await gateway.events(trace=True)
@@ -249,9 +252,7 @@ async def test_a_replica_without_the_store_leaves_the_run_to_one_that_has_it(
     house: House, folder: Path
 ) -> None:
     slow = SlowAgent("slow")
-    await house.add_agent(TableAgent())
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "tables"), step("b", "slow", "", "a")]
+    await plan_tables(house, slow)
     async with gateway_process(house, artefacts_url=folder.as_uri()) as (process, client):
         call = client.stream()
         run_id = (await call.read()).event.run_id
@@ -277,8 +278,7 @@ async def released(house: House, run_id: str) -> None:
 
 
 async def test_erasing_leaves_no_value_and_no_orphan(house: House, folder: Path) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     values = LargeValues(open_artefacts(folder.as_uri()))
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         gone, kept = await gateway.ask(), await gateway.ask()
@@ -293,8 +293,7 @@ async def test_erasing_leaves_no_value_and_no_orphan(house: House, folder: Path)
 
 
 async def test_the_command_erases_values_too(house: House, folder: Path) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         await gateway.ask()
     process = await asyncio.create_subprocess_exec(
@@ -315,8 +314,7 @@ async def test_the_command_erases_values_too(house: House, folder: Path) -> None
 async def test_expiry_takes_values_along_and_waits_for_a_store_that_is_not_known(
     house: House, folder: Path
 ) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         await gateway.ask()
     plan = UpkeepPlan(compact_after_s=0.0, keep_s=0.0)
@@ -330,8 +328,7 @@ async def test_expiry_takes_values_along_and_waits_for_a_store_that_is_not_known
 
 
 async def test_a_reader_without_the_store_sees_the_stub(house: House, folder: Path) -> None:
-    await house.add_agent(TableAgent())
-    house.planner.steps = [step("a", "tables")]
+    await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         response = await gateway.ask()
     async with open_database(house.dsn, schema=SCHEMA) as pool:

@@ -53,6 +53,15 @@ def declares(agent: type[RecordingAgent], name: str) -> RecordingAgent:
     return agent(name, card=agent_card(name, f"Test {name}.", secret_context_keys=["shop_token"]))
 
 
+async def plan_slow(house: House) -> SlowAgent:
+    """An agent that declares the credential, and waits."""
+    slow = declares(SlowAgent, "slow")
+    assert isinstance(slow, SlowAgent)
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    return slow
+
+
 async def begun(client: Client, request_id: str = "") -> str:
     """The id of a run that was accepted; nobody follows it any more."""
     call = client.stream(context=credentials(), request_id=request_id)
@@ -70,9 +79,7 @@ async def rows(house: House) -> list[Mapping[str, object]]:
 async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and_to_no_other(
     house: House, second: str
 ) -> None:
-    slow, stranger = declares(SlowAgent, "slow"), EchoAgent("stranger")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
+    slow, stranger = await plan_slow(house), EchoAgent("stranger")
     await house.add_agent(stranger)
     house.planner.steps = [step("a", "slow"), step("b", "stranger", "", "a")]
     first = new_key()
@@ -99,10 +106,7 @@ async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and
 async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_nowhere_stored(
     house: House,
 ) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     async with house.gateway() as gateway, connect(house.dsn, schema=SCHEMA) as session:
         run_id = await begun(gateway)
         await slow.started.wait()
@@ -114,10 +118,7 @@ async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_n
 
 
 async def test_nothing_in_the_database_shows_a_credential(house: House) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     async with house.gateway(secrets_keys=new_key()) as gateway:
         await begun(gateway, "one")
         await begun(gateway, "two")
@@ -155,10 +156,7 @@ async def test_credentials_are_deleted_with_the_end_of_their_run(house: House, e
 
 
 async def test_a_refused_repetition_of_a_request_leaves_no_second_row(house: House) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     async with house.gateway(secrets_keys=new_key()) as gateway:
         assert await begun(gateway, "mine") == await begun(gateway, "mine")
         assert len(await rows(house)) == 1
@@ -191,9 +189,7 @@ async def _damaged(house: House, run_id: str, how: str) -> None:
 async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_else(
     house: House, how: str
 ) -> None:
-    slow, stranger = declares(SlowAgent, "slow"), EchoAgent("stranger")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
+    slow, stranger = await plan_slow(house), EchoAgent("stranger")
     await house.add_agent(stranger)
     house.planner.steps = [step("a", "slow"), step("b", "stranger")]
     keys = new_key()
@@ -216,10 +212,7 @@ async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_el
 async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_lives(
     house: House,
 ) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     with tempfile.TemporaryFile() as log:
         async with gateway_process(house, log=log) as (process, client):
             run_id = await begun(client)
@@ -238,10 +231,7 @@ async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_liv
 
 
 async def test_a_question_without_credentials_loses_none(house: House) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     async with gateway_process(house) as (process, client):
         call = client.stream()
         run_id = (await call.read()).event.run_id
@@ -299,10 +289,7 @@ async def test_an_unusable_key_is_refused_at_the_start_without_showing_it(
 
 
 async def test_the_doctor_tells_no_key_from_one_that_opens_nothing(house: House) -> None:
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await house.add_agent(slow)
-    house.planner.steps = [step("a", "slow")]
+    slow = await plan_slow(house)
     keys = new_key()
     ring = SecretsKeyRing.parse(keys)
 
