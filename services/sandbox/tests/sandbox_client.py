@@ -34,10 +34,15 @@ class Sandbox:
         *,
         limits: Limits | None = None,
         tier: Tier | None = None,
+        return_files: bool = False,
     ) -> RunProgramResponse:
         values = {name: to_value(value) for name, value in (inputs or {}).items()}
         request = RunProgramRequest(
-            code=code, inputs=values, limits=limits, tier=self.tier if tier is None else tier
+            code=code,
+            inputs=values,
+            limits=limits,
+            tier=self.tier if tier is None else tier,
+            return_files=return_files,
         )
         return await self.stub.RunProgram(request, timeout=60)
 

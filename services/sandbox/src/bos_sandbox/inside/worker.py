@@ -26,7 +26,7 @@ import time
 from types import ModuleType, TracebackType
 from typing import Any
 
-from . import clock, wire
+from . import clock, files, wire
 from .export import NotData, export, export_variables
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
@@ -36,6 +36,7 @@ _LAST = "_bos_last"
 _MAX_MESSAGE_CHARS = 2_000
 _NO_MEMORY = wire.pack({"status": "limit", "kind": "memory"})
 _REFUSED = {errno.EPERM: "system_call", errno.EACCES: "file_access", errno.EROFS: "file_access"}
+_WITH_FILES = ("succeeded", "failed", "result")
 _FULL = {
     errno.ENOSPC: "disk",
     errno.EFBIG: "disk",
@@ -61,11 +62,15 @@ def main(argv: list[str]) -> None:
     os.close(folder)
     request = _receive(control)
     program = _Program(request, bytes.fromhex(argv[3]))
+    contents: list[bytes] = []
     try:
-        answer = wire.pack(program.run())
+        answer = wire.pack(program.run(contents))
     except MemoryError:  # not even enough to say so
         answer = _NO_MEMORY
+        contents.clear()
     control.sendall(answer)
+    for content in contents:
+        control.sendall(content)
     os._exit(0)
 
 
@@ -102,8 +107,14 @@ class _Program:
         self._limits = request["limits"]
         self._result_bytes = request["result_bytes"]
         self._filter = second_filter
+        self._files: dict[str, int] | None = request["files"]
+        self._folder = os.getcwd()
+        self._figures = request["figures"]
 
-    def run(self) -> dict[str, Any]:
+    def run(self, contents: list[bytes]) -> dict[str, Any]:
+        """The answer; ``contents`` gets what goes behind it: the files that it names."""
+        if self._figures:
+            files.prepare_figures()
         main_module = self._module()
         self._repeatable()
         _set_limits(self._limits)
@@ -113,9 +124,29 @@ class _Program:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the program may have put anything in its place
                 stream.flush()
+        if self._files is not None and answer["status"] in _WITH_FILES:
+            self._add_files(answer, contents)
         answer["seconds"] = time.perf_counter() - started
         answer["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return answer
+
+    def _add_files(self, answer: dict[str, Any], contents: list[bytes]) -> None:
+        assert self._files is not None
+        try:
+            problems = files.save_figures(self._folder) if answer["status"] == "succeeded" else []
+            found, left_out = files.collect(self._folder, self._files)
+        except MemoryError:
+            found, problems, left_out = (
+                [],
+                [],
+                ["The files were left out: no memory was left."],
+            )
+        except Exception as error:  # whatever the program did to what is needed for it
+            kind = type(error).__name__
+            found, problems, left_out = [], [], [f"The files were left out: {kind}."]
+        contents += [content for _, content in found]
+        answer["files"] = [[name, len(content)] for name, content in found]
+        answer["file_problems"] = [*problems, *left_out]
 
     def _module(self) -> ModuleType:
         """An empty ``__main__``, with nothing of this worker in reach by name."""
@@ -160,11 +191,19 @@ class _Program:
         exec(compile(tree, _PROGRAM, "exec"), module.__dict__)  # noqa: S102 - this is the sandbox
         return module.__dict__
 
-    def _collected(self, names: dict[str, Any]) -> dict[str, Any]:
+    def _result(self, names: dict[str, Any]) -> Any:
         value = names.get(_LAST)
-        if value is None:
-            value = names.get("result")
-        result = wire.encode(export(value, self._result_bytes))
+        try:
+            if value is not None:
+                return export(value, self._result_bytes)
+        except NotData as error:
+            # A program that draws may well end with a call that returns a part of the drawing.
+            if self._files is None or error.problem != "type":
+                raise
+        return export(names.get("result"), self._result_bytes)
+
+    def _collected(self, names: dict[str, Any]) -> dict[str, Any]:
+        result = wire.encode(self._result(names))
         shown = {
             name: value
             for name, value in names.items()
