@@ -111,4 +111,4 @@ async def test_clients_are_made_on_first_use_shared_and_closed(rig: Rig) -> None
     await models.for_agent("planner").text([user("hello")])
     (endpoint,) = models._endpoints.values()
     await models.__aexit__(None, None, None)
-    assert endpoint._client.is_closed()
+    assert endpoint._transport.is_closed

@@ -76,7 +76,7 @@ def test_n01_any_compatible_provider_is_selectable_by_name(
     settings = ModelSettings.load()
     access = settings.access("gemini")
     assert access.base_url == "https://models.example/v1"
-    assert access.api_key == SecretStr("gemini-key-123")
+    assert access.keys == (SecretStr("gemini-key-123"),)
     assert configured(settings, "sql")
     assert not configured(settings, "planner")
 
@@ -94,7 +94,10 @@ def test_azure_needs_endpoint_key_and_deployment(monkeypatch: pytest.MonkeyPatch
     config = settings.get_agent_model_config("sql")
     assert config.provider == "azure"
     missing = settings.missing("sql", config)
-    assert missing == ("AZURE_OPENAI_API_KEY", "BOS_MODEL or SQL_MODEL")
+    assert missing == (
+        "AZURE_OPENAI_API_KEY or AZURE_OPENAI_AUTH=managed_identity",
+        "BOS_MODEL or SQL_MODEL",
+    )
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key-123")
     monkeypatch.setenv("SQL_MODEL", "my-deployment")
     assert configured(ModelSettings.load(), "sql")
@@ -152,3 +155,66 @@ async def test_without_a_model_calls_say_which_variables_to_set() -> None:
         assert "OPENAI_BASE_URL and BOS_MODEL" in caught.value.message
         with pytest.raises(ModelNotConfigured):
             await anext(model.stream([user("hello")]))
+
+
+def test_n05_several_keys_and_named_profiles_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-a, sk-b\n")
+    monkeypatch.setenv("BOS_MODEL_KEYS", '{"research": ["sk-c", "sk-d"], "team": "sk-e"}')
+    monkeypatch.setenv("SQL_MODEL_KEYS", "research")
+    settings = ModelSettings.load()
+    assert settings.access("openai").keys == (SecretStr("sk-a"), SecretStr("sk-b"))
+    assert settings.get_agent_model_config("sql").keys == "research"
+    assert settings.access("openai", "research").keys == (SecretStr("sk-c"), SecretStr("sk-d"))
+    assert settings.access("openai", "team").keys == (SecretStr("sk-e"),)
+    assert settings.get_agent_model_config("planner").keys == ""
+
+
+def test_n05_an_agent_whose_profile_is_missing_names_both_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SQL_MODEL_KEYS", "research")
+    settings = ModelSettings.load()
+    with pytest.raises(ConfigurationError, match=r"SQL_MODEL_KEYS.*BOS_MODEL_KEYS"):
+        settings.get_agent_model_config("sql")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"research": ["sk-very-secret"',
+        '{"research": []}',
+        '{"research": {"keys": ["sk-very-secret"], "url": "x"}}',
+        '{"research": {"keys": ["sk-very-secret"], "base_url": "sk-very-secret"}}',
+        '{"research": [["sk-very-secret"]]}',
+        '["sk-very-secret"]',
+    ],
+)
+def test_wrong_profiles_name_the_variable_and_show_no_key(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("BOS_MODEL_KEYS", value)
+    with pytest.raises(ConfigurationError, match="BOS_MODEL_KEYS") as caught:
+        ModelSettings.load()
+    assert "secret" not in str(caught.value)
+
+
+def test_n04_azure_with_a_managed_identity_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
+    monkeypatch.setenv("AZURE_OPENAI_AUTH", "managed_identity")
+    monkeypatch.setenv("SQL_MODEL", "my-deployment")
+    assert configured(ModelSettings.load(), "sql")
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_n01_providers_of_the_documents_are_reached_by_their_compatible_addresses(
+    monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    monkeypatch.setenv("BOS_MODEL_PROVIDER", provider)
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "https://models.example/v1")
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "key-1,key-2")
+    monkeypatch.setenv("BOS_MODEL", "a-model")
+    settings = ModelSettings.load()
+    assert configured(settings)
+    access = settings.access(provider)
+    assert (access.kind, access.base_url) == ("compatible", "https://models.example/v1")
+    assert len(access.keys) == 2

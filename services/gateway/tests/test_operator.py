@@ -23,6 +23,7 @@ from bos_agentkit import agent_card
 from bos_chassis.auth import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_client.cli import main
+from bos_gateway.operator import models as operator_models
 from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.run_log import SCHEMA
@@ -167,6 +168,36 @@ async def test_models_are_called_only_when_asked(house: House) -> None:
         assert len(model.requests) == 1  # the same model for all of them
     result = await bos("doctor", "--model", env=env)
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"PLANNER_MODEL_KEYS": "research"}, "PLANNER_MODEL_KEYS"),
+        ({"BOS_MODEL_PRICES_FILE": "no-such-file.json"}, "BOS_MODEL_PRICES_FILE"),
+    ],
+)
+async def test_model_settings_that_cannot_work_are_a_problem(
+    house: House, variables: dict[str, str], named: str
+) -> None:
+    code, found = await examined(environment(house) | variables)
+    assert code == 2
+    assert any(f["level"] == "problem" and named in f["text"] for f in found["models"])
+
+
+@pytest.mark.parametrize("installed", [True, False])
+async def test_a_managed_identity_needs_its_package(
+    house: House, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    monkeypatch.setattr(operator_models, "identity_available", lambda: installed)
+    azure = {
+        "AZURE_OPENAI_ENDPOINT": "https://example.openai.azure.com",
+        "AZURE_OPENAI_AUTH": "managed_identity",
+        "BOS_MODEL": "my-deployment",
+    }
+    _, found = await examined(environment(house) | azure)
+    problems = [f["advice"] for f in found["models"] if f["level"] == "problem"]
+    assert problems == ([] if installed else ["Install bos-llm[azure], or use a key."])
 
 
 async def test_everything_down_is_told_within_seconds_without_secrets(house: House) -> None:

@@ -69,9 +69,9 @@ variables goes in place of the dots, and sets it for that service alone. `BOS_SE
 the grace of every service of a process; `BOS_GATEWAY_SERVER__GRACE_S` that of the gateway.
 
 **Models per agent.** Beside the variables of `ModelSettings`, every agent (and `PLANNER`,
-`COMPOSER`) may have its own `<AGENT>_MODEL_PROVIDER`, `<AGENT>_MODEL` and `<AGENT>_TEMPERATURE`. A
-provider that is not `openai`, `azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with
-`<PROVIDER>_API_KEY`.
+`COMPOSER`) may have its own `<AGENT>_MODEL_PROVIDER`, `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE` and
+`<AGENT>_MODEL_KEYS`, the name of a profile in `BOS_MODEL_KEYS`. A provider that is not `openai`,
+`azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`.
 
 **The command line** `bos` reads `BOS_TARGET`, `BOS_IDENTITY_TARGET`, `BOS_MEMORY_TARGET` and
 `BOS_API_KEY` from the environment, not from `.env`. Without them it talks to the gateway that

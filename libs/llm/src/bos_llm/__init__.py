@@ -10,9 +10,11 @@ from bos_llm.errors import (
     ModelRequestRejected,
     ModelUnavailable,
 )
+from bos_llm.identity import identity_available
 from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models
+from bos_llm.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.settings import AgentModelConfig, ModelSettings
 from bos_llm.usage import ModelPrice, Usage
 
@@ -20,6 +22,7 @@ __all__ = [
     "AgentModelConfig",
     "BudgetExhausted",
     "Completion",
+    "KeyProfile",
     "Message",
     "Model",
     "ModelNotConfigured",
@@ -37,7 +40,10 @@ __all__ = [
     "Usage",
     "assistant",
     "current_budget",
+    "current_key_profile",
+    "identity_available",
     "set_budget",
+    "set_key_profile",
     "system",
     "user",
 ]

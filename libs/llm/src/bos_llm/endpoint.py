@@ -1,9 +1,13 @@
-"""One provider's endpoint: the only module that knows the ``openai`` package.
+"""One provider's endpoint and its keys: the only module that knows the ``openai`` package.
 
 It calls ``client.post(..., cast_to=object)`` instead of ``chat.completions.create``: the same
 authentication, transport and exceptions, without transforming every parameter and building typed
 objects, which is most of the CPU of a call (README). Streams are read piece by piece as the
 network delivers them.
+
+A key that is turned away rests, and the next one is tried at once, within the same attempt: the
+retry policy, and whoever pays for the tokens, see one attempt with one outcome. Only when no key is
+left does the failure come out, as it would with a single key.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import email.utils
 import json
 import math
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aiohttp
 import httpx2
@@ -29,15 +33,22 @@ from bos_llm.errors import (
     ModelRequestRejected,
     ModelUnavailable,
 )
+from bos_llm.identity import AzureTokens
+from bos_llm.keys import KeyPool
 from bos_llm.retry import Verdict
 from bos_llm.sse import EventReader
 from bos_llm.transport import ModelHttpClient
 from bos_llm.wire import Reply, read_chunk, read_completion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from pydantic import SecretStr
+
+    from bos_llm.keys import Refusal
     from bos_llm.settings import Access
+
+R = TypeVar("R")
 
 _PATH = "/chat/completions"
 _CONNECT_TIMEOUT_S = 5.0
@@ -52,16 +63,47 @@ _DRAIN_S = 0.1
 _DONE = b"[DONE]"
 
 
-class Endpoint:
-    """A pooled client of one provider; safe to share between tasks."""
+class _KeysRest(Exception):
+    """Every key was turned away, and at least one of them may soon be used again."""
 
-    def __init__(self, access: Access) -> None:
+
+class Endpoint:
+    """A pooled client of one provider with the keys of one profile; safe to share between tasks.
+
+    Args:
+        access: How to reach it.
+        set_aside_s: How long a key rests that is not valid or has no quota.
+        max_rest_s: Longest rest of a key that is too busy.
+        on_rest: Told when a key is turned away: its index, why, and for how many seconds it rests.
+
+    Raises:
+        ConfigurationError: a managed identity is wanted and its package is not installed.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        set_aside_s: float = 300.0,
+        max_rest_s: float = 30.0,
+        on_rest: Callable[[int, Refusal, float], None] | None = None,
+    ) -> None:
         self.access = access
-        self._client = _client(access)
+        self._on_rest = on_rest
+        self._tokens = AzureTokens(access.client_id) if access.managed_identity else None
+        self._transport = ModelHttpClient()
+        keys: Sequence[SecretStr | None] = (
+            (None,) if access.managed_identity else access.keys or (None,)
+        )
+        # One client per key, over the same connections: a key never travels with another's request.
+        self._clients = [_client(access, key, self._tokens, self._transport) for key in keys]
+        self._keys = KeyPool(len(keys), set_aside_s=set_aside_s, max_rest_s=max_rest_s)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.close()
+        await self._transport.aclose()
+        if self._tokens is not None:
+            await self._tokens.close()
 
     async def complete(self, body: dict[str, Any], timeout_s: float) -> Reply:
         """One attempt of a call that is answered as a whole.
@@ -70,8 +112,10 @@ class Endpoint:
             Exception: see :meth:`judge`.
         """
         async with asyncio.timeout(timeout_s):
-            reply = await self._client.post(
-                _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
+            reply = await self._with_keys(
+                lambda client: client.post(
+                    _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
+                )
             )
         return read_completion(reply)
 
@@ -85,15 +129,39 @@ class Endpoint:
         """
         ends_at = asyncio.get_running_loop().time() + timeout_s
         async with asyncio.timeout_at(ends_at):
-            chunks = await self._client.post(
-                _PATH,
-                cast_to=object,
-                body={**body, "stream": True, "stream_options": {"include_usage": True}},
-                options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
-                stream=True,
-                stream_cls=AsyncStream[object],
+            chunks = await self._with_keys(
+                lambda client: client.post(
+                    _PATH,
+                    cast_to=object,
+                    body={**body, "stream": True, "stream_options": {"include_usage": True}},
+                    options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
+                    stream=True,
+                    stream_cls=AsyncStream[object],
+                )
             )
         return ReplyStream(chunks, ends_at)
+
+    async def _with_keys(self, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
+        """Send with one key after the other until one is not turned away."""
+        index, tried = self._keys.pick(), set[int]()
+        while index is not None:
+            tried.add(index)
+            try:
+                reply = await send(self._clients[index])
+            except openai.APIStatusError as error:
+                why = _turned_away(error)
+                if why is None:
+                    raise
+                rest_s = self._keys.turned_away(index, why, _retry_after_s(error))
+                if self._on_rest is not None:
+                    self._on_rest(index, why, rest_s)
+                index = self._keys.pick(tried)
+                if index is None and (len(self._keys) == 1 or self._keys.wait_s() is None):
+                    raise
+            else:
+                self._keys.worked(index)
+                return reply
+        raise _KeysRest
 
     def judge(self, error: Exception) -> Verdict | None:
         """What a failed attempt means; None for an exception that is not one."""
@@ -101,6 +169,15 @@ class Endpoint:
             return None
         if isinstance(error, openai.APIStatusError):
             return self._judge_status(error)
+        if isinstance(error, _KeysRest):
+            limited = ModelRateLimited(
+                f"The model endpoint ({self.access.provider}) admits no more calls for now, with "
+                "any of its keys.",
+                metadata={"http_status": "429"},
+                retry_after_s=self._keys.wait_s(),
+            )
+            wait_s = limited.retry_after_s
+            return Verdict(limited, retryable=True, retry_after_s=wait_s, turned_away=True)
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             # The client also calls a connection that was refused a time-out.
             return self._unavailable(
@@ -146,6 +223,11 @@ class Endpoint:
     ) -> BosError:
         if error.status_code in (401, 403):
             text = f"{name} refused the key. Check {self.access.key_variable}."
+            if self.access.managed_identity:
+                text = (
+                    f"{name} refused the managed identity. Give it the role Cognitive Services "
+                    "OpenAI User on the resource in AZURE_OPENAI_ENDPOINT."
+                )
             return ModelNotConfigured(text, reason="MODEL_KEY_REJECTED", metadata=metadata)
         if error.status_code == 404:
             text = (
@@ -229,19 +311,29 @@ class ReplyStream:
                     pass
 
 
-def _client(access: Access) -> AsyncOpenAI:
-    # Keys read from files end in a newline, which no header may hold.
-    key = access.api_key.get_secret_value().strip() if access.api_key is not None else _NO_KEY
-    transport = ModelHttpClient()
+def _client(
+    access: Access, secret: SecretStr | None, tokens: AzureTokens | None, transport: ModelHttpClient
+) -> AsyncOpenAI:
+    key = secret.get_secret_value() if secret is not None else _NO_KEY
     if access.kind == "azure":
         return AsyncAzureOpenAI(
             azure_endpoint=access.base_url or "",
-            api_key=key,
+            api_key=None if tokens else key,
+            azure_ad_token_provider=tokens,
             api_version=access.api_version,
             max_retries=0,
             http_client=transport,
         )
     return AsyncOpenAI(api_key=key, base_url=access.base_url, max_retries=0, http_client=transport)
+
+
+def _turned_away(error: openai.APIStatusError) -> Refusal | None:
+    """Why the endpoint does not want this key; None if the key is not the reason."""
+    if error.status_code in (401, 403):
+        return "rejected"
+    if error.status_code == 429:
+        return "quota" if error.code == _QUOTA_USED_UP else "rate_limited"
+    return None
 
 
 def _never_connected(error: BaseException | None) -> bool:

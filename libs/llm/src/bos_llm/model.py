@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
-from bos_chassis.errors import InvalidArgument
+from bos_chassis.errors import ConfigurationError, InvalidArgument
 from bos_llm.budget import Reservation, current_budget, prompt_bound
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused, ModelUnavailable
 from bos_llm.messages import Message, assistant, user
+from bos_llm.profiles import current_key_profile
 from bos_llm.retry import final_error
 from bos_llm.schema import JsonSchema, UnusableReply
 from bos_llm.usage import Usage
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from bos_llm.endpoint import Endpoint, ReplyStream
     from bos_llm.observe import ObservedCall, Observer
+    from bos_llm.prices import PriceTable
     from bos_llm.retry import RetryPolicy
     from bos_llm.settings import AgentModelConfig, ModelSettings
 
@@ -73,6 +75,7 @@ class Model:
     All calls keep to the deadline of the server call in progress and raise:
 
     * ``ModelNotConfigured``: no key or model is set, or the endpoint refuses them;
+    * ``ConfigurationError``: there is no key profile of the name that the task asks for;
     * ``ModelUnavailable``, ``ModelRateLimited``: also after all retries;
     * ``ModelRequestRejected``: the endpoint does not accept this kind of request;
     * ``ModelRefused``: the model or a content filter declined;
@@ -88,6 +91,7 @@ class Model:
         config: AgentModelConfig,
         settings: ModelSettings,
         *,
+        prices: PriceTable,
         endpoint: Callable[[], Endpoint],
         retry: RetryPolicy,
         observer: Observer,
@@ -95,6 +99,7 @@ class Model:
         self.agent = agent
         self.config = config
         self._settings = settings
+        self._prices = prices
         self._endpoint = endpoint
         self._retry = retry
         self._observer = observer
@@ -102,8 +107,12 @@ class Model:
 
     @property
     def configured(self) -> bool:
-        """Whether everything is set that a call needs."""
-        return not self._settings.missing(self.agent, self.config)
+        """Whether everything is set that a call of the current task needs."""
+        config = replace(self.config, keys=current_key_profile() or self.config.keys)
+        try:
+            return not self._settings.missing(self.agent, config)
+        except ConfigurationError:
+            return True  # the call itself says what is wrong with the profile
 
     async def text(
         self, messages: Sequence[Message], *, max_tokens: int | None = None
@@ -300,7 +309,7 @@ class Model:
     @property
     def _limit_name(self) -> str:
         # OpenAI's newer models know only the long name, other servers often only the short one.
-        compatible = self._settings.access(self.config.provider).kind == "compatible"
+        compatible = self.config.provider not in ("openai", "azure")
         return "max_tokens" if compatible else "max_completion_tokens"
 
     def _usage(self, body: dict[str, Any], reply: Reply) -> Usage:
@@ -309,13 +318,16 @@ class Model:
             # Some servers count nothing. An estimate serves budgets better than zero.
             sent = sum(len(message["content"]) for message in body["messages"])
             tokens = TokenCount(sent // _CHARS_PER_TOKEN, len(reply.text) // _CHARS_PER_TOKEN)
-        price = self._settings.prices.get(self.config.model)
+        # A deployment of Azure may have any name; what it serves is in its replies.
+        price = self._prices.find(self.config.model, reply.model)
         return Usage(
             model=self.config.model,
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens,
             calls=1,
-            cost=None if price is None else price.of(tokens.input_tokens, tokens.output_tokens),
+            cost=None
+            if price is None
+            else price.of(tokens.input_tokens, tokens.output_tokens, tokens.cached_tokens),
         )
 
     def _completion(self, reply: Reply, usage: Usage) -> Completion:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from bos_llm.errors import ModelNotConfigured
 from bos_llm.model import Model
-from bos_llm.observe import ModelMetrics, Observer
+from bos_llm.observe import KeyObserver, ModelMetrics, Observer
+from bos_llm.profiles import current_key_profile
 from bos_llm.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Models by agent, sharing one client per provider; an async context manager.
+    """Models by agent, sharing one client per provider and profile; an async context manager.
 
     Clients are created on first use (SPEC N-09) and closed on leaving.
 
@@ -30,6 +32,9 @@ class Models:
         telemetry: Where calls are traced and counted.
         sleep: Waits before a retry; tests pass their own.
         jitter: A random number from 0 to 1.
+
+    Raises:
+        ConfigurationError: the file of prices cannot be used.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class Models:
     ) -> None:
         self.settings = settings
         self._telemetry = telemetry
+        self._prices = settings.price_table()
         self._metrics = ModelMetrics.of(telemetry.registry)
         self._retry = RetryPolicy(
             max_attempts=settings.max_attempts,
@@ -53,7 +59,7 @@ class Models:
             jitter=jitter,
         )
         self._models: dict[str, Model] = {}
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[tuple[str, str], Endpoint] = {}
         self._closed = False
 
     @property
@@ -76,6 +82,7 @@ class Models:
                 name,
                 config,
                 self.settings,
+                prices=self._prices,
                 endpoint=lambda: self._endpoint(name, config),
                 retry=self._retry,
                 observer=Observer(self._telemetry, self._metrics, name, config),
@@ -97,7 +104,10 @@ class Models:
     def _endpoint(self, agent: str, config: AgentModelConfig) -> Endpoint:
         if self._closed:
             raise RuntimeError("Models is closed")
-        endpoint = self._endpoints.get(config.provider)
+        # A task that names a profile gets that one or none (SPEC N-07).
+        config = replace(config, keys=current_key_profile() or config.keys)
+        key = (config.provider, config.keys)
+        endpoint = self._endpoints.get(key)
         if endpoint is None:
             missing = self.settings.missing(agent, config)
             if missing:
@@ -107,6 +117,11 @@ class Models:
                 )
             from bos_llm.endpoint import Endpoint
 
-            endpoint = Endpoint(self.settings.access(config.provider))
-            self._endpoints[config.provider] = endpoint
+            access = self.settings.access(config.provider, config.keys)
+            endpoint = self._endpoints[key] = Endpoint(
+                access,
+                set_aside_s=self.settings.key_set_aside_s,
+                max_rest_s=self.settings.max_retry_after_s,
+                on_rest=KeyObserver(self._telemetry, self._metrics, access),
+            )
         return endpoint

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from bos_chassis.telemetry import Telemetry
+    from bos_llm.keys import Refusal
     from bos_llm.retry import Verdict
-    from bos_llm.settings import AgentModelConfig
+    from bos_llm.settings import Access, AgentModelConfig
     from bos_llm.usage import Usage
     from bos_llm.wire import Reply
 
@@ -64,6 +65,21 @@ class ModelMetrics(Collector):
         self.cost = Counter(
             "bos_model_cost_dollars", "Cost of calls with a known price", labels, registry=None
         )
+        self.unpriced = Counter(
+            "bos_model_unpriced_calls",
+            "Replies of models whose price is not known; they count as costing nothing",
+            labels,
+            registry=None,
+        )
+        self.key_rests = Counter(
+            "bos_model_key_rests",
+            "Times that an endpoint turned a key away: rejected, quota or rate_limited; a key is "
+            "known by its profile and its place in it, counted from 1",
+            ("provider", "profile", "key", "reason"),
+            registry=None,
+        )
+        self.told_unpriced: set[str] = set()
+        """Models whose missing price was logged."""
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> ModelMetrics:
@@ -87,7 +103,32 @@ class ModelMetrics(Collector):
             yield from metric.describe()
 
     def _all(self) -> tuple[Counter | Histogram, ...]:
-        return self.tokens, self.calls, self.retries, self.duration, self.cost
+        return (
+            self.tokens,
+            self.calls,
+            self.retries,
+            self.duration,
+            self.cost,
+            self.unpriced,
+            self.key_rests,
+        )
+
+
+class KeyObserver:
+    """Watches the keys of one endpoint; what they are is never told."""
+
+    def __init__(self, telemetry: Telemetry, metrics: ModelMetrics, access: Access) -> None:
+        self._log = telemetry.logger("bos_llm").bind(
+            provider=access.provider, profile=access.profile, variable=access.key_variable
+        )
+        self._metrics = metrics
+        self._labels = (access.provider, access.profile)
+
+    def __call__(self, index: int, why: Refusal, rest_s: float) -> None:
+        """Record that the key at ``index`` was turned away and rests for ``rest_s`` seconds."""
+        key = index + 1
+        self._metrics.key_rests.labels(*self._labels, str(key), why).inc()
+        self._log.warning("model key turned away", key=key, reason=why, rest_s=round(rest_s, 3))
 
 
 class Observer:
@@ -149,6 +190,14 @@ class ObservedCall:
         metrics.tokens.labels(*labels, "output").inc(usage.output_tokens)
         if usage.cost is not None:
             metrics.cost.labels(*labels).inc(usage.cost)
+        else:
+            metrics.unpriced.labels(*labels).inc()
+            if usage.model not in metrics.told_unpriced:
+                metrics.told_unpriced.add(usage.model)
+                self._observer._log.warning(
+                    "no price is known for this model, so its cost counts as 0; set it in "
+                    "BOS_MODEL_PRICES or BOS_MODEL_PRICES_FILE"
+                )
         self.span.set_attributes(
             {
                 "gen_ai.response.model": reply.model,

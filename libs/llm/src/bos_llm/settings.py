@@ -6,17 +6,22 @@ agent may have its own ``<AGENT>_MODEL_PROVIDER``, ``<AGENT>_MODEL`` and ``<AGEN
 
 =============  =======================================================  =========================
 ``openai``     ``OPENAI_API_KEY``, ``OPENAI_BASE_URL`` if not theirs    default models known
-``azure``      ``AZURE_OPENAI_ENDPOINT``, ``AZURE_OPENAI_API_KEY``      model = deployment name
+``azure``      ``AZURE_OPENAI_ENDPOINT``, ``AZURE_OPENAI_API_KEY``,     model = deployment name
+               or ``AZURE_OPENAI_AUTH=managed_identity`` without a key
 ``compatible`` ``OPENAI_BASE_URL``, ``OPENAI_API_KEY`` if it needs one  model name required
 any other      ``<PROVIDER>_BASE_URL``, ``<PROVIDER>_API_KEY``          model name required
 =============  =======================================================  =========================
+
+Each of these variables may hold several keys, separated by commas. Other keys have names:
+``BOS_MODEL_KEYS`` holds profiles, ``<AGENT>_MODEL_KEYS`` chooses one for an agent (SPEC N-05).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, TypeAdapter, ValidationError
@@ -24,6 +29,8 @@ from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource, Set
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
+from bos_llm.prices import PriceTable
+from bos_llm.profiles import NamedProfile, split_keys
 from bos_llm.usage import ModelPrice
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ _DEFAULT_MODELS = {"sql": "gpt-4.1"}
 _DEFAULT_MODEL = "gpt-4o-mini"
 # SPEC L-03.
 _DEFAULT_TEMPERATURES = {"memory": 0.1}
-_PER_AGENT = re.compile(r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL|TEMPERATURE)")
+_PER_AGENT = re.compile(r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL_KEYS|MODEL|TEMPERATURE)")
 _BUILT_IN_PROVIDERS = ("openai", "azure", "compatible")
 
 Temperature = Annotated[
@@ -56,6 +63,8 @@ class AgentModelConfig:
     model: str
     temperature: float | None
     """None: not sent, so that the model's own default holds."""
+    keys: str = ""
+    """The profile whose keys are used; empty for the provider's own variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,17 @@ class Access:
     kind: Literal["openai", "azure", "compatible"]
     base_url: str | None
     """None: where the ``openai`` package goes by default."""
-    api_key: SecretStr | None
+    keys: tuple[SecretStr, ...]
+    """In the order in which they are used; a lone endpoint may need none."""
     url_variable: str
     key_variable: str
     api_version: str = ""
+    profile: str = ""
+    """Where the keys are from; empty for the provider's own variable."""
+    managed_identity: bool = False
+    """Tokens of this machine's identity take the place of a key."""
+    client_id: str | None = None
+    """Which of several identities."""
 
 
 class ModelSettings(Settings):
@@ -78,7 +94,9 @@ class ModelSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_MODEL_", protected_namespaces=())
 
     api_key: SecretStr | None = Field(
-        default=None, validation_alias="OPENAI_API_KEY", description="Key of the model endpoint"
+        default=None,
+        validation_alias="OPENAI_API_KEY",
+        description="Key of the model endpoint, or several, separated by commas",
     )
     base_url: str | None = Field(
         default=None,
@@ -104,7 +122,20 @@ class ModelSettings(Settings):
         description="Azure OpenAI resource, such as https://example.openai.azure.com",
     )
     azure_api_key: SecretStr | None = Field(
-        default=None, validation_alias="AZURE_OPENAI_API_KEY", description="Its key"
+        default=None,
+        validation_alias="AZURE_OPENAI_API_KEY",
+        description="Its key, or several, separated by commas",
+    )
+    azure_auth: Literal["key", "managed_identity"] = Field(
+        default="key",
+        validation_alias="AZURE_OPENAI_AUTH",
+        description="managed_identity: by tokens of the platform instead of a key; needs the extra "
+        "bos-llm[azure]",
+    )
+    azure_client_id: str | None = Field(
+        default=None,
+        validation_alias="AZURE_CLIENT_ID",
+        description="Which managed identity, if there are several",
     )
     azure_api_version: str = Field(
         default="2024-10-21", validation_alias="OPENAI_API_VERSION", description="Its API version"
@@ -124,9 +155,28 @@ class ModelSettings(Settings):
         default=400_000, ge=1, description="Characters of all messages of a call together"
     )
     max_reply_chars: int = Field(default=1_000_000, ge=1, description="Characters of a reply")
+    key_profiles: Mapping[str, NamedProfile] = Field(
+        default_factory=dict,
+        max_length=64,
+        validation_alias="BOS_MODEL_KEYS",
+        description='Keys by name of a profile: {"research": ["k1", "k2"]}, or with the only '
+        'provider they are for and its address: {"eu": {"keys": ["k1"], "provider": "openai", '
+        '"base_url": "https://eu.example/v1"}}',
+    )
+    key_set_aside_s: float = Field(
+        default=300.0,
+        ge=0,
+        description="A key that was refused, or has no quota, is not used for this long while "
+        "there is another one",
+    )
     prices: Mapping[str, ModelPrice] = Field(
         default_factory=dict,
-        description='US dollars per million tokens: {"gpt-4.1": {"input": 2, "output": 8}}',
+        description="US dollars per million tokens, where they differ from the table of bos_llm: "
+        '{"gpt-4.1": {"input": 2, "cached_input": 0.5, "output": 8}}',
+    )
+    prices_file: Path | None = Field(
+        default=None,
+        description="The same in a file, JSON or TOML, of the shape of bos_llm's prices.json",
     )
     variables: Mapping[str, SecretStr] = Field(
         default_factory=dict,
@@ -152,7 +202,8 @@ class ModelSettings(Settings):
         ``model`` is empty if none is set and the provider has no default.
 
         Raises:
-            ConfigurationError: ``<AGENT>_TEMPERATURE`` is not a number from 0 to 2 or ``none``.
+            ConfigurationError: ``<AGENT>_TEMPERATURE`` is not a number from 0 to 2 or ``none``, or
+                ``<AGENT>_MODEL_KEYS`` names no profile that can be used.
         """
         provider = (self._of(agent, "MODEL_PROVIDER") or self._default_provider()).lower()
         model = self._of(agent, "MODEL") or self.model
@@ -170,39 +221,91 @@ class ModelSettings(Settings):
                 raise ConfigurationError(
                     f"{_variable(agent, 'TEMPERATURE')}: must be a number from 0 to 2, or none"
                 ) from None
-        return AgentModelConfig(provider, model, temperature)
+        keys = self._of(agent, "MODEL_KEYS") or ""
+        if keys:
+            try:
+                self.access(provider, keys)
+            except ConfigurationError as error:
+                variable = _variable(agent, "MODEL_KEYS")
+                raise ConfigurationError(f"{variable}: {error.message}") from None
+        return AgentModelConfig(provider, model, temperature, keys)
 
-    def access(self, provider: str) -> Access:
-        """How to reach ``provider``; what is missing is left empty, see :meth:`missing`."""
+    def price_table(self) -> PriceTable:
+        """What models cost.
+
+        Raises:
+            ConfigurationError: ``BOS_MODEL_PRICES_FILE`` cannot be used.
+        """
+        return PriceTable.read(self.prices_file, self.prices)
+
+    def access(self, provider: str, profile: str = "") -> Access:
+        """How to reach ``provider``; what is missing is left empty, see :meth:`missing`.
+
+        Args:
+            provider: Its name.
+            profile: The profile whose keys are used; empty for the provider's own variable.
+
+        Raises:
+            ConfigurationError: there is no such profile, or it is for another provider.
+        """
+        own = self._own_access(provider)
+        if not profile:
+            return own
+        chosen = self.key_profiles.get(profile)
+        if chosen is None:
+            raise ConfigurationError(
+                f"there is no key profile {profile!r} here; add it to BOS_MODEL_KEYS"
+            )
+        if chosen.provider and chosen.provider.lower() != provider:
+            raise ConfigurationError(
+                f"the key profile {profile!r} is for {chosen.provider} only, and the model is one "
+                f"of {provider}; choose another profile, or correct BOS_MODEL_KEYS"
+            )
+        return replace(
+            own,
+            keys=tuple(dict.fromkeys(chosen.keys)),
+            base_url=chosen.base_url or own.base_url,
+            key_variable="BOS_MODEL_KEYS",
+            profile=profile,
+            managed_identity=False,
+        )
+
+    def _own_access(self, provider: str) -> Access:
         if provider == "azure":
             return Access(
                 provider,
                 "azure",
                 self.azure_endpoint,
-                self.azure_api_key,
+                split_keys(self.azure_api_key),
                 "AZURE_OPENAI_ENDPOINT",
                 "AZURE_OPENAI_API_KEY",
                 self.azure_api_version,
+                managed_identity=self.azure_auth == "managed_identity",
+                client_id=self.azure_client_id,
             )
         if provider in _BUILT_IN_PROVIDERS:
             kind: Literal["openai", "compatible"] = (
                 "openai" if provider == "openai" else "compatible"
             )
-            return Access(
-                provider, kind, self.base_url, self.api_key, "OPENAI_BASE_URL", "OPENAI_API_KEY"
-            )
+            keys = split_keys(self.api_key)
+            return Access(provider, kind, self.base_url, keys, "OPENAI_BASE_URL", "OPENAI_API_KEY")
         url, key = _variable(provider, "BASE_URL"), _variable(provider, "API_KEY")
-        return Access(provider, "compatible", self._value(url), self.variables.get(key), url, key)
+        keys = split_keys(self.variables.get(key))
+        return Access(provider, "compatible", self._value(url), keys, url, key)
 
     def missing(self, agent: str, config: AgentModelConfig) -> tuple[str, ...]:
-        """What to set before ``agent`` can call its model; empty if nothing."""
-        access = self.access(config.provider)
+        """What to set before ``agent`` can call its model; empty if nothing.
+
+        Raises:
+            ConfigurationError: as :meth:`access`.
+        """
+        access = self.access(config.provider, config.keys)
         if access.kind == "openai":
             # Its models and address are known, and its key is the short way in.
-            return () if access.api_key else ("OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL",)
+            return () if access.keys else ("OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL",)
         missing = [] if access.base_url else [access.url_variable]
-        if access.kind == "azure" and access.api_key is None:
-            missing.append(access.key_variable)
+        if access.kind == "azure" and not access.keys and not access.managed_identity:
+            missing.append(f"{access.key_variable} or AZURE_OPENAI_AUTH=managed_identity")
         if not config.model:
             missing.append(f"BOS_MODEL or {_variable(agent, 'MODEL')}")
         return tuple(missing)

@@ -48,7 +48,12 @@ class ModelPrice(BaseModel):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+    """Of input that the provider had at hand from an earlier call; None: as any other."""
 
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """The cost of one call in US dollars."""
-        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+    def of(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
+        """The cost of one call in US dollars; ``cached_tokens`` are a part of the input."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        fresh = input_tokens - cached_tokens
+        spent = fresh * self.input + cached_tokens * cached + output_tokens * self.output
+        return spent / 1_000_000

@@ -19,6 +19,8 @@ class TokenCount:
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    """Part of the input that was not read anew, which is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,9 @@ def _tokens(usage: Any) -> TokenCount | None:
     sent, received = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if not isinstance(sent, int) or not isinstance(received, int):
         return None
-    return TokenCount(sent, received)
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return TokenCount(sent, received, min(max(cached, 0), sent) if isinstance(cached, int) else 0)
 
 
 def _string(value: Any) -> str:

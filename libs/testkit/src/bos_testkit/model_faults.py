@@ -33,9 +33,12 @@ class Fault:
     retry_after: str | None = None
     after_chunks: int = 0
     finish_reason: FinishReason = "stop"
+    key: str | None = None
 
-    def concerns(self, schema: str | None) -> bool:
-        """Whether a call asking for ``schema`` (None: for text) gets this fault."""
+    def concerns(self, schema: str | None, key: str) -> bool:
+        """Whether a call with ``key``, asking for ``schema`` (None: for text), gets this fault."""
+        if self.key is not None and self.key != key:
+            return False
         return self.schema is None or self.schema == (TEXT_CALLS if schema is None else schema)
 
     def spoil(self, answer: Answer) -> Answer:
@@ -76,10 +79,15 @@ class Knobs:
         retry_after: float | str | None = None,
         code: str | None = None,
         schema: str | None = None,
+        key: str | None = None,
     ) -> None:
-        """An HTTP error; ``retry_after`` is in seconds or a literal header, ``code`` OpenAI's."""
+        """An HTTP error; ``retry_after`` is in seconds or a literal header, ``code`` OpenAI's.
+
+        With ``key``, only calls that present this key or token get it.
+        """
         header = None if retry_after is None else str(retry_after)
-        self._add(Fault("status", n, schema, status=status, code=code, retry_after=header))
+        fault = Fault("status", n, schema, status=status, code=code, retry_after=header, key=key)
+        self._add(fault)
 
     def malformed_json_next(self, n: int = 1, *, schema: str | None = None) -> None:
         """Broken JSON: in the content where a schema is asked for, else in the envelope."""
@@ -118,10 +126,10 @@ class Knobs:
         self.latency_s = self.chunk_delay_s = 0.0
         self._faults.clear()
 
-    def take(self, schema: str | None) -> Fault | None:
+    def take(self, schema: str | None, key: str = "") -> Fault | None:
         """The fault of the call that is being answered, used up by it."""
         for index, fault in enumerate(self._faults):
-            if fault.concerns(schema):
+            if fault.concerns(schema, key):
                 if fault.remaining > 1:
                     self._faults[index] = replace(fault, remaining=fault.remaining - 1)
                 else:

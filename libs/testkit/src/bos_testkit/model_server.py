@@ -73,6 +73,8 @@ class RecordedRequest:
     """Name of the fixture that answers; None if none was prepared."""
     problem: str | None = None
     """Why the fixtures could not answer."""
+    key_end: str = ""
+    """The last four characters of the key or token that was presented."""
 
 
 class ScriptedModel:
@@ -183,7 +185,7 @@ class ScriptedModel:
             await _error(400, str(error))(scope, receive, send)
             return
         self.calls += 1
-        fault = self.knobs.take(call.schema)
+        fault = self.knobs.take(call.schema, _key_of(request))
         answer, response = self._prepare(request, body, call)
         if response is None:
             response = self._respond(call, answer, fault)
@@ -221,6 +223,7 @@ class ScriptedModel:
                 prompt=call.prompt,
                 fixture=None if found is None else found.name,
                 problem=problem,
+                key_end=_key_of(request)[-4:],
             )
         )
         return answer, None if problem is None else _error(400, problem, code="fixture_problem")
@@ -383,6 +386,12 @@ def _listen(address: tuple[str, int]) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _key_of(request: Request) -> str:
+    """The key of Azure OpenAI, or the bearer token."""
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return request.headers.get("api-key", bearer)
 
 
 def _refusal() -> wire.Answer:

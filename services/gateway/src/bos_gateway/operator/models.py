@@ -9,7 +9,7 @@ from bos_chassis.errors import BosError
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway.operator.findings import Finding, ok, problem, warning
-from bos_llm import Models, ModelSettings, user
+from bos_llm import Models, ModelSettings, identity_available, user
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,16 +29,22 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
         settings = ModelSettings.load(max_attempts=1)
         users = ("planner", "composer", *sorted(deployment.agent_targets))
         configs = {name: settings.get_agent_model_config(name) for name in users}
+        settings.price_table()
     except BosError as error:
         return [problem("models", error.message, "Correct the variable.")]
     found: list[Finding] = []
+    if settings.azure_auth == "managed_identity" and not identity_available():
+        text = "AZURE_OPENAI_AUTH is managed_identity, and azure-identity is not installed here"
+        found.append(problem("models", text, "Install bos-llm[azure], or use a key."))
     ready: list[str] = []
     for name, config in configs.items():
         if missing := settings.missing(name, config):
             text = f"{name} has no model ({_HERE})"
             found.append(warning("models", text, f"Set {' and '.join(missing)}, if it needs one."))
         else:
-            found.append(ok("models", f"{name}: {config.model} of {config.provider} ({_HERE})"))
+            keys = f", keys {config.keys}" if config.keys else ""
+            text = f"{name}: {config.model} of {config.provider}{keys} ({_HERE})"
+            found.append(ok("models", text))
             ready.append(name)
     if call:
         # One call for each model, whoever uses it.

@@ -1,0 +1,78 @@
+"""Which keys model calls are made with: named profiles, and the one that a task asks for.
+
+A task that names a profile is given it like its deadline, so that no agent has to hand it on and
+none can use other keys by mistake (SPEC N-07)::
+
+    set_key_profile("research")
+    await model.text(messages)  # with the keys of BOS_MODEL_KEYS' "research", or not at all
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_KEYS = 32
+
+_current: ContextVar[str] = ContextVar("bos_key_profile", default="")
+
+
+def set_key_profile(name: str) -> None:
+    """Have model calls of the current task (and of what it starts) use the profile ``name`` only.
+
+    An empty name leaves it to the settings of each agent.
+    """
+    _current.set(name)
+
+
+def current_key_profile() -> str:
+    """The profile that the current task asks for; empty if none."""
+    return _current.get()
+
+
+def split_keys(secret: SecretStr | None) -> tuple[SecretStr, ...]:
+    """The keys in a variable that may hold several, separated by commas or white space.
+
+    Keys hold neither; those read from files end in a newline, which no header may hold.
+    """
+    text = secret.get_secret_value() if secret is not None else ""
+    return tuple(map(SecretStr, dict.fromkeys(text.replace(",", " ").split())))
+
+
+def _as_profile(value: Any) -> Any:
+    """A profile may be written as its keys alone: ``"k1"`` or ``["k1", "k2"]``."""
+    return {"keys": value} if isinstance(value, str | list | tuple) else value
+
+
+def _as_keys(value: Any) -> Any:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        return value
+    return tuple(_keys_of(given))
+
+
+def _keys_of(given: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    for one in given:
+        yield from split_keys(SecretStr(one)) if isinstance(one, str) else (one,)
+
+
+class KeyProfile(BaseModel):
+    """Keys that go together, such as those of one team or one contract (SPEC N-05)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_as_keys)] = Field(
+        min_length=1, max_length=MAX_KEYS, description="Used in this order"
+    )
+    provider: str = Field(default="", description="The only provider they are ever sent to")
+    base_url: str | None = Field(
+        default=None, pattern=r"^https?://", description="Instead of the provider's own address"
+    )
+
+
+NamedProfile = Annotated[KeyProfile, BeforeValidator(_as_profile)]

@@ -1,0 +1,336 @@
+"""Several keys at the HTTP boundary: which one is sent, and what happens when one is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+
+from bos_chassis.errors import ConfigurationError
+from bos_llm import (
+    Completion,
+    ModelNotConfigured,
+    ModelRateLimited,
+    ModelUnavailable,
+    TokenBudget,
+    set_budget,
+    set_key_profile,
+    user,
+)
+from bos_llm.keys import KeyPool
+
+if TYPE_CHECKING:
+    from conftest import Rig
+
+HELLO = [user("hello")]
+A, B, C = "sk-first-000000-aaaa", "sk-second-00000-bbbb", "sk-third-000000-cccc"
+THREE = SecretStr(f"{A},{B},{C}")
+PROFILES = {"research": [A, B], "other": C}
+
+
+def sent(rig: Rig) -> list[str]:
+    """The keys of all requests so far, in order, by their ends."""
+    return [request.key_end for request in rig.server.requests]
+
+
+async def test_the_first_key_is_used_while_it_works(rig: Rig) -> None:
+    model = await rig.model(api_key=THREE)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "aaaa"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_set_aside_and_the_next_one_tried_at_once(
+    rig: Rig, status: int
+) -> None:
+    rig.server.knobs.fail_next(9, status=status, key=A)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb", "bbbb"]
+    assert rig.slept == []
+
+
+async def test_a_busy_key_rests_and_the_next_one_is_tried_at_once(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=20, key=A)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb", "bbbb"]
+    assert rig.slept == []
+
+
+async def test_a_key_is_used_again_when_its_rest_is_over(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=0, key=A)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb", "aaaa"]
+
+
+async def test_a_key_without_quota_is_set_aside(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, code="insufficient_quota", retry_after=0, key=A)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb", "bbbb"]
+
+
+async def test_rotation_is_one_attempt_and_waits_begin_when_no_key_is_left(rig: Rig) -> None:
+    rig.server.knobs.fail_next(3, status=429)
+    model = await rig.model(api_key=THREE, max_attempts=2)
+    await model.text(HELLO)
+    assert sent(rig)[:3] == ["aaaa", "bbbb", "cccc"]
+    assert len(rig.slept) == 1
+    assert rig.server.calls == 4
+
+
+async def test_when_all_keys_rest_the_shortest_wait_counts(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=7, key=A)
+    rig.server.knobs.fail_next(status=429, retry_after=3600, key=B)
+    model = await rig.model(api_key=SecretStr(f"{A},{B}"))
+    await model.text(HELLO)
+    assert rig.slept == [pytest.approx(7, abs=1)]
+    assert sent(rig) == ["aaaa", "bbbb", "aaaa"]
+
+
+async def test_a_busy_key_is_waited_for_when_the_others_are_not_valid(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=7, key=A)
+    rig.server.knobs.fail_next(9, status=401, key=B)
+    model = await rig.model(api_key=SecretStr(f"{A},{B}"))
+    await model.text(HELLO)
+    assert rig.slept == [pytest.approx(7, abs=1)]
+    assert sent(rig) == ["aaaa", "bbbb", "aaaa"]
+
+
+async def test_when_all_keys_stay_busy_the_error_is_that_of_a_single_one(rig: Rig) -> None:
+    rig.server.knobs.fail_next(99, status=429)
+    model = await rig.model(api_key=THREE, max_attempts=2)
+    with pytest.raises(ModelRateLimited) as caught:
+        await model.text(HELLO)
+    assert caught.value.retry_after_s is not None
+    assert rig.server.calls == 4  # all three, and after the wait the one that rested longest
+
+
+async def test_when_all_keys_are_refused_the_variable_is_named_and_nothing_repeated(
+    rig: Rig,
+) -> None:
+    rig.server.knobs.fail_next(99, status=401)
+    model = await rig.model(api_key=THREE)
+    with pytest.raises(ModelNotConfigured, match="OPENAI_API_KEY") as caught:
+        await model.text(HELLO)
+    assert caught.value.reason == "MODEL_KEY_REJECTED"
+    assert sent(rig) == ["aaaa", "bbbb", "cccc"]
+    assert rig.slept == []
+
+
+async def test_a_refused_key_that_was_mended_is_found_out(rig: Rig) -> None:
+    rig.server.knobs.fail_next(2, status=401)
+    model = await rig.model(api_key=SecretStr(f"{A},{B}"))
+    with pytest.raises(ModelNotConfigured):
+        await model.text(HELLO)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig)[2:] == ["aaaa", "aaaa"]
+
+
+async def test_failures_that_are_not_the_keys_change_no_key(rig: Rig) -> None:
+    rig.server.knobs.fail_next(2, status=500)
+    await (await rig.model(api_key=THREE)).text(HELLO)
+    assert sent(rig) == ["aaaa", "aaaa", "aaaa"]
+
+
+async def test_streams_change_keys_before_their_first_piece(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=20, key=A)
+    rig.server.knobs.fail_next(status=401, key=B)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    async with aclosing(model.stream(HELLO)) as stream:
+        items = [item async for item in stream]
+    assert isinstance(items[-1], Completion)
+    assert items[-1].text == "Good day to you, dear reader."
+    assert sent(rig) == ["aaaa", "bbbb", "cccc"]
+
+
+async def test_azure_keys_change_too(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=401, key=A)
+    model = await rig.model(
+        provider="azure", azure_endpoint=rig.server.azure_endpoint, azure_api_key=THREE
+    )
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb"]
+
+
+async def test_calls_side_by_side_lose_a_key_once_each_and_all_succeed(rig: Rig) -> None:
+    rig.server.knobs.fail_next(1000, status=401, key=A)
+    rig.server.knobs.fail_next(1000, status=429, retry_after=60, key=B)
+    model = await rig.model(api_key=THREE, max_attempts=1)
+    replies = await asyncio.gather(*(model.text(HELLO) for _ in range(30)))
+    assert len(replies) == 30
+    assert sent(rig).count("cccc") == 30
+    calls = rig.server.calls
+    await model.text(HELLO)
+    assert rig.server.calls == calls + 1
+
+
+async def test_keys_that_are_turned_away_cost_no_tokens(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=429, retry_after=20, key=A)
+    budget = TokenBudget(1000)
+    set_budget(budget)
+    usage = (await (await rig.model(api_key=THREE)).text(HELLO)).usage
+    assert usage.calls == 1
+    assert budget.counted == usage.input_tokens + usage.output_tokens
+
+
+async def test_n05_an_agent_uses_the_profile_its_settings_choose(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQL_MODEL_KEYS", "other")
+    models = await rig.models(key_profiles=PROFILES)
+    await models.for_agent("sql").text(HELLO)
+    await models.for_agent("planner").text(HELLO)
+    assert sent(rig) == ["cccc", "cdef"]  # the planner's is the ordinary one
+
+
+async def test_n07_a_task_uses_the_profile_it_names_and_no_other_key(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQL_MODEL_KEYS", "other")
+    rig.server.knobs.fail_next(99, status=401, key=A)
+    rig.server.knobs.fail_next(99, status=401, key=B)
+    model = await rig.model(key_profiles=PROFILES)
+    set_key_profile("research")
+    with pytest.raises(ModelNotConfigured, match="BOS_MODEL_KEYS"):
+        await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb"]
+    set_key_profile("")
+    await model.text(HELLO)
+    assert sent(rig)[2:] == ["cccc"]
+
+
+async def test_n07_tasks_side_by_side_keep_to_their_own_profiles(rig: Rig) -> None:
+    model = await rig.model(key_profiles=PROFILES)
+
+    async def task(profile: str) -> None:
+        set_key_profile(profile)
+        await model.text(HELLO)
+
+    await asyncio.gather(*(task(name) for name in ("research", "other", "") * 5))
+    assert {end: sent(rig).count(end) for end in ("aaaa", "cccc", "cdef")} == {
+        "aaaa": 5,
+        "cccc": 5,
+        "cdef": 5,
+    }
+
+
+async def test_n07_a_profile_that_is_not_here_is_an_error_and_nothing_is_sent(rig: Rig) -> None:
+    model = await rig.model(key_profiles=PROFILES)
+    set_key_profile("finance")
+    assert model.configured  # so that nobody falls back to working without a model
+    with pytest.raises(ConfigurationError, match=r"'finance'.*BOS_MODEL_KEYS"):
+        await model.text(HELLO)
+    async with aclosing(model.stream(HELLO)) as stream:
+        with pytest.raises(ConfigurationError, match="BOS_MODEL_KEYS"):
+            await anext(stream)
+    assert rig.server.calls == 0
+
+
+async def test_a_profile_may_be_all_that_a_worker_has(rig: Rig) -> None:
+    model = await rig.model(
+        api_key=None,
+        provider="openai",
+        key_profiles={"research": {"keys": [A], "base_url": rig.server.base_url}},
+        base_url=None,
+    )
+    assert not model.configured
+    set_key_profile("research")
+    assert model.configured
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa"]
+
+
+async def test_a_profile_goes_to_its_own_address(rig: Rig, unused_port: int) -> None:
+    nowhere = f"http://127.0.0.1:{unused_port}/v1"
+    profiles = {"eu": {"keys": [A], "base_url": rig.server.base_url}}
+    model = await rig.model(base_url=nowhere, key_profiles=profiles, max_attempts=1)
+    with pytest.raises(ModelUnavailable):
+        await model.text(HELLO)
+    set_key_profile("eu")
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa"]
+
+
+async def test_keys_of_one_provider_are_never_sent_to_another(rig: Rig) -> None:
+    profiles = {"open": {"keys": [A], "provider": "openai"}}
+    models = await rig.models(key_profiles=profiles)  # the provider is "compatible"
+    set_key_profile("open")
+    with pytest.raises(ConfigurationError, match="for openai only"):
+        await models.for_agent("sql").text(HELLO)
+    assert rig.server.calls == 0
+
+
+async def test_keys_that_are_turned_away_are_counted_by_place_and_never_shown(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    rig.server.knobs.fail_next(2, status=401)
+    models = await rig.models(key_profiles=PROFILES)
+    set_key_profile("research")
+    with pytest.raises(ModelNotConfigured) as caught:
+        await models.for_agent("sql").text(HELLO)
+    for place in ("1", "2"):
+        labels = {"provider": "compatible", "profile": "research", "key": place}
+        assert rig.metric("bos_model_key_rests_total", **labels, reason="rejected") == 1
+    told = "".join(
+        (
+            repr(models.settings),
+            models.settings.model_dump_json(),
+            repr(models.settings.access("compatible", "research")),
+            str(rig.telemetry.logs),
+            caplog.text,
+            repr(caught.value),
+            repr(caught.value.__context__),
+            str(rig.server.requests),
+            *(span.to_json() for span in rig.telemetry.spans),
+        )
+    )
+    assert "model key turned away" in str(rig.telemetry.logs)
+    assert not [key for key in (A, B, C) if key in told]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_rest_is_bounded_and_ends() -> None:
+    clock = Clock()
+    pool = KeyPool(2, set_aside_s=300, max_rest_s=30, clock=clock)
+    assert pool.turned_away(0, "rate_limited", 3600) == 30
+    assert pool.pick() == 1
+    clock.now += 30
+    assert pool.pick() == 0
+    assert pool.turned_away(0, "rejected", 1) == 300
+    clock.now += 299
+    assert pool.pick() == 1
+    clock.now += 1
+    assert pool.pick() == 0
+
+
+def test_keys_that_are_not_valid_are_not_worth_a_wait() -> None:
+    clock = Clock()
+    pool = KeyPool(2, set_aside_s=1, max_rest_s=30, clock=clock)
+    pool.turned_away(0, "rejected", None)
+    pool.turned_away(1, "quota", None)
+    assert pool.wait_s() is None
+    pool.turned_away(1, "rate_limited", 12)
+    assert pool.wait_s() == 12
+    assert pool.pick({0, 1}) is None
+    assert pool.pick() == 0
