@@ -48,16 +48,20 @@ type follower struct {
 // receive is one connection's way to the next event.
 type receive func() (*gatewayv1.RunEvent, error)
 
+func eventsOf[M interface{ GetEvent() *gatewayv1.RunEvent }](next func() (M, error)) receive {
+	return func() (*gatewayv1.RunEvent, error) {
+		message, err := next()
+		return message.GetEvent(), err
+	}
+}
+
 func (f *follower) ask(request *gatewayv1.AskStreamRequest) func(context.Context) (receive, error) {
 	return func(ctx context.Context) (receive, error) {
 		stream, err := f.client.AskStream(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		return func() (*gatewayv1.RunEvent, error) {
-			message, err := stream.Recv()
-			return message.GetEvent(), err
-		}, nil
+		return eventsOf(stream.Recv), nil
 	}
 }
 
@@ -68,10 +72,7 @@ func (f *follower) watch(ctx context.Context) (receive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() (*gatewayv1.RunEvent, error) {
-		message, err := stream.Recv()
-		return message.GetEvent(), err
-	}, nil
+	return eventsOf(stream.Recv), nil
 }
 
 // follow sends items until the run has ended, something is wrong, or ctx is done; then it closes
