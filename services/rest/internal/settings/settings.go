@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ func (s Secret) String() string {
 func (s Secret) GoString() string { return s.String() }
 
 // Settings of the process. The tag `about` is its line in the README; a test compares the two.
+// What a number must be at least, or above, is a tag as well.
 type Settings struct {
 	Host           string   `env:"BOS_REST_HOST" envDefault:"127.0.0.1" about:"Address to bind; another than loopback wants a key"`
 	Port           uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
@@ -43,20 +45,20 @@ type Settings struct {
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
 
-	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" about:"Largest request body"`
-	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" about:"Largest request line and headers together"`
-	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" about:"Requests at once beside the streams; more are refused with 429"`
-	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" about:"Streams at once; more are refused with 429"`
+	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
+	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
+	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
+	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
 
-	CallTimeout       Seconds `env:"BOS_REST_CALL_TIMEOUT_S" envDefault:"90" about:"Time for a call, except asking and watching"`
-	RunTimeout        Seconds `env:"BOS_REST_RUN_TIMEOUT_S" envDefault:"3600" about:"Time to wait for a run; a stream that takes longer goes on by itself"`
-	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" about:"Time for the headers, and again for the body, to arrive"`
-	WriteTimeout      Seconds `env:"BOS_REST_WRITE_TIMEOUT_S" envDefault:"10" about:"Time for a client to take an event or an answer before it is dropped"`
-	IdleTimeout       Seconds `env:"BOS_REST_IDLE_TIMEOUT_S" envDefault:"120" about:"How long a connection without a request is kept"`
-	Heartbeat         Seconds `env:"BOS_REST_HEARTBEAT_S" envDefault:"15" about:"Time between comments on a silent stream"`
-	ReconnectAttempts int     `env:"BOS_REST_RECONNECT_ATTEMPTS" envDefault:"12" about:"Attempts in a row to go on with a stream that the gateway interrupted"`
-	DrainDelay        Seconds `env:"BOS_REST_DRAIN_DELAY_S" envDefault:"0" about:"Wait between not ready and refusing requests; covers load-balancer lag"`
-	Grace             Seconds `env:"BOS_REST_GRACE_S" envDefault:"10" about:"Time for requests in flight at shutdown"`
+	CallTimeout       Seconds `env:"BOS_REST_CALL_TIMEOUT_S" envDefault:"90" above:"0" about:"Time for a call, except asking and watching"`
+	RunTimeout        Seconds `env:"BOS_REST_RUN_TIMEOUT_S" envDefault:"3600" above:"0" about:"Time to wait for a run; a stream that takes longer goes on by itself"`
+	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for the headers, and again for the body, to arrive"`
+	WriteTimeout      Seconds `env:"BOS_REST_WRITE_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for a client to take an event or an answer before it is dropped"`
+	IdleTimeout       Seconds `env:"BOS_REST_IDLE_TIMEOUT_S" envDefault:"120" above:"0" about:"How long a connection without a request is kept"`
+	Heartbeat         Seconds `env:"BOS_REST_HEARTBEAT_S" envDefault:"15" above:"0" about:"Time between comments on a silent stream"`
+	ReconnectAttempts int     `env:"BOS_REST_RECONNECT_ATTEMPTS" envDefault:"12" least:"1" about:"Attempts in a row to go on with a stream that the gateway interrupted"`
+	DrainDelay        Seconds `env:"BOS_REST_DRAIN_DELAY_S" envDefault:"0" least:"0" about:"Wait between not ready and refusing requests; covers load-balancer lag"`
+	Grace             Seconds `env:"BOS_REST_GRACE_S" envDefault:"10" least:"0" about:"Time for requests in flight at shutdown"`
 
 	MetricsAddress string `env:"BOS_REST_METRICS_ADDRESS" about:"host:port for /metrics, which asks nobody who they are; unset offers it on the main port if that is loopback, and not at all elsewhere"`
 	StopWithStdin  bool   `env:"BOS_REST_STOP_WITH_STDIN" envDefault:"false" about:"Stop when standard input closes: for a parent process that may die"`
@@ -106,26 +108,7 @@ func (s Settings) problems() []string {
 	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",
 		"BOS_REST_HOST: binding "+s.Host+" would offer the service to the network without "+
 			"authentication; set BOS_AUTH_STATIC_KEY or BOS_REST_IDENTITY_TARGET, or bind 127.0.0.1")
-	for name, value := range map[string]int64{
-		"BOS_REST_MAX_BODY_BYTES": s.MaxBodyBytes, "BOS_REST_MAX_HEADER_BYTES": int64(s.MaxHeaderBytes),
-	} {
-		wrong(value < 1024, name+": must be at least 1024")
-	}
-	for name, value := range map[string]int{
-		"BOS_REST_MAX_REQUESTS": s.MaxRequests, "BOS_REST_MAX_STREAMS": s.MaxStreams,
-		"BOS_REST_RECONNECT_ATTEMPTS": s.ReconnectAttempts,
-	} {
-		wrong(value < 1, name+": must be at least 1")
-	}
-	for name, value := range map[string]Seconds{
-		"BOS_REST_CALL_TIMEOUT_S": s.CallTimeout, "BOS_REST_RUN_TIMEOUT_S": s.RunTimeout,
-		"BOS_REST_READ_TIMEOUT_S": s.ReadTimeout, "BOS_REST_WRITE_TIMEOUT_S": s.WriteTimeout,
-		"BOS_REST_IDLE_TIMEOUT_S": s.IdleTimeout, "BOS_REST_HEARTBEAT_S": s.Heartbeat,
-	} {
-		wrong(value <= 0, name+": must be above 0")
-	}
-	wrong(s.Grace < 0, "BOS_REST_GRACE_S: must be at least 0")
-	wrong(s.DrainDelay < 0, "BOS_REST_DRAIN_DELAY_S: must be at least 0")
+	found = append(found, s.outOfBounds()...)
 	for _, origin := range s.AllowedOrigins {
 		parsed, err := url.Parse(origin)
 		wrong(err != nil || parsed.Scheme == "" || parsed.Host == "" || parsed.Path != "",
@@ -137,6 +120,38 @@ func (s Settings) problems() []string {
 		found = append(found, "BOS_LOG_LEVEL: must be debug, info, warning or error")
 	}
 	return found
+}
+
+// outOfBounds names the numbers that are smaller than their tags allow.
+func (s Settings) outOfBounds() []string {
+	var found []string
+	values := reflect.ValueOf(s)
+	for i := range values.NumField() {
+		tag := values.Type().Field(i).Tag
+		if bound, given := tag.Lookup("least"); given && number(values.Field(i)) < asNumber(bound) {
+			found = append(found, tag.Get("env")+": must be at least "+bound)
+		}
+		if bound, given := tag.Lookup("above"); given && number(values.Field(i)) <= asNumber(bound) {
+			found = append(found, tag.Get("env")+": must be above "+bound)
+		}
+	}
+	return found
+}
+
+func number(value reflect.Value) float64 {
+	if value.CanInt() {
+		return float64(value.Int())
+	}
+	return value.Float()
+}
+
+// asNumber reads a bound; a tag that is no number is a defect of this file.
+func asNumber(bound string) float64 {
+	read, err := strconv.ParseFloat(bound, 64)
+	if err != nil {
+		panic(err)
+	}
+	return read
 }
 
 // hideValues keeps the names of wrong variables and drops what they held.

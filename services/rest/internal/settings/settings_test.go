@@ -27,7 +27,10 @@ func TestRefusals(t *testing.T) {
 		"open without a key":   {map[string]string{"BOS_REST_HOST": "0.0.0.0"}, "BOS_REST_HOST"},
 		"short key":            {map[string]string{"BOS_AUTH_STATIC_KEY": "secret-text"}, "BOS_AUTH_STATIC_KEY"},
 		"origin with a path":   {map[string]string{"BOS_REST_ALLOWED_ORIGINS": "https://a.b/c"}, "BOS_REST_ALLOWED_ORIGINS"},
-		"no time to heartbeat": {map[string]string{"BOS_REST_HEARTBEAT_S": "0"}, "BOS_REST_HEARTBEAT_S"},
+		"no time to heartbeat": {map[string]string{"BOS_REST_HEARTBEAT_S": "0"}, "BOS_REST_HEARTBEAT_S: must be above 0"},
+		"no room for a body":   {map[string]string{"BOS_REST_MAX_BODY_BYTES": "1023"}, "BOS_REST_MAX_BODY_BYTES: must be at least 1024"},
+		"no stream at all":     {map[string]string{"BOS_REST_MAX_STREAMS": "0"}, "BOS_REST_MAX_STREAMS: must be at least 1"},
+		"less than no time":    {map[string]string{"BOS_REST_GRACE_S": "-1"}, "BOS_REST_GRACE_S: must be at least 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "nothing" {
@@ -39,6 +42,15 @@ func TestRefusals(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestNumbersAtTheirBounds(t *testing.T) {
+	if _, err := Load(map[string]string{
+		"BOS_REST_GATEWAY_TARGET": "127.0.0.1:1", "BOS_REST_HEARTBEAT_S": "0.01",
+		"BOS_REST_MAX_BODY_BYTES": "1024", "BOS_REST_MAX_STREAMS": "1", "BOS_REST_GRACE_S": "0",
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
