@@ -23,7 +23,7 @@ from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_agentkit.usage import add_unreported
 from bos_chassis.deadlines import remaining_s, set_remaining
 from bos_chassis.errors import BosError, DeadlineExceeded, Internal
-from bos_llm import set_budget
+from bos_llm import set_budget, set_key_profile
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class AgentRunner:
     async def _work(self, task: AgentTask) -> AgentResult:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
         set_budget(task.budget)
+        set_key_profile(task.input.api_keys_config_ref)
         approved = task.input.approval_context.approved_actions
         if approved:
             return await self.agent.perform(task, approved)

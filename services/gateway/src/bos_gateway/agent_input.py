@@ -79,6 +79,7 @@ def agent_input(
         tainted=any(
             state.outputs[needed].tainted for needed in step.needs if needed in state.outputs
         ),
+        api_keys_config_ref=sub_task.api_keys_config_ref,
     )
     if token_budget is not None:
         message.token_budget = token_budget

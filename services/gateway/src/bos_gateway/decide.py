@@ -345,7 +345,14 @@ def _sub_task(state: RunState, step: StepState) -> SubTask:
         tool_name=plan_step.tool_name,
         sub_task_input=inputs,
         task=resolve_text(plan_step.task, state.outputs),
+        api_keys_config_ref=_key_profile(state, plan_step.agent),
     )
+
+
+def _key_profile(state: RunState, agent: str) -> str:
+    """The key profile that ``agent`` must use in this run (SPEC N-07); empty for its own choice."""
+    profiles = state.request.settings.api_keys_config_refs
+    return profiles[agent if agent in profiles else "*"] if profiles else ""
 
 
 def step_key(run_id: str, revision: int, step_id: str) -> str:

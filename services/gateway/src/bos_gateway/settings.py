@@ -76,6 +76,11 @@ class GatewaySettings(Settings):
     max_run_tokens: int = Field(
         default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
     )
+    key_profiles: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        description="Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as "
+        "agent=profile, separated by commas; * stands for every other agent",
+    )
     max_context_bytes: int = Field(default=65536, ge=1024, description="Largest request context")
     run_timeout_s: float = Field(default=300.0, gt=0, description="Time a run may take")
     plan_timeout_s: float = Field(default=60.0, gt=0, description="Time planning may take")
@@ -163,6 +168,19 @@ class GatewaySettings(Settings):
             targets[name.strip()] = target.strip()
         return targets
 
+    @field_validator("key_profiles", mode="before")
+    @classmethod
+    def _parse_profiles(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found: dict[str, str] = {}
+        for entry in filter(None, (part.strip() for part in value.split(","))):
+            agent, separator, profile = (part.strip() for part in entry.partition("="))
+            if not separator or not agent or not profile or len(profile) > 128:
+                raise ValueError(f'"{entry}" is not of the form agent=profile')
+            found[agent] = profile
+        return found
+
     @field_validator("approval_timeouts", mode="before")
     @classmethod
     def _parse_timeouts(cls, value: object) -> object:
@@ -217,6 +235,7 @@ class GatewaySettings(Settings):
             backoff_multiplier=self.backoff_multiplier,
             confidence_threshold=self.confidence_threshold,
             max_tokens=self.max_run_tokens,
+            api_keys_config_refs=self.key_profiles,
             max_clarification_turns=self.max_clarification_turns,
         )
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))

@@ -1,0 +1,61 @@
+"""The key profile of a step, from its input to the model's door (SPEC N-07)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos_agentkit import is_retryable
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models
+from bos_testkit.agents import OneCallAgent, agent_server, call_agent
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.models import model_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.agent.v1 import AgentResult
+    from bos_llm import Model
+    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.models import ScriptedModelFactory
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+
+
+@pytest.fixture
+async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
+    settings = model_settings(scripted, key_profiles={"research": "sk-research-000-rsch"})
+    async with Models(settings, Telemetry.for_tests("models")) as models:
+        yield models.for_agent("one_call")
+
+
+async def run(model: Model, profile: str) -> AgentResult:
+    async with agent_server(OneCallAgent(model)) as address:
+        _, result = await call_agent(address, AgentInput(task="greet", api_keys_config_ref=profile))
+    return result
+
+
+@pytest.mark.parametrize(("profile", "key_end"), [("research", "rsch"), ("", "cdef")])
+async def test_n07_a_step_uses_the_profile_it_names(
+    model: Model, scripted: ScriptedModel, profile: str, key_end: str
+) -> None:
+    result = await run(model, profile)
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert [request.key_end for request in scripted.requests] == [key_end]
+
+
+async def test_n07_a_step_whose_profile_is_not_here_fails_and_says_where_to_add_it(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    result = await run(model, "finance")
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+    assert result.error.type == "ConfigurationError"
+    assert "BOS_MODEL_KEYS" in result.error.message
+    assert not is_retryable(result.error)
+    assert scripted.calls == 0
