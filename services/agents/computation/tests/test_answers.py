@@ -8,11 +8,11 @@ import pytest
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
+from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.variables import describe, needed, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
-from bos_computation import answers
-from bos_computation.programs import Run
+from bos_computation.answers import summary_table
 from bos_computation.replies import SummaryTable
-from bos_computation.variables import describe, needed, task_variables
 
 NOW = datetime(2025, 10, 1, 12, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ NOW = datetime(2025, 10, 1, 12, tzinfo=UTC)
     ],
 )
 def test_numbers_of_the_program_are_accepted(text: str, sources: list[Any]) -> None:
-    assert answers.ungrounded_numbers(text, sources) == []
+    assert ungrounded_numbers(text, sources) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_numbers_of_the_program_are_accepted(text: str, sources: list[Any]) -> N
     ],
 )
 def test_invented_numbers_are_found(text: str, strange: str) -> None:
-    assert answers.ungrounded_numbers(text, [Decimal("0.437"), 1234, "2025"]) == [strange]
+    assert ungrounded_numbers(text, [Decimal("0.437"), 1234, "2025"]) == [strange]
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_invented_numbers_are_found(text: str, strange: str) -> None:
     ],
 )
 def test_a_result_is_stated_without_a_model(result: Any, stdout: str, sentence: str) -> None:
-    assert answers.plain_sentence(Run("", result, stdout)) == sentence
+    assert plain_sentence(result, stdout) == sentence
 
 
 def test_rows_become_a_table_in_their_own_column_order() -> None:
-    table = answers.result_table([{"b": 1, "a": Decimal("2.5")}, {"a": None, "c": "x"}])
+    table = result_table([{"b": 1, "a": Decimal("2.5")}, {"a": None, "c": "x"}])
     assert table is not None
     assert table_rows(table) == [
         {"b": 1, "a": Decimal("2.5"), "c": None},
@@ -79,8 +79,8 @@ def test_rows_become_a_table_in_their_own_column_order() -> None:
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
-    exact = answers.result_table([{"n": n} for n in range(200)])
-    longer = answers.result_table([{"n": n} for n in range(201)])
+    exact = result_table([{"n": n} for n in range(200)])
+    longer = result_table([{"n": n} for n in range(201)])
     assert exact is not None
     assert longer is not None
     assert (exact.row_count, exact.truncated) == (200, False)
@@ -89,16 +89,16 @@ def test_a_long_table_is_cut_and_says_so() -> None:
 
 @pytest.mark.parametrize("result", [None, [], 5, "x", {"a": 1}, [1, 2], [{"a": 1}, 2], [{}]])
 def test_other_results_are_no_table(result: Any) -> None:
-    assert answers.result_table(result) is None
+    assert result_table(result) is None
 
 
 def test_a_table_of_the_model_must_be_rectangular() -> None:
-    good = answers.summary_table(SummaryTable(columns=["a", "a"], rows=[[1, None], ["x", 2.5]]))
+    good = summary_table(SummaryTable(columns=["a", "a"], rows=[[1, None], ["x", 2.5]]))
     assert good is not None
     assert [column.name for column in good.columns] == ["a", "a_2"]
-    assert answers.summary_table(SummaryTable(columns=["a"], rows=[[1, 2]])) is None
-    assert answers.summary_table(SummaryTable(columns=[], rows=[])) is None
-    assert answers.summary_table(None) is None
+    assert summary_table(SummaryTable(columns=["a"], rows=[[1, 2]])) is None
+    assert summary_table(SummaryTable(columns=[], rows=[])) is None
+    assert summary_table(None) is None
 
 
 def task(**fields: Any) -> AgentTask:

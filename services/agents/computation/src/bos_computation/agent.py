@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import CONFIGURATION_ERROR, Agent, AgentFailure, ToolContext, succeeded, tool
+from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.variables import needed, task_variables
 from bos_chassis.errors import BosError, PermissionDenied
 from bos_chassis.values import render_value, to_value
-from bos_computation import answers, prompts
+from bos_computation import prompts
+from bos_computation.answers import summary_table
 from bos_computation.calculator import CalculationError, calculate
 from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
 from bos_computation.programs import ProgramError, ProgramFailed, Run
 from bos_computation.replies import ComputationPlan, ComputationSummary
-from bos_computation.variables import needed, task_variables
 from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ class ComputationAgent(Agent):
     async def _answered(self, task: AgentTask, run: Run, explanation: str) -> AgentResult:
         answer, summarised = await self._summary(task, run)
         # Rows of the program are exact; a model may have rounded or left out some.
-        table = answers.result_table(run.result) or summarised
+        table = result_table(run.result) or summarised
         task.trace.result("Computed", answer=answer)
         return succeeded(
             task,
@@ -184,7 +186,7 @@ class ComputationAgent(Agent):
 
     async def _summary(self, task: AgentTask, run: Run) -> tuple[str, Table | None]:
         """The model's words, or a plain sentence if they fail or say what the program did not."""
-        plain = answers.plain_sentence(run)
+        plain = plain_sentence(run.result, run.stdout)
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:
             async with asyncio.timeout(seconds):
@@ -206,14 +208,14 @@ class ComputationAgent(Agent):
             task.dependencies,
         ]
         said = "\n".join([summary.answer, *_cells(summary)])
-        strange = answers.ungrounded_numbers(said, sources)
+        strange = ungrounded_numbers(said, sources)
         if strange:
             task.trace.message(
                 "The model's summary holds numbers that the program did not give; not used",
                 numbers=strange,
             )
             return plain, None
-        return summary.answer, answers.summary_table(summary.table)
+        return summary.answer, summary_table(summary.table)
 
     async def _summarise(self, task: AgentTask, run: Run) -> ComputationSummary:
         if self._model is None:

@@ -1,56 +1,15 @@
-"""From a program's result to the answer (SPEC F-06): table, sentence, and a check of numbers."""
+"""From what a model says of a result to the answer (SPEC F-06): the table that it made."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from decimal import Decimal
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bos_chassis.values import make_table, render_value, to_value, unique_names
+from bos_agentkit.grounding import MAX_ROWS
+from bos_chassis.values import make_table, unique_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from bos.common.v1 import Table
-    from bos_computation.programs import Run
     from bos_computation.replies import SummaryTable
-
-MAX_ROWS = 200
-_MAX_SENTENCE_CHARS = 600
-_MAX_KNOWN = 20_000
-_NUMBER = re.compile(
-    r"(\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)"
-    r"(?:\s*(%|(?:thousand|lakh|lac|million|mn|crore|cr|billion|bn|per\s?cent)\b))?",
-    re.IGNORECASE,
-)
-_SCALES = {
-    "thousand": 10**3,
-    "lakh": 10**5,
-    "lac": 10**5,
-    "million": 10**6,
-    "mn": 10**6,
-    "crore": 10**7,
-    "cr": 10**7,
-    "billion": 10**9,
-    "bn": 10**9,
-}
-_SMALL = 31
-"""Whole numbers up to this count things, name days or rank rows; they prove nothing."""
-
-
-def result_table(result: Any) -> Table | None:
-    """The result as a table if it is a list of maps, in the order of their keys; else None."""
-    if not isinstance(result, list) or not result:
-        return None
-    if not all(isinstance(row, dict) for row in result):
-        return None
-    columns = list(dict.fromkeys(name for row in result for name in row))
-    if not columns:
-        return None
-    rows = [[row.get(name) for name in columns] for row in result[:MAX_ROWS]]
-    return make_table(columns, rows, truncated=len(result) > MAX_ROWS)
 
 
 def summary_table(table: SummaryTable | None) -> Table | None:
@@ -61,89 +20,3 @@ def summary_table(table: SummaryTable | None) -> Table | None:
         return None
     truncated = len(table.rows) > MAX_ROWS
     return make_table(unique_names(table.columns), table.rows[:MAX_ROWS], truncated=truncated)
-
-
-def plain_sentence(run: Run) -> str:
-    """The result in words without a model: only what the program gave."""
-    if run.result is None:
-        printed = run.stdout.strip()
-        if not printed:
-            return "The program ran and gave no result."
-        return f"The program printed: {_cut(printed)}"
-    if isinstance(run.result, dict) and run.result:
-        pairs = (f"{k} = {render_value(to_value(v))}" for k, v in run.result.items())
-        return f"The result is {_cut('; '.join(pairs))}."
-    if isinstance(run.result, list) and run.result and isinstance(run.result[0], dict):
-        return f"The result is a table of {len(run.result)} rows."
-    if run.result == []:
-        return "The result is an empty list."
-    return f"The result is {_cut(render_value(to_value(run.result)))}."
-
-
-def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
-    """Numbers in ``text`` that none of ``sources`` (values or texts) holds.
-
-    A number counts as held when one of theirs, or it as a percentage, rounds to it.
-    """
-    numbers = (abs(number) for source in sources for number in _numbers_in(source))
-    known = set(islice(numbers, _MAX_KNOWN))
-    known |= {number * 100 for number in known}
-    return [
-        number.written
-        for number in _written_numbers(text)
-        if not number.proves_nothing and not any(number.rounds(exact) for exact in known)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A number in a text."""
-
-    written: str
-    value: Decimal
-    unit: Decimal
-    """Worth of its last digit."""
-    word: str
-
-    @property
-    def proves_nothing(self) -> bool:
-        whole = self.value == self.value.to_integral_value()
-        return whole and self.value <= _SMALL and not self.word
-
-    def rounds(self, exact: Decimal) -> bool:
-        # Half a unit of the last digit, and a hair more: both ways of rounding halves are fine.
-        return abs(exact - self.value) <= self.unit * Decimal("0.5001")
-
-
-def _numbers_in(value: Any) -> Iterator[Decimal]:
-    match value:
-        case bool() | None:
-            return
-        case int() | float() | Decimal():
-            number = Decimal(str(value))
-            if number.is_finite():
-                yield number
-        case str():
-            yield from (number.value for number in _written_numbers(value))
-        case list():
-            yield Decimal(len(value))
-            for item in value:
-                yield from _numbers_in(item)
-        case dict():
-            for name, item in value.items():
-                yield from _numbers_in(name)
-                yield from _numbers_in(item)
-        case _:
-            yield from _numbers_in(str(value))
-
-
-def _written_numbers(text: str) -> Iterator[_Written]:
-    for match in _NUMBER.finditer(text):
-        digits, word = match[1].replace(",", ""), (match[2] or "").lower()
-        scale = _SCALES.get(word, 1)
-        exponent = -len(digits.partition(".")[2])
-        yield _Written(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SENTENCE_CHARS else text[:_MAX_SENTENCE_CHARS] + "…"

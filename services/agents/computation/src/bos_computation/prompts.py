@@ -6,17 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bos_agentkit import SETTLED, UNTRUSTED_NOTICE, format_entities, mark_untrusted
+from bos_agentkit.variables import describe
 from bos_chassis.values import to_value, value_to_json
-from bos_computation.variables import describe
 from bos_llm import Message, assistant, system, user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_agentkit import AgentTask
+    from bos_agentkit.variables import Variable
     from bos_computation.programs import Run
     from bos_computation.replies import ComputationPlan
-    from bos_computation.variables import Variable
 
 _MAX_SHOWN_RESULT_CHARS = 8_000
 _MAX_SHOWN_OUTPUT_CHARS = 2_000

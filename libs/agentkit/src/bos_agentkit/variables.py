@@ -1,6 +1,6 @@
-"""What a program works on: outputs of other steps and the plan's input, as variables (SPEC F-09).
+"""What a program of an agent works on: outputs of other steps and the plan's input (SPEC F-09).
 
-Values travel beside the program and are never pasted into it.
+Values travel beside the program, as its variables, and are never pasted into it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bos_chassis.values import to_value, value_to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bos_agentkit import AgentTask
+    from bos_agentkit.task import AgentTask
 
 TODAY = "today"
 _MAX_PREVIEW_CHARS = 400
