@@ -24,6 +24,7 @@ from bos_composer.settings import ComposerSettings
 from bos_computation.service import serve as serve_computation
 from bos_computation.settings import ComputationSettings
 from bos_demo.company import DEFAULT_TODAY
+from bos_demo.dialogue_fixtures import dialogue_fixtures
 from bos_demo.fixtures import demo_fixtures
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
@@ -205,7 +206,9 @@ async def open_house(
     server = ServerSettings(port=0, grace_s=0.2)
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(
-            ScriptedModel([*demo_fixtures(DEFAULT_TODAY), *replies])
+            ScriptedModel(
+                [*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY), *replies]
+            )
         )
         # The policy of production; only the waits are short.
         models = await stack.enter_async_context(

@@ -40,16 +40,17 @@ def demo_fixtures(today: date, questions: Sequence[Question] = ()) -> tuple[Fixt
 
 def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
     """Yield the replies of planner, agents and composer for one question."""
-    yield _plan(question)
+    yield plan_reply(question)
     for step in question.steps:
         if step.agent == "sql":
-            yield from _sql_replies(question, step, today)
+            yield from sql_replies(question.id, step, today)
         else:
             yield from _computation_replies(question, step)
-    yield _composition(question)
+    yield composition(question)
 
 
-def _plan(question: Question) -> Fixture:
+def plan_reply(question: Question, *also: str) -> Fixture:
+    """The plan of a question, to a prompt that holds the texts of `also` as well."""
     steps = [
         {
             "step_id": step.id,
@@ -62,25 +63,38 @@ def _plan(question: Question) -> Fixture:
         }
         for step in question.steps
     ]
-    plan = {
-        "intent": question.intent,
-        "intent_reason": question.rationale,
-        "intent_confidence": CONFIDENCE,
-        "agents": list(question.agents),
-        "rationale": question.rationale,
-        "confidence": CONFIDENCE,
-        "entities": [],
-        "steps": steps,
-    }
+    plan = planned(question.rationale, steps, intent=question.intent, agents=question.agents)
     # The whole section of the planner's prompt: a question that merely contains this one, or an
     # agent's card that quotes it, is another prompt.
     section = f"### Question\n{question.question}\n\n### Context keys"
-    return fixture(f"{question.id}: plan", [section], schema="PlannerReply", json=plan)
+    return fixture(f"{question.id}: plan", [section, *also], schema="PlannerReply", json=plan)
 
 
-def _sql_replies(question: Question, step: SqlStep, today: date) -> Iterator[Fixture]:
+def planned(
+    rationale: str,
+    steps: Sequence[dict[str, Any]],
+    *,
+    intent: str = "DATA_QA",
+    agents: Sequence[str] = ("sql",),
+) -> dict[str, Any]:
+    """What the planner's model fills in."""
+    return {
+        "intent": intent,
+        "intent_reason": rationale,
+        "intent_confidence": CONFIDENCE,
+        "agents": list(agents),
+        "rationale": rationale,
+        "confidence": CONFIDENCE,
+        "entities": [],
+        "steps": list(steps),
+    }
+
+
+def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixture]:
+    """Yield the replies of the sql agent's model for one step of the question."""
+
     def reply(schema: str, json: dict[str, Any], **more: Any) -> Fixture:
-        name = f"{question.id}/{step.id}: {schema}"
+        name = f"{question_id}/{step.id}: {schema}"
         return fixture(name, [_task_section(step)], schema=schema, json=json, **more)
 
     yield reply(
@@ -108,7 +122,7 @@ def _sql_replies(question: Question, step: SqlStep, today: date) -> Iterator[Fix
         "QueryReview",
         {"is_correct": True, "corrected_sql": None, "reason": "It answers the task."},
     )
-    answer, capture = _fill_in(step.answer, _row_capture)
+    answer, capture = fill_in(step.answer, _row_capture)
     yield reply(
         "ResultInterpretation",
         {"answer": answer, "highlights": [], "followups": []},
@@ -124,7 +138,7 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
         schema="ComputationPlan",
         json={"code": step.program, "explanation": step.task, "inputs": list(step.inputs)},
     )
-    answer, capture = _fill_in(step.answer, _result_capture)
+    answer, capture = fill_in(step.answer, _result_capture)
     yield fixture(
         f"{name}: ComputationSummary",
         [_task_section(step)],
@@ -139,7 +153,7 @@ def _task_section(step: SqlStep | ComputationStep) -> str:
     return f"### Task\n{step.task}\n\n###"
 
 
-def _composition(question: Question) -> Fixture:
+def composition(question: Question) -> Fixture:
     """The composer says what the agents answered, in plan order, with amounts as people write them.
 
     The section is matched whole, as for the plan.
@@ -150,10 +164,10 @@ def _composition(question: Question) -> Fixture:
     for number, step in enumerate(question.steps, 1):
         if step.agent == "sql":
             tables += 1
-            capture = _cell_capture(step, tables)
+            capture = cell_capture(step, tables)
         else:
             capture = _computed_capture(step)
-        sentence, found = _fill_in(step.answer, capture, prefix=f"step{number}_")
+        sentence, found = fill_in(step.answer, capture, prefix=f"step{number}_")
         sentences.append(sentence)
         captures.update(found)
     return fixture(
@@ -164,7 +178,7 @@ def _composition(question: Question) -> Fixture:
     )
 
 
-def _fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dict[str, str]]:
+def fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dict[str, str]]:
     """Return `template` for a fixture, and the captures that its slots need."""
     captures: dict[str, str] = {}
 
@@ -187,7 +201,7 @@ def _result_capture(field: str, _: int) -> str:
     return rf'(?s).*"{field}":\s*"?([^",}}]*)'
 
 
-def _cell_capture(step: SqlStep, position: int) -> Capture:
+def cell_capture(step: SqlStep, position: int) -> Capture:
     """Where the composer's prompt holds a cell: the n-th Markdown table of the sql agent."""
 
     def capture(column: str, row: int) -> str:

@@ -44,5 +44,6 @@ def named_periods(today: date) -> dict[str, Period]:
         "this_year": Period(date(today.year, 1, 1), date(today.year + 1, 1, 1)),
         "last_year": Period(date(today.year - 1, 1, 1), date(today.year, 1, 1)),
         "last_six_months": Period(add_months(today, -6), add_months(today, 0)),
+        "yesterday": Period(today - timedelta(days=1), today),
         "today": Period(today, today + timedelta(days=1)),
     }

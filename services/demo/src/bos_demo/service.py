@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import setup_telemetry
 from bos_demo.company import load_postgres, table_names, write_sqlite
+from bos_demo.dialogue_fixtures import dialogue_fixtures
 from bos_demo.fixtures import demo_fixtures
 from bos_testkit.model_server import ScriptedModel
 
@@ -74,7 +75,9 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
         await _load(settings, telemetry)
         model = await stack.enter_async_context(
             ScriptedModel(
-                demo_fixtures(settings.today), host=settings.model_host, port=settings.model_port
+                [*demo_fixtures(settings.today), *dialogue_fixtures(settings.today)],
+                host=settings.model_host,
+                port=settings.model_port,
             )
         )
         yield Demo(

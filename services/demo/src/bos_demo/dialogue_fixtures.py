@@ -1,0 +1,96 @@
+"""Replies of the scripted model in conversations: to follow-ups, and to what is asked back.
+
+What a user replied is captured from the prompt, so every choice that is offered can be made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos_demo.dialogues import fill, load_clarified, load_followups
+from bos_demo.fixtures import (
+    cell_capture,
+    composition,
+    fill_in,
+    plan_reply,
+    planned,
+    sql_replies,
+)
+from bos_testkit.model_fixtures import fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from bos_demo.dialogues import Clarified, FollowUp
+    from bos_testkit.model_fixtures import Fixture
+
+
+def dialogue_fixtures(today: date) -> Iterator[Fixture]:
+    """Yield the replies for every dialogue, as seen from `today`."""
+    for followup in load_followups():
+        yield from _follow_up(followup, today)
+    for clarified in load_clarified():
+        yield from _asked_back(clarified)
+        yield from _settled(clarified, today)
+
+
+def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:
+    # Without the question before it, it is one that nobody prepared.
+    yield plan_reply(question, f"user: {question.after}")
+    for step in question.steps:
+        if step.agent == "sql":
+            yield from sql_replies(question.id, step, today)
+    yield composition(question)
+
+
+def _asked_back(clarified: Clarified) -> Iterator[Fixture]:
+    section = f"### Question\n{clarified.question}\n\n### Context keys"
+    yield _plan(clarified, f"{clarified.id}: plan", section, clarified.task, {})
+    judgement = {
+        "is_clear": False,
+        "clarifying_questions": [
+            {"question": ask.question, "options": [each.offered for each in ask.choices]}
+            for ask in clarified.asks
+        ],
+        "assumptions": list(clarified.assumptions),
+    }
+    for schema, reply in (
+        ("SchemaChoice", {"tables": list(clarified.tables), **judgement}),
+        ("ClarityCheck", judgement),
+    ):
+        task = f"### Task\n{clarified.task}\n\n###"
+        yield fixture(f"{clarified.id}: {schema}", [task], schema=schema, json=reply)
+
+
+def _settled(clarified: Clarified, today: date) -> Iterator[Fixture]:
+    section = f"### Question\n{clarified.question}\n\n### Settled with the user"
+    replied = {ask.slot: ask.in_reply for ask in clarified.asks}
+    task = fill(clarified.settled_task, {slot: f"${{{slot}}}" for slot in replied})
+    yield _plan(clarified, f"{clarified.id}: plan of the reply", section, task, replied)
+    steps = [step for _, step in clarified.steps()]
+    for number, step in enumerate(steps, 1):
+        yield from sql_replies(f"{clarified.id}, reply {number}", step, today)
+    cell = cell_capture(steps[0], 1)
+
+    def capture(name: str, row: int) -> str:
+        return replied.get(name) or cell(name, row)
+
+    text, captures = fill_in(clarified.answer, capture)
+    yield fixture(f"{clarified.id}: answer", [section], text=text, capture=captures)
+
+
+def _plan(
+    clarified: Clarified, name: str, section: str, task: str, capture: dict[str, str]
+) -> Fixture:
+    planned_step: dict[str, Any] = {
+        "step_id": "shift",
+        "agent": "sql",
+        "task": task,
+        "tool_name": None,
+        "sub_task_input": [],
+        "depends_on": [],
+        "is_final_answer": False,
+    }
+    plan = planned(clarified.rationale, [planned_step])
+    return fixture(name, [section], schema="PlannerReply", json=plan, capture=capture)

@@ -1,0 +1,151 @@
+"""Follow-ups and questions that are asked back, against the company's rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_demo.company import DEFAULT_TODAY, table_names
+from bos_demo.dialects import DIALECTS
+from bos_demo.dialogue_fixtures import dialogue_fixtures
+from bos_demo.dialogues import load_clarified, load_followups
+from bos_demo.expectations import same_rows
+from bos_demo.fixtures import demo_fixtures
+from bos_demo.periods import named_periods
+from bos_demo.questions import SqlStep, load_questions
+from bos_sqlguard.guard import Guard
+from bos_sqlguard.policy import GuardPolicy
+from bos_testkit.model_fixtures import FixtureBook, load_fixtures
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    import asyncpg
+
+    from bos_demo.dialogues import Choice
+    from bos_demo.rows import CompanyRows
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+FOLLOWUPS = load_followups()
+FOLLOWUP_STEPS = [step for each in FOLLOWUPS for step in each.steps if isinstance(step, SqlStep)]
+(SHIFT,) = load_clarified()
+SETTLED = list(SHIFT.steps())
+STEPS = [*FOLLOWUP_STEPS, *(step for _, step in SETTLED)]
+settled = pytest.mark.parametrize(("chosen", "step"), SETTLED, ids=lambda each: _name(each))
+
+
+def _name(value: Any) -> str:
+    return value.task if isinstance(value, SqlStep) else ""
+
+
+@pytest.fixture(scope="module")
+def book() -> FixtureBook:
+    return load_fixtures([*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)])
+
+
+def test_every_follow_up_follows_a_demo_question() -> None:
+    asked = {question.question for question in load_questions()}
+    assert FOLLOWUPS
+    assert {each.after for each in FOLLOWUPS} <= asked
+
+
+@pytest.mark.parametrize("step", FOLLOWUP_STEPS, ids=lambda step: step.task)
+async def test_a_follow_up_finds_what_its_reference_finds_in_both_databases(
+    step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
+) -> None:
+    reference = await company.fetch(step.reference_query(DEFAULT_TODAY))
+    found = await company.fetch(step.query("postgres", DEFAULT_TODAY))
+    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY)).fetchall()
+    assert reference
+    assert same_rows([tuple(each) for each in found], [tuple(each) for each in reference])
+    assert same_rows(in_sqlite, [tuple(each) for each in reference])
+
+
+@settled
+async def test_every_reply_leads_to_the_right_amounts_in_both_databases(
+    chosen: Mapping[str, Choice],
+    step: SqlStep,
+    company: Connection,
+    sqlite_company: sqlite3.Connection,
+    rows: CompanyRows,
+) -> None:
+    """The amounts are summed up here, row by row, without any query."""
+    before, today = _amounts(rows, {slot: each.words for slot, each in chosen.items()})
+    found = await company.fetchrow(step.query("postgres", DEFAULT_TODAY))
+    assert found is not None
+    assert (found["value_before"], found["value_today"]) == (before, today)
+    assert today > 0
+    # The day before today was a Sunday.
+    assert (before > 0) is (chosen["days"].words == "working days")
+    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY)).fetchall()
+    assert same_rows(in_sqlite, [(before, today)])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.task)
+def test_the_guard_passes_every_query_in_every_dialect(step: SqlStep, dialect: Any) -> None:
+    policy = GuardPolicy(
+        dialect=dialect, allowed_tables=frozenset(table_names()), default_schema="company"
+    )
+    verdict = Guard(policy).check(step.query(dialect, DEFAULT_TODAY))
+    assert verdict.is_safe, verdict.violations
+    assert set(verdict.used_tables) == set(step.tables)
+
+
+def test_d05_what_is_offered_is_in_the_schema(rows: CompanyRows) -> None:
+    groups = {c.category_name for c in rows.product_categories if c.parent_category_id is None}
+    (group,) = (ask for ask in SHIFT.asks if ask.slot == "group")
+    assert {choice.offered for choice in group.choices[1:]} == groups
+
+
+@settled
+def test_a_reply_in_the_words_that_were_offered_is_understood(
+    chosen: Mapping[str, Choice], step: SqlStep, book: FixtureBook
+) -> None:
+    reply = ", ".join(each.offered for each in chosen.values())
+    assert _planned(book, reply).casefold() == step.task.casefold()
+
+
+def test_what_a_reply_leaves_open_is_as_was_said_to_be_assumed(book: FixtureBook) -> None:
+    assumed = SETTLED[0][1].task
+    assert _planned(book, "whatever you think").casefold() == assumed.casefold()
+    assert "of Pumps " in _planned(book, "the pumps please").replace("pumps", "Pumps")
+
+
+def _planned(book: FixtureBook, reply: str) -> str:
+    asked = "\n".join(
+        f"Asked: {ask.question} (offered: {'; '.join(each.offered for each in ask.choices)})"
+        for ask in SHIFT.asks
+    )
+    prompt = (
+        f"### Question\n{SHIFT.question}\n\n### Settled with the user\n{asked}\n"
+        f"The user replied: {reply}\n\n### Context keys\nnone"
+    )
+    found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
+    assert found is not None
+    plan: Any = found.render(prompt)
+    return str(plan["steps"][0]["task"])
+
+
+def _amounts(rows: CompanyRows, words: Mapping[str, str]) -> tuple[Decimal, Decimal]:
+    days = {invoice.invoice_id: invoice.invoice_date for invoice in rows.invoices}
+    products = {product.product_id: product for product in rows.products}
+    parents = {each.category_id: each.parent_category_id for each in rows.product_categories}
+    names = {each.category_id: each.category_name for each in rows.product_categories}
+    (today, _) = named_periods(DEFAULT_TODAY)["today"]
+    before = max(day for day in days.values() if day < today)
+    if words["days"] == "calendar days":
+        before = named_periods(DEFAULT_TODAY)["yesterday"].start
+    totals = dict.fromkeys((before, today), Decimal(0))
+    for line in rows.invoice_lines:
+        product, day = products[line.product_id], days[line.invoice_id]
+        group = names[parents[product.category_id] or 0]
+        if day not in totals or words["group"] not in ("all product groups", group):
+            continue
+        cost = line.quantity * product.unit_cost if words["measure"] == "gross margin" else 0
+        totals[day] += line.line_amount - cost
+    return totals[before], totals[today]

@@ -1,0 +1,290 @@
+"""Clarify first, end to end: questions before any query, and a reply that runs one (SPEC D-05).
+
+The sample company's schema is real, and so is every query; the model is scripted.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from bos.gateway.v1 import RunStatus
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY, load_postgres, table_names
+from bos_demo.dialogues import load_clarified, load_followups
+from bos_demo.expectations import mentions, same_rows
+from bos_demo.questions import load_questions
+from bos_postgres import create_database
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+from bos_testkit.model_fixtures import fixture
+
+from .house import TODAY, plan_reply, planned, rows
+from .rest_house import rest_house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_testkit.postgres import PostgresServer
+
+    from .conftest import StartHouse
+    from .house import House
+
+    Company = asyncpg.Connection[asyncpg.Record]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+(SHIFT,) = load_clarified()
+(FOLLOW_UP,) = load_followups()
+CLARIFICATION_NEEDED = RunStatus.RUN_STATUS_CLARIFICATION_NEEDED
+SUCCEEDED = RunStatus.RUN_STATUS_SUCCEEDED
+REPLY = "Revenue, Pumps, and working days please"
+# Written apart from the demo's own query.
+EXPECTED = """
+SELECT (SELECT sum(line_amount) FROM sold WHERE invoice_date = days.before),
+       (SELECT sum(line_amount) FROM sold WHERE invoice_date = '2026-06-15')
+FROM (SELECT max(invoice_date) AS before FROM invoices WHERE invoice_date < '2026-06-15') AS days
+"""
+SOLD = """
+CREATE TEMPORARY VIEW sold AS
+SELECT invoice_date, line_amount FROM invoice_lines JOIN invoices USING (invoice_id)
+WHERE product_id IN (
+    SELECT product_id FROM products JOIN product_categories USING (category_id)
+    WHERE parent_category_id =
+        (SELECT category_id FROM product_categories WHERE category_name = 'Pumps'))
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def company_rows(postgres_server: PostgresServer) -> AsyncIterator[Company]:
+    """A connection to a company of our own, for the reference queries."""
+    dsn = await create_database(postgres_server.dsn(), "clarifying_company")
+    await load_postgres(dsn)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
+    await connection.execute(SOLD)
+    yield connection
+    await connection.close()
+
+
+async def schema_of(company: Company) -> set[str]:
+    """Every table.column of the company."""
+    found = await company.fetch(
+        "SELECT table_name || '.' || column_name AS name FROM information_schema.columns "
+        "WHERE table_schema = 'company' AND table_name = ANY($1)",
+        list(table_names()),
+    )
+    return {str(row["name"]) for row in found}
+
+
+async def test_d05_asks_for_measure_group_and_boundary_and_runs_nothing_until_answered(
+    start_house: StartHouse, company_rows: Company
+) -> None:
+    house = await start_house()
+
+    asked = await house.ask(SHIFT.question)
+
+    response = asked.response
+    assert response.status == CLARIFICATION_NEEDED
+    measure, group, boundary = response.clarification.questions
+    assert "measure" in measure.question
+    assert "product group" in group.question
+    assert "day" in boundary.question
+    assert any("UTC" in option for option in boundary.options)
+    groups = await company_rows.fetch(
+        "SELECT category_name FROM product_categories WHERE parent_category_id IS NULL"
+    )
+    assert set(group.options) == {"All product groups", *(row["category_name"] for row in groups)}
+    named = {option.partition("(")[2].rstrip(")") for option in measure.options}
+    assert len(named) == 2
+    assert named <= await schema_of(company_rows)
+    assert "Today is 2026-06-15 (UTC)." in response.clarification.assumptions
+    _nothing_was_queried(house, asked.response.trace)
+
+    answered = await house.ask(REPLY, continues_run_id=response.run_id)
+
+    assert answered.response.status == SUCCEEDED
+    expected = [tuple(await company_rows.fetchrow(EXPECTED) or ())]
+    assert same_rows(rows(answered.response.data), expected)
+    assert all(amount > Decimal(0) for amount in expected[0])
+    for amount in expected[0]:
+        assert mentions(answered.response.answer, amount)
+    assert house.queries() == 1
+    _nothing_is_asked_twice(house)
+
+
+def _nothing_was_queried(house: House, trace: Any) -> None:
+    assert house.queries() == 0
+    assert house.calls("GeneratedSql") == 0
+    messages = {event.message for event in trace}
+    assert "The task is unclear" in messages
+    assert messages.isdisjoint({"generate_query", "execute_query", "mcp_db_query"})
+
+
+def _nothing_is_asked_twice(house: House) -> None:
+    """The clarity prompt of the reply's run shows the reply."""
+    prompts = [each.prompt for each in house.model.requests if each.schema == "SchemaChoice"]
+    assert len(prompts) == 2
+    assert REPLY not in prompts[0]
+    assert f"The user replied: {REPLY}" in prompts[1]
+
+
+UNCLEAR = "How are things moving?"
+ASSUMED = "Only customers with the status active are meant"
+
+
+def _never_clear(assumptions: list[str]) -> list[Any]:
+    task = "Count how things move"
+    judgement = {
+        "is_clear": False,
+        "clarifying_questions": [{"question": "Which things?", "options": ["customers.status"]}],
+        "assumptions": assumptions,
+    }
+    sql = "SELECT COUNT(*) AS customers FROM customers WHERE status = 'active'"
+
+    def reply(schema: str, **json: Any) -> Any:
+        return fixture(f"{schema} unclear", [f"### Task\n{task}\n"], schema=schema, json=json)
+
+    steps = [planned("count", "sql", task)]
+    again = plan_reply(UNCLEAR, *steps).model_dump(by_alias=True)
+    again["name"] = "plan of a reply"
+    again["when"]["contains"] = [f"### Question\n{UNCLEAR}\n\n### Settled with the user"]
+    return [
+        plan_reply(UNCLEAR, *steps),
+        type(plan_reply(UNCLEAR, *steps)).model_validate(again),
+        reply("SchemaChoice", tables=["customers"], **judgement),
+        reply("ClarityCheck", **judgement),
+        reply(
+            "GeneratedSql",
+            sql_postgres=sql,
+            sql_server=sql,
+            sql_sqlite=sql,
+            used_tables=["customers"],
+        ),
+        reply("QueryReview", is_correct=True, corrected_sql=None, reason="Fine."),
+        reply("ResultInterpretation", answer="Things were counted.", highlights=[], followups=[]),
+        # The composer's model forgets to say what was assumed.
+        fixture("answer", [f"### Question\n{UNCLEAR}\n"], text="They move."),
+    ]
+
+
+async def _five_replies(house: House) -> Any:
+    outcome = await house.ask(UNCLEAR)
+    for turn in range(5):
+        assert outcome.response.status == CLARIFICATION_NEEDED, turn
+        assert house.queries() == 0
+        outcome = await house.ask(f"no idea {turn}", continues_run_id=outcome.response.run_id)
+    return outcome
+
+
+@pytest.mark.parametrize("model", ["composes", "is away"])
+async def test_dec02_after_five_replies_the_assumptions_are_used_and_told(
+    start_house: StartHouse, model: str
+) -> None:
+    replies = _never_clear([ASSUMED])
+    house = await start_house(replies=replies if model == "composes" else replies[:-1])
+
+    outcome = await _five_replies(house)
+
+    assert outcome.response.status == SUCCEEDED
+    assert outcome.response.answer.count(ASSUMED) == 1
+    assert ("They move." in outcome.response.answer) is (model == "composes")
+    streamed = "".join(event.answer_delta.text for event in outcome.events)
+    assert (ASSUMED in streamed) is (model == "composes")
+    assert house.queries() == 1
+
+
+async def test_dec02_after_five_replies_without_assumptions_the_run_ends_with_an_explanation(
+    start_house: StartHouse,
+) -> None:
+    house = await start_house(replies=_never_clear([])[:-1])
+
+    outcome = await _five_replies(house)
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+    assert "still unclear after 5 rounds of questions" in outcome.response.answer
+    assert house.queries() == 0
+
+
+async def test_without_a_model_the_planner_chooses_agents_by_the_question_not_by_the_reply(
+    start_house: StartHouse,
+) -> None:
+    """The reply names nothing that a keyword would find."""
+    question = "Calculate how the figures shift"
+    plan = plan_reply(question, planned("a", "sql", SHIFT.task))
+    house = await start_house(replies=[plan])
+    asked = await house.ask(question)
+    assert asked.response.status == CLARIFICATION_NEEDED
+
+    # Nothing is prepared for the plan of the reply, so the model fails and the heuristic plans.
+    again = await house.ask("the pumps", continues_run_id=asked.response.run_id)
+
+    assert again.plan.origin == "heuristic"
+    assert [step.agent for step in again.plan.steps] == ["computation"]
+    assert again.plan.steps[0].task == question
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def product(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+) -> AsyncIterator[BosClient]:
+    """What ``bos serve all`` starts, with memory."""
+    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"), rest=False)
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as running,
+        BosClient(running.target, api_key=running.api_key) as client,
+    ):
+        yield client
+
+
+async def test_a_follow_up_is_answered_from_what_was_asked_before_it(
+    product: BosClient, company_rows: Company
+) -> None:
+    (first,) = (each for each in load_questions() if each.question == FOLLOW_UP.after)
+    conversation = ""
+    for question in (first, FOLLOW_UP):
+        response = await product.ask(question.question, context=TODAY, conversation_id=conversation)
+        assert response.status == SUCCEEDED
+        (step,) = question.steps
+        assert step.agent == "sql"
+        expected = await company_rows.fetch(step.reference_query(DEFAULT_TODAY))
+        assert same_rows(rows(response.data), [tuple(row) for row in expected])
+        assert all(mentions(response.answer, row["customer_name"]) for row in expected)
+        conversation = response.metadata.conversation_id
+
+
+async def test_a_reply_belongs_to_the_conversation_which_goes_on_after_it(
+    product: BosClient,
+) -> None:
+    asked = await product.ask(SHIFT.question, context=TODAY)
+    assert asked.status == CLARIFICATION_NEEDED
+    answered = await product.ask(REPLY, continues_run_id=asked.run_id)
+    assert answered.status == SUCCEEDED
+    assert "Pumps" in answered.answer
+    assert answered.metadata.conversation_id == asked.metadata.conversation_id != ""
+
+
+@pytest.mark.e2e
+async def test_d05_over_rest(tmp_path: Path) -> None:
+    async with rest_house(tmp_path) as house, aiohttp.ClientSession() as http:
+
+        async def ask(**request: Any) -> dict[str, Any]:
+            credential = {"Authorization": f"Bearer {house.key}"}
+            url = f"{house.url}/v1/runs:ask"
+            async with http.post(url, json=request, headers=credential) as answer:
+                assert answer.status == 200, await answer.text()
+                parsed: dict[str, Any] = await answer.json()
+                return parsed
+
+        asked = await ask(question=SHIFT.question, context=TODAY)
+        assert asked["status"] == "RUN_STATUS_CLARIFICATION_NEEDED"
+        assert len(asked["clarification"]["questions"]) == 3
+        answered = await ask(question=REPLY, continues_run_id=asked["run_id"])
+    assert answered["status"] == "RUN_STATUS_SUCCEEDED"
+    assert "Pumps" in answered["answer"]
