@@ -49,7 +49,7 @@ from bos_standalone.stores import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -148,19 +148,17 @@ class _House:
         api_key = self._api_key()
         identity_service = self._identity_service(store, api_key)
         planner_server, composer_server, *others = await self._group.start(
-            planner=partial(
+            planner=self._inside(
+                "planner",
                 planner.serve,
                 PlannerSettings.load(server=self._server()),
-                self._telemetry.named("planner"),
                 models=models,
-                auth=self._auth("planner"),
             ),
-            composer=partial(
+            composer=self._inside(
+                "composer",
                 composer.serve,
                 ComposerSettings.load(server=self._server()),
-                self._telemetry.named("composer"),
                 models=models,
-                auth=self._auth("composer"),
             ),
             **{
                 name: self._agent_service(name, factory, models, offered)
@@ -234,12 +232,7 @@ class _House:
         if self._auth_given.names_issuer:
             return {}
         settings = IdentitySettings.load(
-            server=ServerSettings.load(
-                host=self._settings.host,
-                port=self._settings.identity_port,
-                metrics_port=None,
-                grace_s=self._settings.grace_s,
-            ),
+            server=self._server(self._settings.host, self._settings.identity_port),
             auth=self._public_auth(api_key, ""),
             store_url=store,
         )
@@ -259,9 +252,7 @@ class _House:
         """People call it, and so does the gateway, with its run tokens."""
         auth = self._public_auth(api_key, identity_target)
         settings = MemorySettings.load(
-            server=ServerSettings.load(
-                host=self._settings.host, port=0, metrics_port=None, grace_s=self._settings.grace_s
-            ),
+            server=self._server(self._settings.host),
             auth=auth.model_copy(update={"run_token_public_keys": self._public_key}),
             store_url=store,
         )
@@ -296,11 +287,8 @@ class _House:
 
     async def _foundation(self) -> tuple[EmbeddedPostgres | None, GrpcServer]:
         """The embedded server, unless nobody needs it, and the sandbox."""
-        sandboxes = partial(
-            sandbox.serve,
-            SandboxSettings.load(server=self._server()),
-            self._telemetry.named("sandbox"),
-            auth=self._auth(sandbox.AUDIENCE),
+        sandboxes = self._inside(
+            sandbox.AUDIENCE, sandbox.serve, SandboxSettings.load(server=self._server())
         )
         if self._settings.store_url is not None and self._own_database:
             (sandbox_server,) = await self._group.start(sandbox=sandboxes)
@@ -337,12 +325,7 @@ class _House:
             settings = McpDbSettings.load(
                 server=self._server(), databases={"company": await company_database(company)}
             )
-        return partial(
-            mcp_db.serve,
-            settings,
-            self._telemetry.named("mcp_db"),
-            auth=self._auth(mcp_db.AUDIENCE),
-        )
+        return self._inside(mcp_db.AUDIENCE, mcp_db.serve, settings)
 
     def _agent_service(
         self, name: str, factory: AgentFactory, models: Models, offered: Mapping[str, Any]
@@ -391,9 +374,13 @@ class _House:
             own["artefacts_url"] = (self._folder.path / _ARTEFACTS).as_uri()
         return settings.model_copy(update=own)
 
-    def _server(self) -> ServerSettings:
+    def _inside(self, name: str, serve: Callable[..., Any], settings: Any, **more: Any) -> Any:
+        """How to start a service that only this house's gateway calls; its name is its audience."""
+        return partial(serve, settings, self._telemetry.named(name), auth=self._auth(name), **more)
+
+    def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
         return ServerSettings.load(
-            host=_HOST, port=0, metrics_port=None, grace_s=self._settings.grace_s
+            host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
         )
 
     def _internal_auth(self) -> AuthSettings:
