@@ -26,6 +26,9 @@ WITH due AS (
 ), forgotten AS (
     -- Left behind only if a version that knows nothing of credentials ended the run.
     DELETE FROM run_secrets AS s USING due WHERE s.run_id = due.run_id
+), settled AS (
+    -- Left behind if they were written while the run was ending.
+    DELETE FROM run_inputs AS i USING due WHERE i.run_id = due.run_id
 ), gaps AS (
     SELECT run_id, range_agg(int8range(sequence, sequence, '[]')) AS sequences, count(*) AS events
     FROM removed GROUP BY run_id

@@ -162,6 +162,11 @@ def _about_people(rows: Sequence[Row]) -> list[object]:
         if row.event.HasField("approval_requested")
     ]
     decided = [row for row in rows if row.event.HasField("approval_resolved")]
+    resolved = [
+        (row.run_id, row.event.approval_resolved.approval)
+        for row in rows
+        if row.event.HasField("approval_resolved")
+    ]
     return [
         [run_id for run_id, _ in asked],
         [UUID(approval.approval_id) for _, approval in asked],
@@ -173,6 +178,9 @@ def _about_people(rows: Sequence[Row]) -> list[object]:
         [row.run_id for row in rows if waits(row.event)],
         [approval.agent_name for _, approval in asked],
         [",".join(sorted({a.tool for a in approval.actions})) for _, approval in asked],
+        [run_id for run_id, _ in resolved],
+        [UUID(approval.approval_id) for _, approval in resolved],
+        [approval.status for _, approval in resolved],
     ]
 
 

@@ -133,6 +133,15 @@ _MORE = """), asked AS (
          AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
     JOIN owned USING (run_id) JOIN runs AS r USING (run_id)
     ON CONFLICT DO NOTHING
+), told AS (
+    -- A request ended as its run's log says. That differs from what is in the row if the run ended
+    -- before it had taken note of a decision; the row is looked at again once it is locked, so also
+    -- if that decision is being made.
+    UPDATE approvals AS a
+    SET status = t.status, responded_at = coalesce(a.responded_at, now())
+    FROM unnest($27::uuid[], $28::uuid[], $29::smallint[]) AS t (run_id, approval_id, status)
+         JOIN owned USING (run_id)
+    WHERE a.approval_id = t.approval_id AND a.status <> t.status
 ), closed AS (
     UPDATE approvals AS a
     SET responded_at = now(),
@@ -141,7 +150,7 @@ _MORE = """), asked AS (
         ) THEN 6 ELSE 5 END
     -- An array, and no join nor the status, so that this goes by the index on run_id however many
     -- requests there are, also by a plan that was made when there were none.
-    WHERE a.responded_at IS NULL AND a.run_id = ANY (ARRAY (
+    WHERE a.responded_at IS NULL AND a.approval_id <> ALL ($28) AND a.run_id = ANY (ARRAY (
         SELECT run_id FROM wanted JOIN owned USING (run_id) WHERE finished
     ))
 ), taken_inputs AS (

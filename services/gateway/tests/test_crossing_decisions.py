@@ -1,0 +1,193 @@
+"""A decision and the end of its run that cross: the request's row says what the log says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_EXPIRED,
+    APPROVAL_STATUS_PENDING,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
+    Approval,
+    RespondApprovalRequest,
+)
+from bos.runlog.v1 import (
+    ApprovalRequested,
+    ApprovalResolved,
+    LogEvent,
+    RunAccepted,
+    RunFinished,
+)
+from bos_chassis.errors import AlreadyExists
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.approvals import Approvals
+from bos_gateway.compaction import compact
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
+from bos_gateway.runs import READER
+from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_postgres import connect, migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+_BLOCKED = """
+SELECT count(*) FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
+
+
+@dataclass
+class Waiting:
+    """A run whose request is open, its owner's writer, and whoever decides."""
+
+    log: LogWriter
+    approvals: Approvals
+    connection: asyncpg.Connection[Any]
+    run_id: UUID
+    approval: Approval
+
+    async def decide(self) -> Approval:
+        request = RespondApprovalRequest(
+            approval_id=self.approval.approval_id, decision=APPROVAL_DECISION_APPROVE
+        )
+        return await self.approvals.respond(request, "u")
+
+    async def record(self) -> None:
+        """The owner takes note of the decision."""
+        await self._append(3, [self._resolved(APPROVAL_STATUS_APPROVED)])
+
+    async def end(self, first: int, *events: LogEvent, status: int = RUN_STATUS_CANCELLED) -> None:
+        finished = LogEvent(run_finished=RunFinished())
+        finished.run_finished.response.status = status
+        await self._append(first, [*events, finished], status=status, finished=True)
+
+    def cancelled(self) -> LogEvent:
+        return self._resolved(APPROVAL_STATUS_CANCELLED)
+
+    def _resolved(self, status: int) -> LogEvent:
+        resolved = ApprovalResolved(approval=self.approval)
+        resolved.approval.status = status
+        return LogEvent(approval_resolved=resolved)
+
+    async def _append(self, first: int, events: list[LogEvent], **more: Any) -> None:
+        await self.log.append(Append(self.run_id, 1, first, events, durable=True, **more))
+
+    async def state(self) -> int:
+        status: int = await self.connection.fetchval("SELECT status FROM approvals")
+        return status
+
+    async def inputs(self) -> int:
+        left: int = await self.connection.fetchval("SELECT count(*) FROM run_inputs")
+        return left
+
+
+@pytest.fixture
+async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
+    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    run_id = new_run_id()
+    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
+    approval = Approval(approval_id=str(uuid4()), run_id=str(run_id), user_id="u")
+    approval.status = APPROVAL_STATUS_PENDING
+    now = datetime.now(UTC)
+    approval.create_time.FromDatetime(now)
+    approval.expire_time.FromDatetime(now.replace(year=now.year + 1))
+    requested = LogEvent(approval_requested=ApprovalRequested(approval=approval))
+    metrics, telemetry = GatewayMetrics(CollectorRegistry()), Telemetry.for_tests()
+    async with (
+        LogWriter(postgres_dsn, uuid4(), metrics=metrics, telemetry=telemetry) as log,
+        open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool,
+        open_database(postgres_dsn, schema=SCHEMA, max_size=2, role=READER) as readers,
+        connect(postgres_dsn, schema=SCHEMA) as connection,
+    ):
+        assert await log.accept(run)
+        await log.append(Append(run_id, 1, 2, [requested], durable=True))
+        yield Waiting(log, Approvals(pool, readers), connection, run_id, approval)
+
+
+async def blocked(waiting: Waiting) -> None:
+    """Until somebody waits for a lock."""
+    async with asyncio.timeout(20):
+        while not await waiting.connection.fetchval(_BLOCKED):
+            await waiting.connection.execute("SELECT pg_sleep(0.01)")
+
+
+@asynccontextmanager
+async def held_row(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """The request's row is locked by somebody until the block ends."""
+    async with connect(dsn, schema=SCHEMA) as holder, holder.transaction():
+        await holder.execute("SELECT FROM approvals FOR UPDATE")
+        yield holder
+
+
+async def test_decision_that_was_recorded_stays_whatever_ends_the_run(waiting: Waiting) -> None:
+    await waiting.decide()
+    await waiting.record()
+    await waiting.end(4)
+    assert await waiting.state() == APPROVAL_STATUS_APPROVED
+
+
+async def test_decision_that_no_event_came_of_is_cancelled_with_the_run(waiting: Waiting) -> None:
+    assert (await waiting.decide()).status == APPROVAL_STATUS_APPROVED
+    await waiting.end(3, waiting.cancelled())
+    assert await waiting.state() == APPROVAL_STATUS_CANCELLED
+    assert await waiting.inputs() == 0
+
+
+async def test_decision_after_the_end_is_refused(waiting: Waiting) -> None:
+    await waiting.end(3, waiting.cancelled())
+    with pytest.raises(AlreadyExists) as refused:
+        await waiting.decide()
+    assert refused.value.metadata["status"] == "cancelled"
+    assert await waiting.inputs() == 0
+
+
+async def test_run_that_ends_unread_lets_its_request_expire(waiting: Waiting) -> None:
+    await waiting.end(3, status=RUN_STATUS_FAILED)
+    assert await waiting.state() == APPROVAL_STATUS_EXPIRED
+
+
+async def test_end_that_waits_for_a_decision_in_the_making(
+    waiting: Waiting, postgres_dsn: str
+) -> None:
+    """The statement that ends the run began before the decision was there to be seen."""
+    async with held_row(postgres_dsn) as holder:
+        ending = asyncio.create_task(waiting.end(3, waiting.cancelled()))
+        await blocked(waiting)
+        await holder.execute("UPDATE approvals SET status = 2, responded_at = now()")
+        await holder.execute(
+            "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
+            "SELECT run_id, 'approval', approval_id::text, '' FROM approvals"
+        )
+    await asyncio.wait_for(ending, 20)
+    assert await waiting.state() == APPROVAL_STATUS_CANCELLED
+    # Nobody looks for it any more; it goes when the run is compacted.
+    async with waiting.connection.transaction():
+        await compact(waiting.connection, after_s=-1.0, limit=10)
+    assert await waiting.inputs() == 0
+
+
+async def test_decision_that_waits_for_the_end(waiting: Waiting, postgres_dsn: str) -> None:
+    async with held_row(postgres_dsn) as holder:
+        deciding = asyncio.create_task(waiting.decide())
+        await blocked(waiting)
+        await holder.execute("UPDATE approvals SET status = 6, responded_at = now()")
+    with pytest.raises(AlreadyExists):
+        await asyncio.wait_for(deciding, 20)
+    assert await waiting.state() == APPROVAL_STATUS_CANCELLED
+    assert await waiting.inputs() == 0
