@@ -78,3 +78,12 @@ class Folder:
 async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
     async with AsyncExitStack():
         yield Folder(tmp_path)
+
+
+@pytest.fixture
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of the developer's, and a folder of one's own to work in."""
+    for name in list(os.environ):
+        if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import stat
 from contextlib import closing
@@ -33,13 +32,7 @@ if TYPE_CHECKING:
     from bos_demo.questions import Question
     from bos_standalone.service import Standalone
 
-
-@pytest.fixture(autouse=True)
-def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 def one_of_each_kind() -> list[Question]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -30,11 +29,7 @@ PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(autouse=True)
-def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOS_IDENTITY_ARGON2_MEMORY_KIB", "8")
     monkeypatch.setenv("BOS_IDENTITY_ARGON2_TIME_COST", "1")
     monkeypatch.setenv("BOS_STANDALONE_REST", "false")

@@ -375,7 +375,7 @@ class _House:
         return settings.model_copy(update=own)
 
     def _inside(self, name: str, serve: Callable[..., Any], settings: Any, **more: Any) -> Any:
-        """How to start a service that only this house's gateway calls; its name is its audience."""
+        """How to start a service that takes run tokens of this house for its name, no more."""
         return partial(serve, settings, self._telemetry.named(name), auth=self._auth(name), **more)
 
     def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
