@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos.common.v1 import (
+    Clarification,
+    ClarifyingQuestion,
     ConversationMessage,
     CriticalFacts,
     LongTermMemory,
     MessageRole,
 )
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_SUCCEEDED
 from bos.memory.v1 import (
     ExtractFactsResponse,
     MemoryTurnServiceServicer,
@@ -24,6 +26,7 @@ from bos.memory.v1 import (
     RecordTurnResponse,
     add_MemoryTurnServiceServicer_to_server,
 )
+from bos.planner.v1 import MakePlanResponse, Plan
 from bos_chassis.errors import BosError, InvalidArgument, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
@@ -48,6 +51,7 @@ class MemoryDouble(MemoryTurnServiceServicer):
     recorded: list[RecordTurnRequest] = field(default_factory=list)
     hanging: set[str] = field(default_factory=set)
     errors: dict[str, BosError] = field(default_factory=dict)
+    said: list[ConversationMessage] = field(default_factory=lambda: [SAID])
 
     async def _called(self, method: str) -> None:
         self.calls.append(method)
@@ -58,7 +62,7 @@ class MemoryDouble(MemoryTurnServiceServicer):
 
     async def OpenTurn(self, request: Any, context: Any) -> OpenTurnResponse:
         await self._called("OpenTurn")
-        history = [SAID] if request.conversation_id else []
+        history = self.said if request.conversation_id else []
         return OpenTurnResponse(conversation_history=history, long_term_memory=KNOWN)
 
     async def ExtractFacts(self, request: Any, context: Any) -> ExtractFactsResponse:
@@ -128,6 +132,26 @@ async def test_a_question_without_a_conversation_begins_one_and_is_told_its_id(
     assert (turn.question, turn.answer) == ("What was revenue in Q2?", response.answer)
     assert memory.calls.count("ExtractFacts") == 1
     assert list(house.planner.requests[0].conversation_history) == []
+
+
+async def test_an_exchange_is_in_a_reply_s_run_once_though_memory_knows_it_too(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    asking = Clarification(questions=[ClarifyingQuestion(question="Which quarter?")])
+    house.planner.answer = MakePlanResponse(plan=Plan(origin="test"), clarification=asking)
+    async with house.gateway(memory_target=target, **PATIENT) as client:
+        asked = await client.ask("What was revenue?", conversation_id="talk")
+        assert asked.status == RUN_STATUS_CLARIFICATION_NEEDED
+        memory.said = [SAID, ConversationMessage(content="What was revenue?", run_id=asked.run_id)]
+        house.planner.answer = None
+        await client.ask("Q2", continues_run_id=asked.run_id)
+
+    for request in (house.planner.requests[1], house.composer.requests[0]):
+        assert list(request.conversation_history) == [SAID]
+        assert [turn.reply for turn in request.clarifications] == ["Q2"]
+        assert [turn.asked for turn in request.clarifications] == [asking]
+    await eventually(lambda: len(memory.recorded) == 2)
+    assert [turn.conversation_id for turn in memory.recorded] == ["talk", "talk"]
 
 
 async def test_without_memory_questions_stand_alone(house: House) -> None:

@@ -46,6 +46,14 @@ async def test_a_turn_is_recorded_once_however_often_it_is_told(memory: Caller) 
     assert (await memory.conversation()).turn_count == 1
 
 
+async def test_history_says_which_run_a_message_belongs_to(memory: Caller) -> None:
+    await memory.record("What was revenue?", run_id="run-1")
+    await memory.record("And the quarter before?", run_id="run-2")
+
+    opened = await memory.open()
+    assert [each.run_id for each in opened.conversation_history] == ["run-1"] * 2 + ["run-2"] * 2
+
+
 async def test_a_long_first_question_becomes_a_title_of_whole_words(memory: Caller) -> None:
     await memory.record("revenue\nof " + "every customer " * 20)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bos.common.v1 import ClarificationTurn
 from bos_testkit.model_fixtures import fixture
 
 from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
@@ -55,6 +56,7 @@ async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(start: 
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "Agra leads. This assumes: The metric is orders.amount."
+    assert list(done.result.assumptions) == ["The metric is orders.amount."]
     assert done.data["assumptions"] == ["The metric is orders.amount."]
     assert "- The metric is orders.amount." in house.prompts("GeneratedSql")[0]
     assert done.events("Proceeding on assumptions")
@@ -110,3 +112,49 @@ async def test_without_the_second_look_the_first_questions_are_asked(start: Star
     done = await house.ask(SHIFT)
 
     assert done.result.clarification.questions[0].question == "Which metric is meant?"
+
+
+async def test_d03_options_that_name_what_is_not_there_are_dropped(start: StartHouse) -> None:
+    options = [
+        "Amount (orders.amount)",
+        "Balance (accounts.balance)",
+        "[orders.total]",
+        "customers.city",
+        "order_value",
+        "Amount (in rupees, net)",
+        "Pune",
+    ]
+    question = {"question": "Which metric is meant?", "options": options}
+    house = await start(fixtures(choice={**UNCLEAR, "clarifying_questions": [question]}))
+
+    done = await house.ask(SHIFT)
+
+    assert list(done.result.clarification.questions[0].options) == [
+        "Amount (orders.amount)",
+        "customers.city",
+        "Amount (in rupees, net)",
+        "Pune",
+    ]
+    (dropped,) = done.events("Options that name nothing here were dropped")
+    assert dropped["options"] == ["Balance (accounts.balance)", "[orders.total]", "order_value"]
+
+
+async def test_d04_what_the_user_settled_is_shown_wherever_the_task_is_judged(
+    start: StartHouse,
+) -> None:
+    turn = ClarificationTurn(reply="the amount of orders")
+    turn.asked.questions.add(question="Which metric is meant?", options=["orders.amount"])
+    house = await start(fixtures())
+
+    done = await house.ask(SHIFT, clarifications=[turn], clarification_turn_count=1)
+    await house.ask(SHIFT)
+
+    assert done.result.status == SUCCEEDED
+    assert list(done.result.assumptions) == []
+    settled = "Settled with the user"
+    for schema in ("SchemaChoice", "GeneratedSql", "QueryReview", "ResultInterpretation"):
+        replied, plain = house.prompts(schema)
+        assert "Asked: Which metric is meant? (offered: orders.amount)" in replied
+        assert "The user replied: the amount of orders" in replied
+        assert settled in replied
+        assert settled not in plain.replace(f'"{settled}"', "")

@@ -1,0 +1,59 @@
+"""What was assumed because nobody was asked any more is told, whoever writes (SPEC DEC-02)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos_composer.citations import merge
+from bos_composer.deterministic import plain_answer
+from bos_composer.numbers import NumberFormat
+from bos_composer.outcomes import unstated_assumptions
+
+ASSUMED = "Only active customers count."
+TOLD = "This assumes: Only active customers count."
+
+
+async def test_what_the_model_leaves_out_is_added_and_streamed(rig: Any, make: Any) -> None:
+    result = make.top_customers(sources=[make.document("Ledger")], assumptions=[ASSUMED])
+    deltas, output = await rig.compose(make.request(result))
+    assert output.answer == "".join(deltas) == f"{make.written}\n\n{TOLD}"
+    assert not output.deterministic
+    (request,) = rig.model.requests
+    assert f"### Assumptions\n<untrusted>\n- {ASSUMED}" in request.prompt
+    assert 'State everything under "Assumptions"' in request.prompt
+
+
+async def test_an_answer_without_assumptions_stays_as_it_is(rig: Any, make: Any) -> None:
+    result = make.top_customers(sources=[make.document("Ledger")])
+    _, output = await rig.compose(make.request(result))
+    assert output.answer == make.written
+    assert "Assumptions" not in rig.model.requests[0].prompt
+
+
+@pytest.mark.parametrize("answer", ["Acme leads.", f"Acme leads. {TOLD}"])
+def test_without_a_model_assumptions_are_told_once(make: Any, answer: str) -> None:
+    request = make.request(make.result(answer=answer, assumptions=[ASSUMED]))
+    text = plain_answer(request, merge(request.results), NumberFormat("en_IN", "INR"))
+    assert text.count("Only active customers count.") == 1
+
+
+def test_what_an_answer_says_in_other_letters_is_told(make: Any) -> None:
+    results = [make.result(assumptions=[ASSUMED, "Days are in UTC"])]
+    assert unstated_assumptions("only  ACTIVE\ncustomers count, days are in UTC", results) == ""
+    assert unstated_assumptions("Days are in UTC.", results) == TOLD
+    assert unstated_assumptions("", [*results, *results]) == (
+        "This assumes: Only active customers count; Days are in UTC."
+    )
+
+
+async def test_what_was_settled_is_shown_with_the_question(rig: Any, make: Any) -> None:
+    turn = {"asked": {"questions": [{"question": "Which?", "options": ["a", "b"]}]}, "reply": "a"}
+    await rig.compose(make.request(make.top_customers(), clarifications=[turn]))
+    await rig.compose(make.request(make.top_customers()))
+    replied, plain = (request.prompt for request in rig.model.requests)
+    assert (
+        "### Settled with the user\nAsked: Which? (offered: a; b)\nThe user replied: a" in replied
+    )
+    assert "Settled with the user" not in plain

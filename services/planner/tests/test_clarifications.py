@@ -1,0 +1,44 @@
+"""Planning a question of which the user has settled something (SPEC D-04, B-09)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TURN = {
+    "asked": {"questions": [{"question": "Which measure?", "options": ["balance", "turnover"]}]},
+    "reply": "the balance",
+}
+
+
+async def test_the_prompt_shows_the_original_question_and_what_was_settled(rig: Any) -> None:
+    await rig.plan(clarifications=[TURN])
+    await rig.plan()
+    replied, plain = (request.messages[1]["content"] for request in rig.model.requests)
+    settled = "Asked: Which measure? (offered: balance; turnover)\nThe user replied: the balance"
+    question, _, rest = replied.partition("\n\n### Settled with the user\n")
+    assert question.startswith("### Question\nWhich five customers")
+    assert rest.startswith(f"{settled}\n\n### Context keys")
+    assert "### Settled with the user" not in plain
+
+
+async def test_without_a_model_question_and_replies_choose_the_agents(start: Any) -> None:
+    rig = await start(models=False)
+
+    async def chosen(question: str, *replies: str) -> list[str]:
+        turns = [{**TURN, "reply": reply} for reply in replies]
+        plan = await rig.plan(question, clarifications=turns)
+        assert all(step.task == question for step in plan.plan.steps)
+        return list(plan.decision.chosen_agents)
+
+    # The reply says nothing that a keyword finds, the question does.
+    assert await chosen("Calculate the shift", "the balance") == ["computation"]
+    # Neither does: the fallback. A reply can speak for an agent, too.
+    assert await chosen("The shift, please", "the balance") == ["sql"]
+    assert await chosen("The shift, please", "the balance", "calculate it") == ["computation"]
+
+
+async def test_ambiguity_is_left_to_the_agent_that_knows_the_data(rig: Any) -> None:
+    """SPEC D-03: questions are grounded in metadata, of which the planner has none."""
+    reply = await rig.plan()
+    assert not reply.HasField("clarification")
+    assert "the agent that knows the data asks the user" in rig.model.requests[0].prompt
