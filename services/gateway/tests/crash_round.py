@@ -29,6 +29,7 @@ from crash_house import (
     follow_anywhere,
     open_crash_house,
 )
+from crash_people import TIMEOUT_S, People, check_decisions
 from crash_tally import Death, Tally
 from crashing_postgres import CrashingPostgres
 from gateway_nursery import forked_gateway
@@ -120,6 +121,7 @@ class Round:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking = True
         self._refused: list[str] = []
+        self._people = People(self._anywhere, self._random)
 
     async def run(self) -> Verdict:
         """Ask and destroy for a while, then wait for every end and check."""
@@ -143,7 +145,10 @@ class Round:
                 raise outcome
         crash = self._crash
         verdict = await check_contract(crash.house.dsn, crash.seen, crash.witnesses)
-        verdict.lost += self._refused
+        decided = await check_decisions(crash, self._people)
+        self._tally.decided(decided)
+        verdict.lost += [*self._refused, *decided.lost]
+        verdict.doubled += decided.doubled
         self._count(await stored_runs(crash.house.dsn))
         return verdict
 
@@ -157,6 +162,7 @@ class Round:
                 self._crash, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
                 lease_renewal_s=self._lease_s / 3, compact_after_s=3600,
+                approval_timeout_s=TIMEOUT_S,
             )  # fmt: skip
             try:
                 slot.gateway = await stack.enter_async_context(starting)
@@ -188,6 +194,9 @@ class Round:
 
         return where
 
+    def _anywhere(self) -> Sequence[Client]:
+        return self._where(self._random.randrange(_GATEWAYS))()
+
     async def _until_all_serve(self) -> None:
         """Until every gateway answers a question, so has its lease and its writer."""
         for slot in self._slots:
@@ -218,6 +227,9 @@ class Round:
                     await ask_anywhere(where, f"Question {number}/{asked}?", seen)
                 elif chance < 0.25:
                     await self._ask_and_cancel(where, number, asked, seen)
+                elif chance < 0.5:
+                    cancel = self._random.random() < 0.15
+                    await self._people.ask(f"Question {number}/{asked}", seen, cancel=cancel)
                 else:
                     await follow_anywhere(where, f"Question {number}/{asked}?", seen)
             except grpc.aio.AioRpcError as error:  # none that says: try again

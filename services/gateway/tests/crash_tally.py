@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from crash_people import Decided
     from run_contract import Verdict
 
 
@@ -37,6 +38,9 @@ class Tally:
     late: int = 0
     lost: int = 0
     doubled: int = 0
+    approvals: Counter[str] = field(default_factory=Counter)
+    effects: int = 0
+    unknown_effects: int = 0
 
     def add(self, verdict: Verdict) -> None:
         self.rounds += 1
@@ -46,6 +50,11 @@ class Tally:
         self.late += len(verdict.late)
         self.lost += len(verdict.lost)
         self.doubled += len(verdict.doubled)
+
+    def decided(self, decided: Decided) -> None:
+        self.approvals += decided.statuses
+        self.effects += decided.effects
+        self.unknown_effects += decided.unknown
 
     def __str__(self) -> str:
         after = sorted(self.adopted_after_s)
@@ -58,6 +67,8 @@ class Tally:
                 f"kills {self.kills}; " + _listed(self.happened),
                 f"adoptions {self.adoptions.total()}: {_listed(self.adoptions)}",
                 f"adopted after the owner's death ({len(after)}): p50 {p50:.2f} s, p95 {p95:.2f} s",
+                f"requests to people {self.approvals.total()}: {_listed(self.approvals)}",
+                f"their effects {self.effects}, outcome unknown {self.unknown_effects}",
                 f"steps of unknown outcome {self.unknown}, late attempts {self.late}",
                 f"lost {self.lost}, doubled {self.doubled}",
             ]
