@@ -119,7 +119,8 @@ async def test_clarification_shows_questions_options_and_assumptions() -> None:
     outcome.clarification.questions.add(question="Which year?", options=["2025", "2026"])
     outcome.clarification.assumptions.append("2026")
     text = await shown(story(outcome))
-    assert "? Which year?\n      - 2025\n      - 2026\n" in text
+    assert "? Which year?\n      1. 2025\n      2. 2026\n" in text
+    assert f'To answer: bos ask --continue {RUN_ID} "your answers"' in text
     assert "would be assumed: 2026" in text
 
 

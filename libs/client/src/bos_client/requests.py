@@ -31,6 +31,7 @@ class AskOptions(TypedDict, total=False):
     """For composing the answer."""
     conversation_id: str
     continues_run_id: str
+    """Run that ended with clarifying questions; the question is the reply to them."""
     request_id: str
     """Made by the client unless given; asking again with the same one returns the same run."""
     timeout_s: float

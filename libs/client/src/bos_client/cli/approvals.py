@@ -209,7 +209,7 @@ class Asker:
                 self._asked = approval.approval_id
                 what = "; ".join(one_line(action.summary) for action in approval.actions)
                 click.echo(f"{what}\n{_PROMPT}", nl=False)
-                answer = (await _line()).strip()
+                answer = (await line_from_terminal()).strip()
                 self._asked = ""  # what follows from it is no surprise
                 try:
                     await self._decide(approval.approval_id, answer)
@@ -229,7 +229,7 @@ class Asker:
         return asyncio.sleep(0)
 
 
-async def _line() -> str:
+async def line_from_terminal() -> str:
     """A line from the terminal, in a way that can be given up."""
     loop = asyncio.get_running_loop()
     read: asyncio.Future[str] = loop.create_future()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bos_client.cli.approvals import asker_for
+from bos_client.cli.clarifying import asks, reply_to, somebody_is_there
 from bos_client.cli.session import FAILED, INTERRUPTED, client_for, print_json, run, status_code
 from bos_client.render import RunView, View, make_console
 from bos_client.render.parts import show_clarification, show_plan
@@ -17,7 +18,7 @@ from bos_client.render.parts import show_clarification, show_plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bos.gateway.v1 import RunEvent
+    from bos.gateway.v1 import OrchestratorResponse, RunEvent
     from bos_client.cli.approvals import Asker
     from bos_client.cli.session import Target
     from bos_client.requests import AskOptions
@@ -49,6 +50,12 @@ def _question(_: click.Context, __: click.Parameter, given: str) -> str:
 def _shaping(command: Callable[..., None]) -> Callable[..., None]:
     """The argument and options that shape a plan."""
     for decorate in (
+        click.option(
+            "--continue",
+            "continues",
+            metavar="RUN_ID",
+            help="Run whose questions the text answers; it goes on with that run's question.",
+        ),
         click.option("--disable", multiple=True, metavar="AGENT", help="Agent to leave out."),
         click.option("--prefer", multiple=True, metavar="AGENT", help="Agent to prefer."),
         click.option(
@@ -87,6 +94,7 @@ def ask(
     context: dict[str, Any],
     prefer: Sequence[str],
     disable: Sequence[str],
+    continues: str | None,
     trace: bool,
     conversation: str | None,
     system_prompt: str | None,
@@ -95,7 +103,10 @@ def ask(
     rows: int,
     as_json: bool,
 ) -> None:
-    """Ask a question and watch it being answered."""
+    """Ask a question and watch it being answered.
+
+    At a terminal you are asked what the question leaves open, and the answer follows your reply.
+    """
     options: AskOptions = {
         "context": context,
         "prefer_agents": prefer,
@@ -103,6 +114,8 @@ def ask(
         "trace": trace,
         "include_data": not no_data,
     }
+    if continues:
+        options["continues_run_id"] = continues
     if conversation:
         options["conversation_id"] = conversation
     if system_prompt:
@@ -118,12 +131,27 @@ async def _ask(
     connection = target.connection()
     options["context"] = connection.context_for(options["context"])
     async with client_for(connection) as bos:
-        events = bos.ask_stream(question, **options)
-        return await follow(events, view, as_json=as_json, asker=asker_for(bos))
+        while True:
+            events = bos.ask_stream(question, **options)
+            code, response = await _followed(events, view, as_json, asker_for(bos))
+            if response is None or as_json or not asks(response) or not somebody_is_there():
+                return code
+            question = await reply_to(response.clarification)
+            if not question:
+                return code
+            options["continues_run_id"] = response.run_id
 
 
 async def follow(events: Any, view: View, *, as_json: bool, asker: Asker | None = None) -> int:
-    """Show a stream of events, or print its outcome as JSON; returns the exit code.
+    """Show a stream of events, or print its outcome as JSON; returns the exit code."""
+    code, _ = await _followed(events, view, as_json, asker)
+    return code
+
+
+async def _followed(
+    events: Any, view: View, as_json: bool, asker: Asker | None
+) -> tuple[int, OrchestratorResponse | None]:
+    """The exit code and the outcome, if there is one.
 
     On a terminal ``asker`` asks for the approvals that the run waits for, one after the other.
     Ctrl-C ends the showing and says how to get back to the run, which goes on.
@@ -144,15 +172,15 @@ async def follow(events: Any, view: View, *, as_json: bool, asker: Asker | None 
         except asyncio.CancelledError:
             shown.interrupt()
             click.echo(_goes_on(shown.run_id), err=True)
-            return INTERRUPTED
+            return INTERRUPTED, None
         finally:
             if asker is not None:
                 await asker.stop()
     if shown.response is None:
-        return FAILED
+        return FAILED, None
     if as_json:
         print_json(shown.response)
-    return status_code(shown.response.status)
+    return status_code(shown.response.status), shown.response
 
 
 def _goes_on(run_id: str) -> str:
@@ -174,6 +202,7 @@ def plan(
     context: dict[str, Any],
     prefer: Sequence[str],
     disable: Sequence[str],
+    continues: str | None,
     as_json: bool,
 ) -> None:
     """Show how a question would be answered, without running anything."""
@@ -186,6 +215,7 @@ def plan(
                 context=connection.context_for(context),
                 prefer_agents=prefer,
                 disable_agents=disable,
+                continues_run_id=continues or "",
             )
         if as_json:
             print_json(planned)

@@ -85,6 +85,8 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
     """Everything of the response but its answer."""
     if response.HasField("clarification"):
         show_clarification(console, response.clarification)
+        how = f'bos ask --continue {response.run_id} "your answers"'
+        console.print(Text(f"  To answer: {how}"))
     if response.data.columns:
         console.print()
         console.print(table_grid(response.data, view.max_rows))
@@ -107,8 +109,8 @@ def show_clarification(console: Console, clarification: Clarification) -> None:
     heading(console, "Please settle this first")
     for question in clarification.questions:
         console.print(Text(f"  ? {one_line(question.question)}"))
-        for option in question.options:
-            console.print(Text(f"      - {one_line(option)}"))
+        for number, option in enumerate(question.options, 1):
+            console.print(Text(f"      {number}. {one_line(option)}"))
     for assumption in clarification.assumptions:
         console.print(Text(f"  would be assumed: {one_line(assumption)}", style="dim"))
 
