@@ -9,6 +9,7 @@ import pytest
 
 from bos.common.v1 import Chart, TraceEventType
 from bos_chassis.values import from_value
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,19 +179,11 @@ async def test_closing_the_stream_ends_the_model_call(rig: Any, make: Any) -> No
     rig.model.knobs.latency_s = 30
     call = rig.stub.Compose(make.request(make.top_customers()), timeout=60)
     reading = asyncio.ensure_future(call.read())
-    await until(lambda: rig.model.in_flight == 1)
+    await eventually(lambda: rig.model.in_flight == 1, within_s=10)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await until(lambda: rig.model.abandoned == 1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("the condition never became true")
+    await eventually(lambda: rig.model.abandoned == 1, within_s=10)
 
 
 @pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (100_000, 1)])

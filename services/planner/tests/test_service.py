@@ -21,6 +21,7 @@ from bos.planner.v1 import (
 )
 from bos_chassis.values import from_value, to_value
 from bos_planner.prompts import REFINEMENT
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,17 +332,9 @@ async def test_an_empty_question_is_refused_by_name(rig: Any) -> None:
 async def test_cancelling_a_call_ends_the_model_call(rig: Any) -> None:
     rig.model.knobs.latency_s = 30
     call = asyncio.create_task(rig.plan())
-    await until(lambda: rig.model.in_flight == 1)
+    await eventually(lambda: rig.model.in_flight == 1, within_s=10)
     call.cancel()
-    await until(lambda: rig.model.abandoned == 1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("the condition never became true")
+    await eventually(lambda: rig.model.abandoned == 1, within_s=10)
 
 
 @pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (100_000, 1)])
