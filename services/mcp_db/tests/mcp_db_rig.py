@@ -15,7 +15,7 @@ from bos_mcp_db.service import serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
 TABLES = ("customers", "orders", "measures")
@@ -86,13 +86,15 @@ ANALYZE;
 """
 
 
-@pytest.fixture
-async def postgres_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """The owner's connection to a database with customers, orders and secrets."""
-    connection = await asyncpg.connect(postgres_dsn)
+@asynccontextmanager
+async def provisioned(
+    dsn: str, schema: str, tables: Sequence[str]
+) -> AsyncIterator[asyncpg.Connection]:
+    """The owner's connection to the database, with this in it and tables that READER may read."""
+    connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(_POSTGRES_SCHEMA)
-        await connection.execute(provision_sql(READER, POSTGRES_TABLES))
+        await connection.execute(schema)
+        await connection.execute(provision_sql(READER, tables))
         await connection.execute(f"ALTER ROLE {READER} PASSWORD '{_PASSWORD}'")
         yield connection
         await connection.execute(f"DROP OWNED BY {READER}")
@@ -100,12 +102,24 @@ async def postgres_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]
         await connection.close()
 
 
+def as_reader(dsn: str) -> str:
+    """URL of the same database for READER."""
+    parts = urlsplit(dsn)
+    address = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{READER}:{_PASSWORD}@{address}"))
+
+
+@pytest.fixture
+async def postgres_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """The owner's connection to a database with customers, orders and secrets."""
+    async with provisioned(postgres_dsn, _POSTGRES_SCHEMA, POSTGRES_TABLES) as connection:
+        yield connection
+
+
 @pytest.fixture
 def reader_dsn(postgres_admin: asyncpg.Connection, postgres_dsn: str) -> str:
     """URL of that database with the rights of the provisioned role only."""
-    parts = urlsplit(postgres_dsn)
-    address = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{READER}:{_PASSWORD}@{address}"))
+    return as_reader(postgres_dsn)
 
 
 def postgres_database(dsn: str, **changes: Any) -> DatabaseSettings:

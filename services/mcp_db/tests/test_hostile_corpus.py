@@ -12,23 +12,22 @@ import time
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
-import asyncpg
 import pytest
-from mcp_db_rig import READER, call, running
+from mcp_db_rig import as_reader, call, provisioned, running
 
 from bos_chassis.errors import BosError
 from bos_mcp_db.backend import Limits
 from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.postgres import PostgresBackend
-from bos_mcp_db.provisioning import provision_sql
 from bos_mcp_db.settings import DatabaseSettings
 from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import load_functions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import asyncpg
 
     from bos_mcp_db.backend import Backend
 
@@ -39,7 +38,6 @@ TABLES = ("orders", "invoices", "customers", "products", "employees")
 POSTGRES_TABLES = (*TABLES, "sales.targets")
 CANARY = "canary-7d1c"
 BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.2)
-PASSWORD = "corpus-password"
 
 _COMMON = f"""
 CREATE TABLE customers (customer_id integer PRIMARY KEY, name text, email text);
@@ -103,22 +101,13 @@ def shop_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def shop_admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(postgres_dsn)
-    try:
-        await connection.execute(_COMMON + _POSTGRES)
-        await connection.execute(provision_sql(READER, POSTGRES_TABLES))
-        await connection.execute(f"ALTER ROLE {READER} PASSWORD '{PASSWORD}'")
+    async with provisioned(postgres_dsn, _COMMON + _POSTGRES, POSTGRES_TABLES) as connection:
         yield connection
-        await connection.execute(f"DROP OWNED BY {READER}")
-    finally:
-        await connection.close()
 
 
 @pytest.fixture
 def shop_dsn(shop_admin: asyncpg.Connection, postgres_dsn: str) -> str:
-    parts = urlsplit(postgres_dsn)
-    address = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{READER}:{PASSWORD}@{address}"))
+    return as_reader(postgres_dsn)
 
 
 async def test_mcp_db_alone_refuses_the_corpus_on_sqlite(shop_file: Path) -> None:
