@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
@@ -19,9 +20,14 @@ from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_TIMED_OUT,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
+from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 from bos_testkit.deploy import DeployAgent
@@ -29,12 +35,16 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from bos.gateway.v1 import Approval
 
 _RUNS = 200
 _DECIDING = 16
+_WAITING = """
+SELECT count(*) FROM runs WHERE replica_id IS NULL AND status = $1 AND finished_at IS NULL
+"""
+_STATUSES = "SELECT status, count(*)::int AS times FROM approvals GROUP BY status"
 
 
 async def decide(client: Client, approvals: Sequence[Approval], decision: int) -> int:
@@ -53,6 +63,28 @@ async def decide(client: Client, approvals: Sequence[Approval], decision: int) -
     return taken
 
 
+@asynccontextmanager
+async def changed(house: House, approval: Approval) -> AsyncIterator[None]:
+    """What was shown to the person is stored with another argument, for the length of the block."""
+    event = "run_id = $1 AND kind = 'approval_requested'"
+    async with connect(house.dsn, schema=SCHEMA) as connection:
+        shown = await connection.fetchval(
+            f"SELECT payload FROM run_events WHERE {event}", approval.run_id
+        )
+        other = LogEvent.FromString(shown)
+        (action,) = other.approval_requested.approval.actions
+        action.arguments.fields["version"].string_value = "6.6.6"
+        update = f"UPDATE run_events SET payload = $2 WHERE {event}"
+        await connection.execute(update, approval.run_id, other.SerializeToString())
+        await connection.execute(
+            "UPDATE approvals SET payload = $2 WHERE approval_id = $1",
+            approval.approval_id,
+            other.approval_requested.approval.SerializeToString(),
+        )
+        yield
+        await connection.execute(update, approval.run_id, shown)
+
+
 async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
     await house.add_agent(agent)
@@ -69,8 +101,8 @@ async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) 
         gateway_process(house, **limits) as (first, one),
         gateway_process(house, **limits) as (_, other),
     ):
-        clients = [Seen(f"r{n}") for n in range(_RUNS)]
-        there = [one, other]
+        clients = [Seen(f"r{n}") for n in range(_RUNS + 1)]
+        there = [one]
         following = [
             asyncio.create_task(follow_anywhere(lambda: there, f"Deploy {n}?", seen))
             for n, seen in enumerate(clients)
@@ -84,12 +116,16 @@ async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) 
                 if event.HasField("approval_requested")
             ]
 
-        await eventually(lambda: len(requests()) == _RUNS, within_s=40)
+        await eventually(lambda: len(requests()) == _RUNS + 1, within_s=60)
+        async with asyncio.timeout(40), connect(house.dsn, schema=SCHEMA) as connection:
+            waits = RUN_STATUS_WAITING_FOR_APPROVAL
+            while await connection.fetchval(_WAITING, waits) < _RUNS + 1:
+                await connection.execute("SELECT pg_sleep(0.02)")
         assert not agent.effects
         first.kill()
         await first.wait()
         there[:] = [other]
-        asked = requests()
+        *asked, tampered = requests()
         half, quarter = _RUNS // 2, _RUNS // 4
         approved, denied = asked[:half], asked[half : half + quarter]
         taken = await asyncio.gather(
@@ -101,12 +137,23 @@ async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) 
             await decide(other, approved[:1], APPROVAL_DECISION_DENY)
         assert refused.value.code() == grpc.StatusCode.ALREADY_EXISTS
         # The time of the others is over now, however long all this took.
-        async with connect(house.dsn, schema=SCHEMA) as connection:
+        async with (
+            changed(house, tampered),
+            connect(house.dsn, schema=SCHEMA) as connection,
+            asyncio.timeout(90),
+        ):
+            assert await decide(other, [tampered], APPROVAL_DECISION_APPROVE) == 1
             await connection.execute("UPDATE approvals SET expire_at = now() WHERE status = 1")
-        async with asyncio.timeout(60):
             await asyncio.gather(*following)
+            statuses = dict(await connection.fetch(_STATUSES))
     verdict = await check_contract(house.dsn, clients, [])
     assert not verdict.broken, verdict
+    timed_out = _RUNS - half - quarter
+    assert statuses == {
+        APPROVAL_STATUS_APPROVED: half + 1,
+        APPROVAL_STATUS_DENIED: quarter,
+        APPROVAL_STATUS_TIMED_OUT: timed_out,
+    }
     keys = Counter(effect.idempotency_key.split("/")[0] for effect in agent.effects)
     assert keys == dict.fromkeys((approval.run_id for approval in approved), 1)
     outcomes: Counter[str] = Counter()
@@ -115,5 +162,12 @@ async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) 
         assert kinds["approval_requested"] == kinds["approval_resolved"] == 1
         (result,) = [e.step_finished.result for e in run.events if e.HasField("step_finished")]
         outcomes[result.error.type] += 1
-        assert kinds["effect_intended"] == (not result.error.type)
-    assert outcomes == {"": half, "denied_by_user": quarter, "hitl_timeout": _RUNS - half - quarter}
+        assert kinds["effect_intended"] == (result.error.type in ("", "PermissionDenied"))
+        # What was changed behind the person's back is refused by the agent, and nothing happens.
+        assert (run.run_id == tampered.run_id) == (result.error.type == "PermissionDenied")
+    assert outcomes == {
+        "": half,
+        "denied_by_user": quarter,
+        "hitl_timeout": timed_out,
+        "PermissionDenied": 1,
+    }
