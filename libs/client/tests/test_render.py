@@ -114,6 +114,13 @@ async def test_a_failed_run_says_why() -> None:
     assert f"Run {RUN_ID}: failed" in text
 
 
+async def test_the_conversation_is_named_for_questions_that_follow_up() -> None:
+    outcome = response()
+    assert "conversation" not in await shown(story(outcome))
+    outcome.metadata.conversation_id = "talk-1"
+    assert "; conversation talk-1" in await shown(story(outcome))
+
+
 async def test_clarification_shows_questions_options_and_assumptions() -> None:
     outcome = response(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED)
     outcome.clarification.questions.add(question="Which year?", options=["2025", "2026"])

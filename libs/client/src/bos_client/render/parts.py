@@ -133,6 +133,8 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
         usage = metadata.usage
         tokens = usage.input_tokens + usage.output_tokens
         line.append(f"; {usage.model_calls} model calls, {tokens} tokens", style="dim")
+    if metadata.conversation_id:
+        line.append(f"; conversation {one_line(metadata.conversation_id)}", style="dim")
     console.print(line)
 
 
