@@ -61,6 +61,8 @@ ASKS = "may it"
 """In a question: two steps wait for approvals."""
 FAILS = "no plan"
 """In a question: it cannot be planned."""
+MENDS = "mend"
+"""In a question: a step of its first plan fails, and another plan mends that."""
 
 
 class WitnessAgent(RecordingAgent):
@@ -143,6 +145,14 @@ class CrashPlanner(PlannerDouble):
             steps = [_asking("put", "asks_keyed"), _asking("send", "asks_once")]
             if WAITS in request.question:
                 steps.append(step("wait", "slow"))
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        if MENDS in request.question and not request.revision.revision:
+            steps = [step("look", "quick"), step("lost", "quick", "use @{outputs.look.nowhere}")]
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        if request.HasField("revision"):
+            steps = [step("put", "keyed", "put @{outputs.look.x}"), step("send", "once")]
+            if MENDS not in request.question:
+                steps = []
             return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
         steps = [
             step("look", "quick"),

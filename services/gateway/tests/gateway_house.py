@@ -63,6 +63,8 @@ class PlannerDouble(PlannerServiceServicer):
     error: BosError | None = None
     requests: list[MakePlanRequest] = field(default_factory=list)
     answer: MakePlanResponse | None = None
+    revisions: list[list[Step]] = field(default_factory=list)
+    """Plans for one revision after the other; without any it says that it has but one plan."""
     mode: InstructionMode | None = None
     """What instructions are classified as; None fails."""
     instructions: list[ClassifyInstructionsRequest] = field(default_factory=list)
@@ -83,8 +85,11 @@ class PlannerDouble(PlannerServiceServicer):
             raise self.error
         if self.answer is not None:
             return self.answer
-        response = MakePlanResponse(plan=Plan(steps=self.steps, origin="test"))
-        response.decision.chosen_agents.extend(dict.fromkeys(s.agent for s in self.steps))
+        steps, only_plan = self.steps, not self.revisions
+        if (number := request.revision.revision) > 0:
+            steps = self.revisions[number - 1] if number <= len(self.revisions) else []
+        response = MakePlanResponse(plan=Plan(steps=steps, origin="test"), only_plan=only_plan)
+        response.decision.chosen_agents.extend(dict.fromkeys(s.agent for s in steps))
         response.decision.confidence = 0.9
         response.trace.add(
             type=TRACE_EVENT_TYPE_DECISION,

@@ -18,6 +18,7 @@ from google.protobuf.proto import parse_length_prefixed, serialize_length_prefix
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos.runlog.v1 import LogEvent
+from bos_gateway.attempts import journal
 from bos_gateway.projection import project
 from bos_gateway.state import RunState, fold
 
@@ -45,8 +46,13 @@ def save(name: str, events: Sequence[LogEvent]) -> None:
     path = GOLDEN / f"{name}.binpb"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(stream.getvalue())
+    pin(name, events)
+
+
+def pin(name: str, events: Sequence[LogEvent]) -> None:
+    """Store what a log means at present; the log itself stays as it is, to the byte."""
     text = json.dumps(meaning(events), indent=1, ensure_ascii=False, sort_keys=True)
-    path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    (GOLDEN / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def pinned(name: str) -> Any:
@@ -65,7 +71,9 @@ def meaning(events: Sequence[LogEvent]) -> dict[str, Any]:
 
 def summary(state: RunState) -> dict[str, Any]:
     """What the state holds, without the messages it holds whole."""
+    revised = {"journal": [each.entry for each in journal(state)]} if state.past else {}
     return {
+        **revised,
         "status": RunStatus.Name(state.status),
         "last_sequence": state.last_sequence,
         "accepted": state.accept_time.isoformat(),
@@ -75,7 +83,7 @@ def summary(state: RunState) -> dict[str, Any]:
         "turns": state.turns,
         "answer_attempt": state.answer_attempt,
         "cancel_reason": state.cancel_reason,
-        "plan_failure": state.plan_failure.error.type if state.plan_failure else None,
+        "plan_failure": state.plan_failure.type if state.plan_failure else None,
         "questions": len(state.clarification.questions) if state.clarification else None,
         "outputs": sorted(state.outputs),
         "usage": MessageToDict(state.usage, preserving_proto_field_name=True),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gateway_house import House, open_house
-from golden_logs import NAMES, load, save
+from golden_logs import NAMES, load, pin, save
 
 from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE
 from bos.common.v1 import Clarification
@@ -133,6 +133,28 @@ async def denied(house: House) -> str:
     return await _decided(house, (APPROVAL_DECISION_DENY, ""))
 
 
+async def revised(house: House) -> str:
+    """A step fails for good, and another plan does without it."""
+    await house.add_agent(EchoAgent("sales", data={"total": 120}))
+    await house.add_agent(FailingAgent("broken", card=agent_card("broken", "Fails.")))
+    house.planner.steps = [
+        step("a", "sales", "find the total"),
+        step("b", "broken", "halve @{outputs.a.total}"),
+    ]
+    house.planner.revisions = [[step("c", "sales", "halve @{outputs.a.total} another way")]]
+    async with house.gateway() as gateway:
+        return (await gateway.events("Half of the total?", trace=True))[0].run_id
+
+
+async def not_mended(house: House) -> str:
+    """A step fails for good, and so does what another plan puts in its place."""
+    await house.add_agent(FailingAgent("broken", card=agent_card("broken", "Fails.")))
+    house.planner.steps = [step("a", "broken")]
+    house.planner.revisions = [[step("b", "broken", "in another way")]]
+    async with house.gateway() as gateway:
+        return str((await gateway.ask("Can it be?")).run_id)
+
+
 async def _decided(house: House, *decisions: tuple[int, str]) -> str:
     await house.add_agent(DeployAgent())
     asking = step("a", "deploy", "deploy shop 1.2")
@@ -164,6 +186,8 @@ SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
     approved,
     instructed,
     denied,
+    revised,
+    not_mended,
 )
 
 
@@ -191,7 +215,7 @@ async def record(version: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--pin"]:
         for name in NAMES:
-            save(name, load(name))
+            pin(name, load(name))
     elif len(sys.argv) == 2:
         asyncio.run(record(sys.argv[1]))
     else:

@@ -175,26 +175,35 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
         verdict.lost.append(f"{name}: accepted {kinds.count('run_accepted')} times, {kinds[:3]}")
     if kinds.count("run_finished") > 1:
         verdict.doubled.append(f"{name}: ended {kinds.count('run_finished')} times")
-    if kinds.count("planned") + kinds.count("plan_failed") > 1:
-        verdict.doubled.append(f"{name}: planned twice")
+    planned = Counter(
+        getattr(event, kind).revision
+        for event, kind in zip(run.events, kinds, strict=True)
+        if kind in {"planned", "plan_failed"}
+    )
+    if any(count > 1 for count in planned.values()):
+        verdict.doubled.append(f"{name}: planned twice, {dict(planned)}")
     if run.events[-1:] and run.events[-1].run_finished.response.error.type == OWNERS_DIED:
         verdict.lost.append(f"{name}: given up")
     try:
         fold(run.run_id, run.events)
     except BrokenLog as error:
         verdict.doubled.append(f"{name}: {error}")
-    finished: set[str] = set()
-    dispatched: set[tuple[str, int]] = set()
+    finished: set[tuple[int, str]] = set()
+    succeeded: set[str] = set()
+    dispatched: set[tuple[int, str, int]] = set()
     for event in run.events:
         if event.HasField("step_dispatched"):
             step = event.step_dispatched
-            if step.step_id in finished:
+            if (step.revision, step.step_id) in finished or step.step_id in succeeded:
                 verdict.doubled.append(f"{name}: {step.step_id} sent again after its end")
-            if (step.step_id, step.attempt) in dispatched:
+            if (step.revision, step.step_id, step.attempt) in dispatched:
                 verdict.doubled.append(f"{name}: {step.step_id} attempt {step.attempt} sent twice")
-            dispatched.add((step.step_id, step.attempt))
+            dispatched.add((step.revision, step.step_id, step.attempt))
         elif event.HasField("step_finished"):
-            finished.add(event.step_finished.step_id)
+            done = event.step_finished
+            finished.add((done.revision, done.step_id))
+            if done.result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
+                succeeded.add(done.step_id)
             verdict.unknown += event.step_finished.result.error.type == OUTCOME_UNKNOWN
 
 

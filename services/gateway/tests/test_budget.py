@@ -29,6 +29,7 @@ from bos.runlog.v1 import (
     LogEvent,
     PlanFailed,
     Planned,
+    RevisionStarted,
     RunAccepted,
     RunAdopted,
     RunFinished,
@@ -229,6 +230,7 @@ def test_steps_of_all_revisions_count_against_their_limit() -> None:
     assert steps_left(state) == 1
     for name in "ab":
         apply(state, finished(name))
+    apply(state, event(revision_started=RevisionStarted(revision=1, failed_step_ids=["b"])))
     apply(state, planned(step("c", "echo"), revision=1))
     settled(state)
     assert steps_left(state) == 0
@@ -247,6 +249,7 @@ def test_revised_plan_may_have_only_the_steps_that_are_left() -> None:
 def test_what_a_plan_holds_when_it_is_replaced_counts_in_full() -> None:
     state = fold("r", [accepted(5000), planned(step("a", "echo"))])
     settled(state)
+    apply(state, event(revision_started=RevisionStarted(revision=1)))
     apply(state, planned(step("b", "echo"), revision=1))
     assert (counted(state.usage), held_by_steps(state)) == (4000, 0)
 

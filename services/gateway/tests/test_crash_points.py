@@ -12,8 +12,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 from crash_clients import EACH, Clients, at, execute, gateways, lease_ran_out, until_waiting
-from crash_house import FAILS, WAITS, CrashHouse, cancel_anywhere, crashing_gateway
+from crash_house import FAILS, MENDS, WAITS, CrashHouse, cancel_anywhere, crashing_gateway
 
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
 from bos_gateway import commits
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
@@ -25,6 +26,7 @@ UNDER_LOAD = {
     "run_accepted": 1,
     "planned": 1,
     "plan_failed": 1,
+    "revision_started": 1,
     "step_dispatched": 3,
     "step_progressed": 3,
     "step_finished": 2,
@@ -69,7 +71,7 @@ def test_every_kind_of_commit_has_its_case() -> None:
 @pytest.mark.parametrize("kind", UNDER_LOAD)
 async def test_ended_at_an_event(crash: CrashHouse, kind: str) -> None:
     nth = UNDER_LOAD[kind]
-    question = FAILS if kind == "plan_failed" else "Go on?"
+    question = {"plan_failed": FAILS, "revision_started": MENDS}.get(kind, "Go on?")
     victims = (f"kill {kind}:before {nth}", f"kill {kind}:after {nth}")
     async with gateways(crash, *victims, "disarm") as (before, after, survivor):
         clients = Clients(crash)
@@ -78,6 +80,27 @@ async def test_ended_at_an_event(crash: CrashHouse, kind: str) -> None:
         clients.ask(at(survivor), question, EACH)
         await asyncio.gather(before.died(), after.died())
         await clients.ended()
+
+
+async def test_ended_at_the_plan_that_mends(crash: CrashHouse) -> None:
+    """What the first plan achieved is not done again, and the second one is not asked for twice."""
+    victims = ("kill planned:before 2", "kill planned:after 2")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        seen = [
+            *clients.ask(at(before, survivor), MENDS, 1),
+            *clients.ask(at(after, survivor), MENDS, 1),
+        ]
+        await asyncio.gather(before.died(), after.died())
+        await clients.ended()
+    for each in seen:
+        response = each.events[-1].run_finished.response
+        assert (response.status, response.metadata.revision) == (RUN_STATUS_SUCCEEDED, 1)
+        assert [result.agent_name for result in response.agent_results] == [
+            "quick",
+            "keyed",
+            "once",
+        ]
 
 
 @pytest.mark.parametrize("kind", DRAINING)

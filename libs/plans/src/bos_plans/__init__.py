@@ -16,6 +16,7 @@ from bos_plans.validation import (
     plan_problems,
     with_implied_dependencies,
 )
+from bos_plans.work import repetitions, work_of
 
 __all__ = [
     "MAX_PLAN_BYTES",
@@ -27,9 +28,11 @@ __all__ = [
     "output_field",
     "plan_problems",
     "references_of",
+    "repetitions",
     "resolve_text",
     "resolve_value",
     "stages",
     "with_implied_dependencies",
     "without_references",
+    "work_of",
 ]

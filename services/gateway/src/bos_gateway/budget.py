@@ -50,9 +50,21 @@ def left(state: RunState) -> int:
 
 
 def for_planning(state: RunState) -> int | None:
-    """What a planning that begins now may consume; None for no bound."""
+    """What a planning that begins now may consume; None for no bound.
+
+    Another plan is of use only if a step of it can run.
+    """
     limit = state.request.settings.max_tokens
-    return min(int(limit * PLAN_SHARE), _beside_composing(state)) if limit else None
+    if not limit:
+        return None
+    kept = MIN_STEP_TOKENS if state.replanning is not None else 0
+    return min(int(limit * PLAN_SHARE), max(0, _beside_composing(state) - kept))
+
+
+def enough_for_revision(state: RunState) -> bool:
+    """Whether the tokens that are left are enough for another plan and a step of it."""
+    limit = state.request.settings.max_tokens
+    return not limit or _beside_composing(state) >= 2 * MIN_STEP_TOKENS
 
 
 def for_composing(state: RunState) -> int | None:
@@ -81,6 +93,12 @@ def for_attempt(rest: int, retries_left: int) -> int:
     """What one attempt at a step may consume of the ``rest`` of what is held for the step."""
     rest = max(0, rest)
     return rest - int(rest * RETRY_SHARE) if retries_left > 0 else rest
+
+
+def turns_left(state: RunState) -> int | None:
+    """Steps that may be dispatched yet (SPEC A-07, DEC-09); None for no bound of the request's."""
+    request = state.request.request
+    return max(0, request.max_turns - state.turns) if request.HasField("max_turns") else None
 
 
 def steps_left(state: RunState) -> int:

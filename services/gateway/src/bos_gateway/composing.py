@@ -9,6 +9,7 @@ import grpc
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerDelta, AnswerStarted, LogEvent, RunFinished
 from bos_chassis.errors import from_rpc_error
+from bos_gateway.attempts import definitive_failure, working_context
 from bos_gateway.continuing import question_of
 from bos_gateway.decide import run_deadline
 from bos_gateway.effects import COMPOSER
@@ -91,7 +92,8 @@ async def _delta(run: EffectContext, attempt: int, text: str) -> None:
 
 def _request(state: RunState) -> ComposeRequest:
     accepted = state.request
-    results = [step.result for step in state.steps.values() if step.result is not None]
+    results = [step.result for step in state.result_steps if step.result is not None]
+    failure = definitive_failure(state)
     return ComposeRequest(
         question=question_of(accepted),
         clarifications=accepted.clarifications,
@@ -102,4 +104,7 @@ def _request(state: RunState) -> ComposeRequest:
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,
         context=accepted.request.context,
+        # What went wrong on the way matters only if it was not mended (SPEC C-24).
+        working_context=working_context(state) if failure else None,
+        remarks=[failure] if failure else (),
     )

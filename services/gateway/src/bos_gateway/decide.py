@@ -21,10 +21,16 @@ from bos.agent.v1 import (
     ApprovalContext,
 )
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import APPROVAL_STATUS_APPROVED
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_EXPIRED,
+)
 from bos.runlog.v1 import (
     EffectIntended,
     LogEvent,
+    PlanFailed,
+    RevisionStarted,
     RunFinished,
     RunReleased,
     StepDispatched,
@@ -38,11 +44,13 @@ from bos_gateway.budget import (
     for_classifying,
     for_composing,
     for_planning,
+    turns_left,
 )
 from bos_gateway.failures import (
     BUDGET_EXHAUSTED,
     CANCELLED,
     DEADLINE_EXCEEDED,
+    NOT_RUN,
     OUTCOME_UNKNOWN,
     REFERENCE_UNRESOLVED,
     TURNS_EXHAUSTED,
@@ -50,8 +58,9 @@ from bos_gateway.failures import (
     failed_result,
     may_repeat,
 )
-from bos_gateway.proposals import actions_of, approval_context, cancelled, turned_down
+from bos_gateway.proposals import actions_of, approval_context, closed, turned_down
 from bos_gateway.response import clarification_response, explained_response
+from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
 from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_plans import (
     ReferenceUnresolved,
@@ -60,6 +69,7 @@ from bos_plans import (
 )
 
 if TYPE_CHECKING:
+    from bos.gateway.v1 import ApprovalStatus
     from bos_gateway.state import RunState, StepState
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
@@ -133,15 +143,19 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return []
     if state.cancel_reason is not None:
         text = f"The run was cancelled{': ' + state.cancel_reason if state.cancel_reason else '.'}"
-        open_requests = tuple(_at(now, event) for event in cancelled(state, now))
-        return [Record((*open_requests, *_finish(state, now, CANCELLED, text).events))]
+        requests = _close(state, now, APPROVAL_STATUS_CANCELLED)
+        return [Record((*requests, *_finish(state, now, CANCELLED, text).events))]
     if state.plan_failure is not None:
-        error = state.plan_failure.error
+        error = state.plan_failure
         return [_finish(state, now, error.type, error.message)]
     if state.plan is None:
         if now >= run_deadline(state):
             return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]
         return [MakePlan(state.revision, for_planning(state))]
+    if state.replanning is not None:
+        if now >= steps_deadline(state, now) + DEADLINE_GRACE:
+            return [_unrevised(state, now)]
+        return [MakePlan(state.replanning, for_planning(state))]
     if state.clarification is not None:
         return [_clarify(state, now)]
     record, running = _steps(state, now)
@@ -150,11 +164,13 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     under_way: list[Command] = [*running, *_classifying(state)]
     if under_way:
         return under_way
+    if _asks_user(state):
+        return [_clarify(state, now)]
     if state.waiting_since is not None:
         released = RunReleased(reason=WAITING_FOR_APPROVAL)
         return [Record((_at(now, LogEvent(run_released=released)),), durable=True)]
-    if _asks_user(state):
-        return [_clarify(state, now)]
+    if revised := _revise(state, now):
+        return [revised]
     return [Compose(for_composing(state))]
 
 
@@ -166,7 +182,7 @@ def next_wake(state: RunState) -> datetime | None:
         return run_deadline(state)
     if state.waiting_since is not None:
         return None
-    if any(not step.settled for step in state.steps.values()):
+    if state.replanning is not None or any(not step.settled for step in state.steps.values()):
         return steps_deadline(state) + DEADLINE_GRACE
     return None
 
@@ -202,11 +218,12 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     durable = False
     late = now >= steps_deadline(state, now) + DEADLINE_GRACE
     budget = StepBudget(state)
-    request = state.request.request
+    asks, failed = _asks_user(state), _to_mend(state, now)
     slots = max(1, state.request.settings.max_concurrency) - sum(
         step.status == AGENT_EXECUTION_STATUS_RUNNING for step in state.steps.values()
     )
-    turns = request.max_turns - state.turns if request.HasField("max_turns") else len(state.steps)
+    left = turns_left(state)
+    turns = len(state.steps) if left is None else left
     for step_id in state.order:
         step = state.steps[step_id]
         if step.settled or step.awaits:
@@ -214,14 +231,16 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
         if late:
             text = "The time for this run was over before the step ended."
             events += _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
+        elif step.interrupted and step.sub_task is not None:
+            events += _interrupted(state, step, step.sub_task, now, None if asks else budget)
+        elif asks and step.status != AGENT_EXECUTION_STATUS_RUNNING:
+            events += _not_run(step, now)
         elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
             decided = _decided(step, now, budget, slots)
             events += decided
             if decided and decided[-1].HasField("step_dispatched"):
                 slots -= 1
                 durable = True
-        elif step.sub_task is not None and step.interrupted:
-            events += _interrupted(state, step, now, budget)
         elif step.sub_task is not None:
             running.append(
                 RunStep(
@@ -234,10 +253,10 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
                 )
             )
         elif turns <= 0:
-            text = f"Not run: the limit of {request.max_turns} turns was reached."
+            text = f"Not run: the limit of {state.request.request.max_turns} turns was reached."
             skipped = AGENT_EXECUTION_STATUS_SKIPPED
             events += _unsuccessful(step, now, TURNS_EXHAUSTED, text, skipped)
-        elif slots > 0 and _ready(state, step):
+        elif slots > 0 and _ready(state, step) and not waits_for_revision(state, step, failed):
             try:
                 sub_task = _sub_task(state, step)
             except ReferenceUnresolved as error:
@@ -252,6 +271,35 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     return Record(tuple(events), durable), running
 
 
+def _to_mend(state: RunState, now: datetime) -> frozenset[str]:
+    """Steps that failed and that another plan may be made for, once all others have ended."""
+    if not any(step.status == AGENT_EXECUTION_STATUS_FAILED for step in state.steps.values()):
+        return frozenset()
+    left = steps_deadline(state, now) - now
+    return mendable(state) if may_revise(state, left) else frozenset()
+
+
+def _revise(state: RunState, now: datetime) -> Record | None:
+    """The start of a revision, if the steps call for one and it may be (SPEC C-21, B-22)."""
+    failed = _to_mend(state, now)
+    if not failed:
+        left = steps_deadline(state, now) - now
+        if not (is_uncertain(state) and may_revise(state, left)):
+            return None
+    started = RevisionStarted(
+        revision=state.revision + 1,
+        failed_step_ids=[step_id for step_id in state.steps if step_id in failed],
+    )
+    return Record((_at(now, LogEvent(revision_started=started)),))
+
+
+def _unrevised(state: RunState, now: datetime) -> Record:
+    """The end of a revision that took too long; what there is can still be told."""
+    error = AgentError(type=DEADLINE_EXCEEDED, message="There was no time left for another plan.")
+    failed = PlanFailed(revision=state.replanning, error=error)
+    return Record((_at(now, LogEvent(plan_failed=failed)),))
+
+
 def _classifying(state: RunState) -> list[Classify]:
     return [
         Classify(step.revision, step_id, step.approval.approval_id, for_classifying(state))
@@ -261,12 +309,14 @@ def _classifying(state: RunState) -> list[Classify]:
 
 
 def _interrupted(
-    state: RunState, step: StepState, now: datetime, budget: StepBudget
+    state: RunState, step: StepState, sub_task: SubTask, now: datetime, budget: StepBudget | None
 ) -> list[LogEvent]:
-    """What becomes of a step that was under way when the run changed owner."""
-    repeatable = may_repeat(state.card(step.step.agent), step.step, actions_of(step))
-    if step.sub_task is not None and repeatable:
-        return _dispatch(step, now, step.sub_task, budget)
+    """What becomes of a step that was under way when the run changed owner.
+
+    It is sent again if that can double nothing; without a ``budget`` it just ends.
+    """
+    if may_repeat(state.card(step.step.agent), step.step, actions_of(step)):
+        return _dispatch(step, now, sub_task, budget) if budget else _not_run(step, now)
     text = "The service was interrupted while this step ran; its action may have taken effect."
     return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
 
@@ -387,14 +437,25 @@ def _unsuccessful(
     ]
 
 
+def _not_run(step: StepState, now: datetime) -> list[LogEvent]:
+    text = "Not run: another step needs an answer from you first."
+    return _unsuccessful(step, now, NOT_RUN, text, AGENT_EXECUTION_STATUS_SKIPPED)
+
+
 def _finish(state: RunState, now: datetime, error_type: str, message: str) -> Record:
     response = explained_response(state, now, AgentError(type=error_type, message=message))
     return Record((_at(now, LogEvent(run_finished=RunFinished(response=response))),))
 
 
 def _clarify(state: RunState, now: datetime) -> Record:
+    """The end with questions; requests that nobody has decided end with the run."""
+    requests = _close(state, now, APPROVAL_STATUS_EXPIRED)
     response = clarification_response(state, now)
-    return Record((_at(now, LogEvent(run_finished=RunFinished(response=response))),))
+    return Record((*requests, _at(now, LogEvent(run_finished=RunFinished(response=response)))))
+
+
+def _close(state: RunState, now: datetime, status: ApprovalStatus) -> tuple[LogEvent, ...]:
+    return tuple(_at(now, event) for event in closed(state, now, status))
 
 
 def _at(now: datetime, event: LogEvent) -> LogEvent:

@@ -31,6 +31,8 @@ BUDGET_EXHAUSTED = "BudgetExhausted"
 OUTCOME_UNKNOWN = "OutcomeUnknown"
 CANCELLED = "Cancelled"
 INVALID_PLAN = "InvalidPlan"
+NO_NEW_PLAN = "NoNewPlan"
+NOT_RUN = "NotRun"
 AGENT_UNKNOWN = "AgentUnknown"
 AGENT_PROTOCOL = "AgentProtocolError"
 CLARIFICATION_LIMIT = "ClarificationLimit"
@@ -94,3 +96,27 @@ def may_repeat(
         if not allowed or tool.name in allowed
     )
     return unprotected and all(action.side_effect in _HARMLESS for action in performing)
+
+
+def acts(card: AgentCard | None, step: Step) -> bool:
+    """Whether the step could change the world, by itself or once a person allows it."""
+    return card is None or any(
+        tool.requires_approval or tool.side_effect != SIDE_EFFECT_CLASS_NONE
+        for tool in card.tools
+        if (tool.name in step.tools if step.tools else not tool.requires_approval)
+    )
+
+
+def may_have_acted(
+    card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
+) -> bool:
+    """Whether another plan for the work of this step, once it was sent, could double an effect.
+
+    Stricter than :func:`may_repeat`: a new plan has other keys, so nobody knows its repetitions.
+    """
+    unprotected = card is None or any(
+        tool.side_effect != SIDE_EFFECT_CLASS_NONE and not tool.requires_approval
+        for tool in card.tools
+        if not step.tools or tool.name in step.tools
+    )
+    return unprotected or any(action.side_effect != SIDE_EFFECT_CLASS_NONE for action in performing)

@@ -161,7 +161,15 @@ def _about_people(rows: Sequence[Row]) -> list[object]:
         for row in rows
         if row.event.HasField("approval_requested")
     ]
-    decided = [row for row in rows if row.event.HasField("approval_resolved")]
+    taken = [
+        (row.run_id, approval_id)
+        for row in rows
+        for approval_id in (
+            [row.event.approval_resolved.approval.approval_id]
+            if row.event.HasField("approval_resolved")
+            else row.event.run_released.dropped_approval_ids
+        )
+    ]
     resolved = [
         (row.run_id, row.event.approval_resolved.approval)
         for row in rows
@@ -173,8 +181,8 @@ def _about_people(rows: Sequence[Row]) -> list[object]:
         [approval.SerializeToString() for _, approval in asked],
         [approval.create_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
         [approval.expire_time.ToDatetime(tzinfo=UTC) for _, approval in asked],
-        [row.run_id for row in decided],
-        [row.event.approval_resolved.approval.approval_id for row in decided],
+        [run_id for run_id, _ in taken],
+        [approval_id for _, approval_id in taken],
         [row.run_id for row in rows if waits(row.event)],
         [approval.agent_name for _, approval in asked],
         [",".join(sorted({a.tool for a in approval.actions})) for _, approval in asked],

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _INBOX = 256
 _LOOK_AGAIN_S = 0.05
 _OF_STEPS = frozenset({"step_dispatched", "step_progressed", "step_finished"})
+_OF_PLANNING = frozenset({"planned", "plan_failed"})
 # What must be on disk before anything follows from it, beside the end and what acts.
 _DURABLE = frozenset({"approval_requested", "approval_resolved", "effect_intended"})
 
@@ -98,6 +99,7 @@ class Orchestrator:
         self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
         self._active: dict[object, asyncio.Task[None]] = {}
         self._last_delta = 0.0
+        self._dropped: set[str] = set()
 
     def submit(self, event: LogEvent) -> None:
         """Take an event from outside, such as a request to cancel.
@@ -283,6 +285,8 @@ class Orchestrator:
 
     async def _append(self, events: list[LogEvent], *, durable: bool = False) -> None:
         finished, let_go = events[-1].HasField("run_finished"), waits(events[-1])
+        if let_go:
+            events[-1].run_released.dropped_approval_ids.extend(sorted(self._dropped))
         durable = durable or finished or let_go
         durable = durable or any(event.WhichOneof("event") in _DURABLE for event in events)
         before = after = self._state.status
@@ -309,7 +313,8 @@ class Orchestrator:
         """The events that are still true of the state, up to the first end.
 
         After a request to cancel nothing else counts: what comes first of cancel and end wins.
-        Results of steps that have ended, or of a plan that was revised, are dropped.
+        Results of steps that have ended, or of a plan that was revised, are dropped, and so is a
+        plan that came too late.
 
         Raises:
             UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
@@ -320,6 +325,7 @@ class Orchestrator:
             for step in self._state.steps.values()
             if step.awaits and step.approval is not None
         }
+        planning = self._state.planning
         found: list[LogEvent] = []
         for event in events:
             kind = event.WhichOneof("event")
@@ -330,8 +336,14 @@ class Orchestrator:
             if kind == "approval_resolved":
                 approval_id = event.approval_resolved.approval.approval_id
                 if approval_id not in undecided:
+                    # Left where it is, it would wake the run again as soon as it waits.
+                    self._dropped.add(approval_id)
                     continue
                 undecided.discard(approval_id)
+            elif kind in _OF_PLANNING:
+                if getattr(event, kind).revision != planning:
+                    continue
+                planning = None
             elif kind == "instructions_classified":
                 classified = self._state.steps.get(event.instructions_classified.step_id)
                 if classified is None or not classified.unclassified:

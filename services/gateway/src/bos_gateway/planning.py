@@ -10,11 +10,13 @@ from bos.common.v1 import AgentError
 from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import from_rpc_error
+from bos_gateway.attempts import revision_context
 from bos_gateway.budget import steps_left
 from bos_gateway.continuing import question_of
-from bos_gateway.decide import run_deadline
+from bos_gateway.decide import run_deadline, steps_deadline
 from bos_gateway.effects import PLANNER
-from bos_gateway.failures import INVALID_PLAN, STEPS_EXHAUSTED, error_trace
+from bos_gateway.failures import INVALID_PLAN, NO_NEW_PLAN, STEPS_EXHAUSTED, error_trace
+from bos_gateway.revision import completed, revision_problems
 from bos_plans import plan_problems
 
 if TYPE_CHECKING:
@@ -35,9 +37,7 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
         text = f"The limit of {settings.max_steps} steps over all plans was reached."
         await run.emit(_failed(run, revision, STEPS_EXHAUSTED, text, MakePlanResponse(usage={})))
         return
-    timeout_s = min(
-        settings.plan_timeout.ToNanoseconds() / 1e9, run.left_s(run_deadline(run.state))
-    )
+    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, _left_s(run))
     request = plan_request(
         accepted.request,
         accepted.cards,
@@ -50,6 +50,8 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
     request.clarifications.extend(accepted.clarifications)
     request.long_term_memory.CopyFrom(accepted.long_term_memory)
     request.conversation_history.extend(accepted.conversation_history)
+    if run.state.replanning is not None:
+        request.revision.CopyFrom(revision_context(run.state))
     try:
         answer = await run.services.planner.MakePlan(
             request, timeout=timeout_s, metadata=run.token("", [PLANNER], timeout_s)
@@ -59,12 +61,15 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
         message = f"The question could not be planned: {failure.message}"
         await run.emit(_failed(run, revision, type(failure).__name__, message, None))
         return
-    problems = usable_problems(answer, accepted.cards, accepted.request.disable_agents, max_steps)
+    error_type, problems = _problems(run, answer, max_steps)
+    if error_type == NO_NEW_PLAN:
+        await run.emit(_failed(run, revision, error_type, " ".join(problems), answer))
+        return
     if problems:
         log = run.services.telemetry.logger("bos.gateway.planning")
         log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
         message = f"The question could not be planned: {' '.join(problems)}"
-        await run.emit(_failed(run, revision, INVALID_PLAN, message, answer))
+        await run.emit(_failed(run, revision, error_type, message, answer))
         return
     await run.emit(_planned(run, revision, answer))
 
@@ -89,10 +94,39 @@ def usable_problems(
     cards: Sequence[AgentCard],
     disabled: Sequence[str],
     max_steps: int,
+    completed: Sequence[str] = (),
 ) -> list[str]:
     """Why the plan must not be run (SPEC B-19); a disabled agent counts as unknown."""
     usable = {card.name: card for card in cards if card.name not in disabled}
-    return plan_problems(answer.plan, usable, max_steps=max_steps)
+    return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
+
+
+def _problems(
+    run: EffectContext, answer: MakePlanResponse, max_steps: int
+) -> tuple[str, list[str]]:
+    """Why the answer is no plan, by type and in words; no words if it is one."""
+    state, revised = run.state, run.state.replanning is not None
+    if revised and answer.HasField("clarification"):
+        return "", []
+    forbidden: list[str] = []
+    if revised:
+        error_type, forbidden = revision_problems(state, answer.plan)
+        if error_type:
+            return error_type, forbidden
+    kept = [step.step.step_id for step in completed(state)]
+    accepted = state.request
+    disabled = accepted.request.disable_agents
+    return INVALID_PLAN, [
+        *usable_problems(answer, accepted.cards, disabled, max_steps, kept),
+        *forbidden,
+    ]
+
+
+def _left_s(run: EffectContext) -> float:
+    """Time that planning may take; of another plan a step must be able to run as well."""
+    if run.state.replanning is None:
+        return run.left_s(run_deadline(run.state))
+    return run.left_s(steps_deadline(run.state)) / 2
 
 
 def _planned(run: EffectContext, revision: int, answer: MakePlanResponse) -> LogEvent:
@@ -103,6 +137,7 @@ def _planned(run: EffectContext, revision: int, answer: MakePlanResponse) -> Log
         intent=answer.intent,
         trace=answer.trace,
         usage=answer.usage,
+        only_plan=answer.only_plan,
     )
     if answer.HasField("clarification"):
         planned.clarification.CopyFrom(answer.clarification)

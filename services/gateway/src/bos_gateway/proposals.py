@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, ApprovalContext
 from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
-    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
     APPROVAL_STATUS_TIMED_OUT,
     Approval,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_APPROVAL_BYTES: Final = 128 * 1024
 """Largest request: a person has to read it, and it is stored with each of its events."""
 
+_DENIED: Final = frozenset({APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT})
 _MIN_TIMEOUT: Final = timedelta(seconds=1)
 _MAX_TIMEOUT: Final = timedelta(days=30)
 
@@ -116,6 +117,21 @@ def approval_context(step: StepState) -> ApprovalContext | None:
     )
 
 
+def denied_before(state: RunState, result: AgentResult) -> list[str]:
+    """Tools of proposed actions that nobody allowed in an earlier attempt: not to be asked again.
+
+    A revised plan does not plan denied work anew (SPEC C-23), but in other words it may come to it.
+    """
+    denied = {
+        action.digest
+        for attempt in state.past
+        for step in attempt.kept
+        if step.approval is not None and step.approval.status in _DENIED
+        for action in step.approval.actions
+    }
+    return sorted({a.tool for a in result.proposed_actions if a.digest in denied})
+
+
 def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
     """The end of a step whose actions nobody allowed (SPEC M-11, M-12)."""
     approval = step.approval
@@ -143,12 +159,12 @@ def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
     return [LogEvent(step_progressed=progressed), LogEvent(step_finished=finished)]
 
 
-def cancelled(state: RunState, now: datetime) -> list[LogEvent]:
-    """The end of all requests that nobody has decided, with the run."""
+def closed(state: RunState, now: datetime, status: ApprovalStatus) -> list[LogEvent]:
+    """The end of all requests that nobody has decided, with the run: cancelled or expired."""
     found = []
     for step in state.steps.values():
         if step.awaits and step.approval is not None:
-            approval = resolved(step.approval, APPROVAL_STATUS_CANCELLED, now)
+            approval = resolved(step.approval, status, now)
             found.append(LogEvent(approval_resolved=ApprovalResolved(approval=approval)))
     return found
 

@@ -26,6 +26,7 @@ from bos.gateway.v1 import (
     RunStatus,
     Stage,
 )
+from bos_gateway.attempts import definitive_failure
 from bos_gateway.budget import held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
@@ -106,10 +107,11 @@ def clarification_response(state: RunState, now: datetime) -> OrchestratorRespon
 
 def fallback_output(state: RunState) -> ComposerOutput:
     """What can be said without the composer: the agents' own answers (SPEC K-16)."""
-    results = [step.result for step in state.steps.values() if step.result is not None]
+    results = [step.result for step in state.result_steps if step.result is not None]
     answers = [r.answer for r in results if r.answer and _ok(r)]
     errors = [f"{r.agent_name}: {r.error.message}" for r in results if r.HasField("error")]
-    output = ComposerOutput(answer="\n\n".join([*answers, *errors]) or _NOTHING, deterministic=True)
+    texts = [*answers, *errors, *filter(None, (definitive_failure(state),))]
+    output = ComposerOutput(answer="\n\n".join(texts) or _NOTHING, deterministic=True)
     table = first_table(results)
     if table is not None:
         output.data.CopyFrom(table)
@@ -124,10 +126,15 @@ def final_answer(state: RunState) -> ComposerOutput | None:
     Only when every step went well and nothing asks for another wording; otherwise the composer
     must explain what is missing.
     """
-    results = [(step.step, step.result) for step in state.steps.values() if step.result]
-    if state.request.request.system_prompt or not all(_ok(result) for _, result in results):
+    results = [step.result for step in state.result_steps if step.result]
+    if state.request.request.system_prompt or not all(map(_ok, results)):
         return None
-    flagged = [result for step, result in results if step.is_final_answer and result.answer]
+    # Of the latest attempt: an earlier one did not know yet what came after it.
+    flagged = [
+        step.result
+        for step in state.steps.values()
+        if step.step.is_final_answer and step.result and step.result.answer
+    ]
     if len(flagged) != 1:
         return None
     final = flagged[0]
@@ -139,7 +146,7 @@ def final_answer(state: RunState) -> ComposerOutput | None:
         charts=final.charts,
         deterministic=True,
     )
-    table = first_table([final, *(result for _, result in results)])
+    table = first_table([final, *results])
     if table is not None:
         output.data.CopyFrom(table)
     return output
@@ -174,16 +181,19 @@ def result_of(step: StepState) -> AgentResult:
 
 def _response(state: RunState, now: datetime, status: RunStatus) -> OrchestratorResponse:
     response = OrchestratorResponse(run_id=state.run_id, status=status)
-    results = [result_of(step) for step in state.steps.values()]
+    results = [result_of(step) for step in state.result_steps]
     response.agent_results.extend(fit(results, MAX_RESULTS_BYTES))
     # The steps' own events stay with their results; whoever asks for the trace gets them merged.
     response.trace.extend(state.plan_trace)
+    for attempt in state.past:
+        for step in attempt.replaced:
+            response.trace.extend(step.trace)
     if state.decision is not None:
         response.planner.CopyFrom(state.decision)
     if state.intent is not None:
         response.intent.CopyFrom(state.intent)
     metadata = ResponseMetadata(
-        agents=dict.fromkeys(step.step.agent for step in state.steps.values()),
+        agents=dict.fromkeys(step.step.agent for step in state.result_steps),
         stages=plan_stages(state),
         revision=state.revision,
         usage=Usage(),
@@ -203,7 +213,7 @@ def _response(state: RunState, now: datetime, status: RunStatus) -> Orchestrator
 
 def _status(state: RunState, *, composed: bool) -> RunStatus:
     """SPEC Q-08: partial as soon as one step produced something, failed only when none did."""
-    good = [step.status == AGENT_EXECUTION_STATUS_SUCCEEDED for step in state.steps.values()]
+    good = [step.status == AGENT_EXECUTION_STATUS_SUCCEEDED for step in state.result_steps]
     if composed and all(good):
         return RUN_STATUS_SUCCEEDED
     return RUN_STATUS_PARTIALLY_SUCCEEDED if any(good) else RUN_STATUS_FAILED

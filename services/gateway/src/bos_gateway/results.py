@@ -93,8 +93,10 @@ def fitting_answer(output: ComposerOutput) -> ComposerOutput:
 
 def held_bytes(state: RunState) -> int:
     """What results and inputs of the steps so far take."""
-    results = sum(result.ByteSize() for result in state.outputs.values())
-    return results + sum(step.sub_task.ByteSize() for step in state.steps.values() if step.sub_task)
+    steps = [step for attempt in state.past for step in attempt.steps.values()]
+    steps += state.steps.values()
+    results = sum(step.result.ByteSize() for step in steps if step.result)
+    return results + sum(step.sub_task.ByteSize() for step in steps if step.sub_task)
 
 
 def fit_response(response: OrchestratorResponse) -> None:

@@ -11,6 +11,7 @@ from bos.runlog.v1 import AnswerDelta, LogEvent
 from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
+from bos_gateway.attempts import journal, working_context
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
@@ -237,6 +238,8 @@ def run_of(state: RunState) -> Run:
         status=state.status,
         last_sequence=state.last_sequence,
         revision=state.revision,
+        journal=journal(state),
+        working_context=working_context(state),
     )
     run.create_time.FromDatetime(state.accept_time)
     run.update_time.FromDatetime(state.update_time)

@@ -76,6 +76,17 @@ class GatewaySettings(Settings):
     max_run_tokens: int = Field(
         default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
     )
+    max_user_day_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Model tokens that the runs of one account may consume in a day (UTC) over all "
+        "replicas; needs BOS_GATEWAY_MAX_RUN_TOKENS; 0: no bound",
+    )
+    max_day_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="The same for everybody together, those without an account included",
+    )
     key_profiles: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict,
         description="Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as "
@@ -90,7 +101,7 @@ class GatewaySettings(Settings):
     )
     max_concurrency: int = Field(default=16, ge=1, description="Steps of a run at the same time")
     max_steps: int = Field(default=24, ge=1, le=64, description="Most steps of a plan")
-    max_revisions: int = Field(default=0, ge=0, le=10, description="Times a plan may be revised")
+    max_revisions: int = Field(default=2, ge=0, le=10, description="Times a plan may be revised")
     max_clarification_turns: int = Field(
         default=5,
         ge=1,
@@ -217,6 +228,16 @@ class GatewaySettings(Settings):
         if self.lease_s < 2 * self.lease_renewal_s:
             raise ValueError(
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _days_have_runs_with_a_budget(self) -> Self:
+        # What a run may consume is held when it is accepted; without a bound, that is anything.
+        if (self.max_user_day_tokens or self.max_day_tokens) and not self.max_run_tokens:
+            raise ValueError(
+                "BOS_GATEWAY_MAX_USER_DAY_TOKENS and BOS_GATEWAY_MAX_DAY_TOKENS need "
+                "BOS_GATEWAY_MAX_RUN_TOKENS: the most that one run may take of a day"
             )
         return self
 

@@ -1,174 +1,57 @@
 """A run's state as a pure fold over its log.
 
 ``fold(events)`` is the only way to a state: the owner applies each event after its commit, an
-adopter applies all of them at once, and both hold the same state (SPEC A-09, A-10, C-02).
+adopter applies all of them at once, and both hold the same state (SPEC A-09, A-10, C-02). What a
+state holds is in ``run_state``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_PENDING,
     AGENT_EXECUTION_STATUS_RUNNING,
     INSTRUCTION_MODE_ENHANCE,
     INSTRUCTION_MODE_OVERRIDE,
-    INSTRUCTION_MODE_UNSPECIFIED,
-    AgentCard,
-    AgentExecutionStatus,
-    AgentResult,
-    InstructionMode,
 )
-from bos.common.v1 import Clarification, TraceEvent, Usage
+from bos.common.v1 import AgentError, Usage
 from bos.gateway.v1 import (
-    APPROVAL_STATUS_PENDING,
     RUN_STATUS_ACCEPTED,
     RUN_STATUS_COMPOSING,
     RUN_STATUS_EXECUTING,
     RUN_STATUS_PLANNED,
-    RUN_STATUS_UNSPECIFIED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
-    Approval,
-    OrchestratorResponse,
     RunStatus,
 )
 from bos_gateway.budget import for_planning
+from bos_gateway.failures import NO_NEW_PLAN
+from bos_gateway.run_state import Attempt, BrokenLog, RunState, StepState, UnknownEvent
 from bos_plans import dependencies, execution_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
-    from bos.runlog.v1 import LogEvent, PlanFailed, RunAccepted, StepDispatched, SubTask
+    from bos.runlog.v1 import LogEvent, Planned, StepDispatched
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
-_UNSETTLED = frozenset(
-    {
-        AGENT_EXECUTION_STATUS_PENDING,
-        AGENT_EXECUTION_STATUS_RUNNING,
-        AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    }
-)
+__all__ = [
+    "WAITING_FOR_APPROVAL",
+    "Attempt",
+    "BrokenLog",
+    "RunState",
+    "StepState",
+    "UnknownEvent",
+    "add_usage",
+    "agent_id",
+    "apply",
+    "fold",
+    "status_after",
+    "waits",
+]
 
 WAITING_FOR_APPROVAL = "waiting_for_approval"
 """Reason of RunReleased: nothing can go on before somebody has decided."""
-
-
-class UnknownEvent(Exception):
-    """The log holds an event that this version does not know; a newer replica must go on."""
-
-
-class BrokenLog(Exception):
-    """The log contradicts itself; going on could repeat or lose work."""
-
-
-@dataclass(slots=True)
-class StepState:
-    """One step of the plan in force."""
-
-    step: Step
-    revision: int
-    agent_id: str
-    needs: frozenset[str]
-    """Steps that must have ended before this one can start, soft and hard (SPEC X-12)."""
-    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_PENDING
-    attempt: int = 0
-    """Attempts dispatched so far."""
-    sub_task: SubTask | None = None
-    """What was sent, once it was."""
-    interrupted: bool = False
-    """Its last attempt was under way when the run changed owner."""
-    reserved_tokens: int = 0
-    """Held of the run's budget until it ends."""
-    result: AgentResult | None = None
-    trace: list[TraceEvent] = field(default_factory=list)
-    approval: Approval | None = None
-    """Its latest request to a person, in its present state."""
-    proposals: int = 0
-    """Requests made so far."""
-    performing: bool = False
-    """Its approved actions were about to be performed; from then on they may have been."""
-    instructions: str = ""
-    """What people added to its task, or put in its place."""
-    instruction_mode: InstructionMode = INSTRUCTION_MODE_UNSPECIFIED
-    unclassified: bool = False
-    """It is not known yet whether the latest of them add to the task or take its place."""
-
-    @property
-    def awaits(self) -> bool:
-        """Whether a person has yet to decide about it."""
-        return (
-            self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
-            and self.approval is not None
-            and self.approval.status == APPROVAL_STATUS_PENDING
-        )
-
-    @property
-    def settled(self) -> bool:
-        """Whether the step has ended, well or not."""
-        return self.status not in _UNSETTLED
-
-
-@dataclass(slots=True)
-class RunState:
-    """What the log of one run adds up to."""
-
-    run_id: str
-    last_sequence: int = 0
-    status: RunStatus = RUN_STATUS_UNSPECIFIED
-    accepted: RunAccepted | None = None
-    accept_time: datetime = _NEVER
-    update_time: datetime = _NEVER
-    plan: Plan | None = None
-    revision: int = 0
-    decision: PlannerDecision | None = None
-    intent: IntentRoute | None = None
-    plan_failure: PlanFailed | None = None
-    clarification: Clarification | None = None
-    steps: dict[str, StepState] = field(default_factory=dict)
-    """Steps of the plan in force, in planner order."""
-    order: list[str] = field(default_factory=list)
-    """The same steps in the order of one-by-one execution (SPEC C-11)."""
-    outputs: dict[str, AgentResult] = field(default_factory=dict)
-    """Results of settled steps over all revisions, by step id."""
-    turns: int = 0
-    """Steps dispatched so far, retries not counted (DEC-09)."""
-    plan_trace: list[TraceEvent] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    answer_attempt: int = 0
-    answer_tokens: int = 0
-    """Held of the run's budget for composing."""
-    cancel_reason: str | None = None
-    let_go: bool = False
-    """Its owner let go of it until somebody decides."""
-    waiting_since: datetime | None = None
-    """Since when there is an undecided request; the run's time stands still."""
-    waited: timedelta = timedelta()
-    """Time that people have taken so far."""
-    response: OrchestratorResponse | None = None
-
-    @property
-    def request(self) -> RunAccepted:
-        """The accepted request with everything frozen beside it.
-
-        Raises:
-            BrokenLog: the log does not begin with RunAccepted.
-        """
-        if self.accepted is None:
-            raise BrokenLog(f"run {self.run_id} has no RunAccepted event")
-        return self.accepted
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended; nothing is ever appended after that."""
-        return self.response is not None
-
-    def card(self, agent: str) -> AgentCard | None:
-        """The card of ``agent`` as frozen for this run."""
-        return next((card for card in self.request.cards if card.name == agent), None)
 
 
 def fold(run_id: str, events: Iterable[LogEvent]) -> RunState:
@@ -235,15 +118,26 @@ def _run_accepted(state: RunState, event: LogEvent) -> None:
 
 def _planned(state: RunState, event: LogEvent) -> None:
     planned = event.planned
-    state.plan = planned.plan
-    state.revision = planned.revision
-    state.decision = planned.decision
-    state.intent = planned.intent
+    if planned.revision != state.planning:
+        raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that nobody asked for")
+    revised = state.plan is not None
+    state.replanning = None
+    state.only_plan = planned.only_plan
     state.plan_trace += planned.trace
     add_usage(state.usage, planned.usage)
     _forfeit_steps(state)
     if planned.HasField("clarification"):
         state.clarification = planned.clarification
+    if revised and not planned.plan.steps:
+        state.revision_failure = AgentError(type=NO_NEW_PLAN, message="There is no other plan.")
+        return
+    if revised:
+        _leave_attempt(state, planned)
+    state.plan = planned.plan
+    state.revision = planned.revision
+    state.decision = planned.decision
+    if not revised or planned.intent.intent:
+        state.intent = planned.intent
     state.steps = {
         step.step_id: StepState(
             step,
@@ -257,12 +151,43 @@ def _planned(state: RunState, event: LogEvent) -> None:
     _note_waiting(state)
 
 
+def _leave_attempt(state: RunState, planned: Planned) -> None:
+    """Put the plan in force away; what it achieved stays, what failed is there to be told of."""
+    assert state.plan is not None
+    attempt = Attempt(state.revision, state.plan, state.steps, state.mending)
+    state.past.append(attempt)
+    for step in attempt.replaced:
+        state.outputs.pop(step.step.step_id, None)
+    taken = {step.step.step_id for past in state.past for step in past.kept}
+    if again := sorted(taken & {step.step_id for step in planned.plan.steps}):
+        raise BrokenLog(f"run {state.run_id} plans step {again[0]} again, which has ended")
+
+
 def _plan_failed(state: RunState, event: LogEvent) -> None:
-    if not event.plan_failed.HasField("usage"):
+    failed = event.plan_failed
+    if failed.revision != state.planning:
+        raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
+    if not failed.HasField("usage"):
         state.usage.unreported_tokens += for_planning(state) or 0
-    state.plan_failure = event.plan_failed
-    state.plan_trace += event.plan_failed.trace
-    add_usage(state.usage, event.plan_failed.usage)
+    state.plan_trace += failed.trace
+    add_usage(state.usage, failed.usage)
+    if state.plan is None:
+        state.plan_failure = failed.error
+    else:
+        state.replanning, state.revision_failure = None, failed.error
+
+
+def _revision_started(state: RunState, event: LogEvent) -> None:
+    started = event.revision_started
+    if (
+        state.plan is None
+        or state.replanning is not None
+        or (started.revision != state.revision + 1)
+    ):
+        raise BrokenLog(f"run {state.run_id} begins revision {started.revision} out of order")
+    state.replanning = started.revision
+    state.mending = frozenset(started.failed_step_ids)
+    state.iterated = state.iterated or not started.failed_step_ids
 
 
 def _step_dispatched(state: RunState, event: LogEvent) -> None:
@@ -389,7 +314,7 @@ def _run_adopted(state: RunState, event: LogEvent) -> None:
     state.let_go = False
     for step in state.steps.values():
         step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
-    if state.plan is None and state.plan_failure is None:
+    if state.planning is not None:
         state.usage.unreported_tokens += for_planning(state) or 0
     _forfeit_steps(state)
     state.usage.unreported_tokens += state.answer_tokens
@@ -415,6 +340,7 @@ _APPLY = {
     "run_accepted": _run_accepted,
     "planned": _planned,
     "plan_failed": _plan_failed,
+    "revision_started": _revision_started,
     "step_dispatched": _step_dispatched,
     "step_progressed": _step_progressed,
     "step_finished": _step_finished,

@@ -40,6 +40,7 @@ from bos_gateway.failures import (
     AGENT_UNKNOWN,
     CLARIFICATION_LIMIT,
     CREDENTIAL_LOST,
+    DENIED,
     HITL_SKIPPED,
     OUTCOME_UNKNOWN,
     RESULT_TOO_LARGE,
@@ -51,6 +52,7 @@ from bos_gateway.failures import (
 from bos_gateway.proposals import (
     MAX_APPROVAL_BYTES,
     approval_for,
+    denied_before,
     proposal_problem,
     proposal_timeout,
 )
@@ -253,8 +255,14 @@ class _StepRun:
             if _size(checked) > MAX_APPROVAL_BYTES:
                 text = f"What it proposes is too large to be shown: {_size(checked)} bytes."
                 return await self._failed(RESULT_TOO_LARGE, text), False
-            if not self._run.state.request.interactive:
-                self._turn_down(checked)
+            if denied := denied_before(self._run.state, checked):
+                text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
+                self._turn_down(checked, DENIED, text)
+            elif not self._run.state.request.interactive:
+                tools = ", ".join(sorted({action.tool for action in checked.proposed_actions}))
+                text = f"This action needs a person's approval and was not performed: {tools}."
+                self._turn_down(checked, HITL_SKIPPED, text)
+                checked.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
         elif (limit := clarification_limit(self._run.state.request, checked)) is not None:
             return await self._failed(CLARIFICATION_LIMIT, limit), False
         elif checked.status not in _ENDED:
@@ -295,16 +303,11 @@ class _StepRun:
     def _left_s(self) -> float:
         return self._run.left_s(steps_deadline(self._run.state, self._run.now()))
 
-    def _turn_down(self, result: AgentResult) -> None:
-        """Nobody can be asked on this path, so the proposed action does not happen (SPEC M-14)."""
-        tools = sorted({action.tool for action in result.proposed_actions})
+    def _turn_down(self, result: AgentResult, reason: str, message: str) -> None:
+        """Nobody can, or need, be asked, so the proposed action does not happen (SPEC M-14)."""
         result.status = AGENT_EXECUTION_STATUS_SKIPPED
-        result.error.type = HITL_SKIPPED
-        result.error.message = (
-            f"This action needs a person's approval and was not performed: {', '.join(tools)}."
-        )
-        result.partial_data.fields["reason"].string_value = HITL_SKIPPED
-        result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
+        result.error.type, result.error.message = reason, message
+        result.partial_data.fields["reason"].string_value = reason
 
     async def _failed(self, error_type: str, message: str) -> AgentResult:
         await self._progress(error_trace(self._agent, error_type, message, self._run.now()))

@@ -13,12 +13,14 @@ from bos_plans import (
     MAX_TASK_CHARS,
     plan_problems,
     references_of,
+    repetitions,
     with_implied_dependencies,
     without_references,
+    work_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from bos.agent.v1 import AgentCard
     from bos_planner.heuristic import Selection
@@ -62,6 +64,8 @@ class Bounds:
     """Steps of the plan that is being revised."""
     completed: Collection[str] = ()
     """Ids of steps that succeeded in earlier attempts; new steps can refer to them."""
+    blocked: Collection[str] = ()
+    """Ids of steps that were not allowed, or may have acted: they are not planned again."""
 
 
 def draft_from_reply(
@@ -84,7 +88,7 @@ def draft_from_reply(
     if not steps and needs_data:
         # The smaller reply of SPEC B-08, agents alone, is a plan as well.
         steps = independent_steps(question, named)
-    steps = _without_repetitions(steps, bounds)
+    steps = _beside_blocked(_without_repetitions(steps, bounds), bounds)
     kept, removed = _permitted(steps, intent, bounds)
     plan = with_implied_dependencies(
         Plan(steps=kept, entities=_values(reply.entities), origin=origin)
@@ -92,6 +96,7 @@ def draft_from_reply(
     problems = plan_problems(
         plan, bounds.cards, max_steps=bounds.max_steps, completed=bounds.completed
     )
+    problems += _blocked_problems(plan, bounds)
     if not kept and needs_data and not bounds.earlier:
         problems.append("It has no steps, though the question needs data.")
     if problems:
@@ -177,10 +182,29 @@ def _without_repetitions(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
         return (
             step.step_id in bounds.completed
             and before is not None
-            and _shape(step) == _shape(before)
+            and work_of(step) == work_of(before)
         )
 
     return [step for step in steps if not repeated(step)]
+
+
+def _beside_blocked(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
+    """The steps without a wish to run after blocked ones, which have nothing to hand on."""
+    for step in steps:
+        wanted = [other for other in step.depends_on if other not in bounds.blocked]
+        del step.depends_on[:]
+        step.depends_on.extend(wanted)
+    return list(steps)
+
+
+def _blocked_problems(plan: Plan, bounds: Bounds) -> Iterator[str]:
+    """What of the plan was not allowed before (SPEC C-23)."""
+    blocked = [bounds.earlier[step_id] for step_id in bounds.blocked if step_id in bounds.earlier]
+    for step_id, other in repetitions(plan.steps, blocked).items():
+        yield f'Step "{step_id}" repeats the work of "{other}", which must not be done.'
+    for step in plan.steps:
+        if step.step_id in bounds.blocked:
+            yield f'The id of step "{step.step_id}" is taken.'
 
 
 def _permitted(
@@ -235,16 +259,6 @@ def _decision(
 def _work(plan: Plan) -> list[tuple[bytes, set[int | str]]]:
     position: dict[str, int | str] = {step.step_id: n for n, step in enumerate(plan.steps)}
     return [
-        (_shape(step), {position.get(other, other) for other in step.depends_on})
+        (work_of(step), {position.get(other, other) for other in step.depends_on})
         for step in plan.steps
     ]
-
-
-def _shape(step: Step) -> bytes:
-    asked = Step(
-        agent=step.agent,
-        task=" ".join(step.task.split()),
-        tool_name=step.tool_name,
-        sub_task_input=step.sub_task_input,
-    )
-    return asked.SerializeToString(deterministic=True)

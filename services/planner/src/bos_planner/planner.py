@@ -132,6 +132,7 @@ class Planner:
             intent=draft.intent,
             trace=trace,
             usage=consumed(usage, started),
+            only_plan=self._model is None or not self._model.configured,
         )
 
     def _task(self, request: MakePlanRequest) -> _Task:
@@ -157,6 +158,7 @@ class Planner:
             max_steps=request.max_steps or self._settings.max_steps,
             completed=completed,
             earlier=steps,
+            blocked=[step.step_id for step in request.revision.blocked_steps],
         )
         return _Task(request, selection, bounds)
 
@@ -248,10 +250,9 @@ def _fallback(task: _Task, failure: _ModelFailed) -> Draft:
 
 
 def _nothing_new(plan: Plan, task: _Task) -> bool:
+    settled = {*task.bounds.completed, *task.bounds.blocked}
     open_steps = [
-        step
-        for step in task.request.revision.failed_plan.steps
-        if step.step_id not in task.bounds.completed
+        step for step in task.request.revision.failed_plan.steps if step.step_id not in settled
     ]
     return not plan.steps or same_work(plan, Plan(steps=open_steps))
 

@@ -85,7 +85,10 @@ _REVISION = """\
 ### Revision
 An earlier plan failed. Make a new plan that avoids what went wrong: another way, another agent, a
 narrower task. Steps that succeeded stay done: do not repeat them and do not reuse their ids, but
-refer to their outputs. If nothing else can be tried, return no steps."""
+refer to their outputs. Blocked steps were not allowed by a person or a rule, or have acted already:
+do not plan their work again in any form, and do not reuse their ids. If no step failed, the plan
+was uncertain and its results are thin: add what is missing. If nothing else can be tried, return no
+steps."""
 
 _MAX_CONTEXT_KEYS = 50
 _MAX_NAME_CHARS = 100
@@ -167,6 +170,7 @@ def _revision_sections(revision: RevisionContext) -> Iterator[tuple[str, str]]:
     yield "Steps that were run", "\n".join(_entry(entry) for entry in revision.execution_context)
     # Errors and findings repeat what databases, pages and documents said.
     yield "Failed steps", _untrusted(_failure(step) for step in revision.failed_steps)
+    yield "Blocked steps", _untrusted(_failure(step) for step in revision.blocked_steps)
     yield "Findings so far", _untrusted(f"- {_cut(text)}" for text in learnt.key_findings)
     yield "Errors so far", _untrusted(f"- {_cut(text)}" for text in learnt.errors_encountered)
 

@@ -15,7 +15,7 @@ from bos_client.cli.ask import follow
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.render import View, make_console
-from bos_client.render.parts import show_outcome, show_plan
+from bos_client.render.parts import show_journal, show_outcome, show_plan
 from bos_client.render.text import clean, one_line, run_status_text, time_text
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def _show(console: Console, found: Run, view: View) -> None:
     console.print(Text(clean(found.question)))
     if found.HasField("plan"):
         show_plan(console, found.plan, found.response.planner, found.revision)
+    show_journal(console, found)
     if found.HasField("response"):
         console.print()
         console.out(clean(found.response.answer).rstrip("\n"), highlight=False)

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bos.common.v1 import Clarification, Source, TraceEvent
-    from bos.gateway.v1 import Approval, OrchestratorResponse
+    from bos.gateway.v1 import Approval, OrchestratorResponse, Run
     from bos.planner.v1 import Plan, PlannerDecision
 
 _TASK_CHARS = 160
 _TRACE_CHARS = 400
+_JOURNAL_CHARS = 400
 _EXCERPT_CHARS = 160
 _MAX_SOURCES = 20
 _GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
@@ -102,6 +103,15 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
     _show_list(console, "You could ask next", response.followups)
     show_end(console, response)
+
+
+def show_journal(console: Console, run: Run) -> None:
+    """What was attempted, if it took more than one attempt, and what went wrong on the way."""
+    if all(entry.revision == 0 for entry in run.journal):
+        return
+    heading(console, "Attempts")
+    for entry in run.journal:
+        console.print(Text(f"  - {one_line(entry.entry, _JOURNAL_CHARS)}"))
 
 
 def show_clarification(console: Console, clarification: Clarification) -> None:

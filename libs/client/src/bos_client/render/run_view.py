@@ -111,7 +111,8 @@ class RunView:
                 self._step_finished(event.step_finished, event.create_time)
             case "revision_started":
                 failed = ", ".join(event.revision_started.failed_step_ids)
-                self._line(Text(f"↻ planning anew, because of {failed}", style="yellow"))
+                why = f"of {failed}" if failed else "the results are thin"
+                self._line(Text(f"↻ planning anew, because {why}", style="yellow"))
                 self._busy("planning")
             case "answer_started":
                 self._busy("composing the answer")

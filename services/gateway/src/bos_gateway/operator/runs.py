@@ -20,9 +20,11 @@ from bos.runlog.v1 import LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, NotFound, Unavailable
 from bos_client.render.text import one_line, run_status_text
+from bos_gateway.attempts import journal
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.deployment import find_artefacts, find_store
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
 from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
@@ -37,6 +39,7 @@ _PAGE: Final = 100
 _MOST_RUNS: Final = 10_000
 _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_OF_ONE_ATTEMPT: Final = 3  # its start, its end, and that it failed for good
 _LONGEST_S: Final = 10 * 365 * 86400
 
 _USER = "SELECT user_id FROM runs WHERE run_id = $1"
@@ -85,6 +88,27 @@ class _Changes:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
+class _Attempts:
+    """What a log says was attempted (SPEC C-26), as far as this version understands it."""
+
+    def __init__(self, run_id: str) -> None:
+        self._state = RunState(run_id)
+        self._whole = True
+
+    def take(self, event: LogEvent) -> None:
+        """One more event."""
+        if self._whole:
+            try:
+                apply(self._state, event)
+            except (UnknownEvent, BrokenLog):
+                self._whole = False
+
+    def told(self) -> list[str]:
+        """One line each, oldest first; none if the first plan was the only one."""
+        entries = journal(self._state)
+        return [one_line(each.entry) for each in entries] if len(entries) > _OF_ONE_ATTEMPT else []
+
+
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, whole.")
 
 
@@ -121,14 +145,17 @@ async def _show_log(run_id: UUID, *, as_json: bool) -> None:
         if user_id is None:
             raise NotFound(f"There is no run {run_id}.")
         owner = Owner(user_id, run_id)
-        expected = 1
+        expected, state = 1, _Attempts(str(run_id))
         while page := await session.fetch(_EVENTS, run_id, expected - 1, _PAGE):
             for row in page:
                 if row["sequence"] > expected and not as_json:
                     click.echo(f"{expected:>6}  … to {row['sequence'] - 1} are not stored any more")
                 event = await values.whole(owner, LogEvent.FromString(row["payload"]))
                 click.echo(_as_json(row, event) if as_json else _line(row, event))
+                state.take(event)
                 expected = row["sequence"] + 1
+    for entry in () if as_json else state.told():
+        click.echo(f"attempt  {entry}")
 
 
 async def _show_adopted(since: timedelta, *, as_json: bool) -> None:

@@ -1,0 +1,30 @@
+"""What a step asks for, whatever it is called. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.planner.v1 import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def work_of(step: Step) -> bytes:
+    """Equal for steps that ask the same of the same agent: task, tool and input as planned."""
+    asked = Step(
+        agent=step.agent,
+        task=" ".join(step.task.split()),
+        tool_name=step.tool_name,
+        sub_task_input=step.sub_task_input,
+    )
+    return asked.SerializeToString(deterministic=True)
+
+
+def repetitions(steps: Iterable[Step], others: Iterable[Step]) -> Mapping[str, str]:
+    """Ids of those of ``steps`` that ask for the work of one of ``others``, and the id of that."""
+    known = {work_of(other): other.step_id for other in others}
+    if not known:
+        return {}
+    found = ((step.step_id, known.get(work_of(step))) for step in steps)
+    return {step_id: other for step_id, other in found if other is not None}
