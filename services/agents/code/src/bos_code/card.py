@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import agent_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos.agent.v1 import AgentCard
+    from bos_agentkit import AgentTool
+
+NAME = "code"
+
+# Keywords count wherever they stand in a question, so bare "code" or "script" would speak for this
+# agent in questions about postcodes and subscriptions.
+KEYWORDS = (
+    "python",
+    "pandas",
+    "numpy",
+    "matplotlib",
+    "run code",
+    "write code",
+    "run a script",
+    "write a script",
+    "histogram",
+    "scatter plot",
+    "box plot",
+    "line plot",
+    " plot ",
+)
+
+# Before all others: it is a candidate only where no agent of any group has a higher score, and
+# keeps no other from being one.
+_SELECTION_GROUP = 0
+
+
+def code_card(tools: Iterable[AgentTool]) -> AgentCard:
+    """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
+    return agent_card(
+        NAME,
+        "Writes a full Python program with numpy, pandas and matplotlib, and runs it in a "
+        "sandbox once a person has approved exactly this program; figures and files come back.",
+        capabilities=(
+            "full Python with numpy and pandas over the rows of earlier steps",
+            "figures with matplotlib, as image files",
+            "files such as CSV for download",
+            "analysis that small computations do not reach: regression, clustering, simulation",
+        ),
+        typical_use_cases=(
+            "Draw these monthly figures as a bar chart with matplotlib. (after a query)",
+            "Fit a linear trend to these rows with numpy and plot it. (after a query)",
+            "Pivot these rows with pandas and give me the result as CSV. (after a query)",
+        ),
+        keywords=KEYWORDS,
+        selection_group=_SELECTION_GROUP,
+        tools=tools,
+        output_fields={
+            "code": "the program",
+            "stdout": "what it printed",
+            "stderr": "what it printed to standard error",
+            "exit_code": "0 when it succeeded",
+            "result": "its result: a number, text, list or map",
+            "files": "names of the files it made",
+            "explanation": "what it does",
+        },
+        default_timeout_s=60,
+        max_retries=1,
+        latency_budget_s=10,
+        downstream_audiences=("sandbox",),
+        aliases=("python",),
+        version="0.1.0",
+    )

@@ -1,0 +1,30 @@
+"""What the model is asked to reply: the schemas of its structured output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+# A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+class CodeProposal(BaseModel):
+    """A program, and what it does for the person who is asked about it."""
+
+    code: Text = Field(description="The whole Python program")
+    explanation: Text = Field(description="What it does, in one or two sentences")
+
+
+class CodeSummary(BaseModel):
+    """The program's result in words."""
+
+    answer: Text = Field(description="The answer in plain words")

@@ -1,0 +1,295 @@
+"""The agent over gRPC: a program is proposed, and exactly the approved one runs (SPEC F-08)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos.agent.v1 import (
+    AgentExecutionStatus,
+    ApprovalContext,
+    InstructionMode,
+    ProposedAction,
+    SideEffectClass,
+)
+from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub, Tier
+from bos_agentkit import action_digest
+from bos_chassis.values import from_value_map, table_rows, to_value
+from bos_code.programs import FRAME_HELPER, input_digests
+from bos_testkit.model_fixtures import fixture
+
+if TYPE_CHECKING:
+    from bos_testkit.model_fixtures import Fixture
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+WAITS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+TASK = "Draw the monthly revenue"
+ROWS = [
+    {"month": "2025-01", "revenue": Decimal("120.50")},
+    {"month": "2025-02", "revenue": Decimal("80.25")},
+]
+OUTPUTS = {"monthly": {"rows": ROWS, "row_count": 2}}
+CHART = """\
+import matplotlib.pyplot as plt
+
+table = frame(monthly["rows"])
+plt.bar(table["month"], table["revenue"])
+plt.title("Revenue")
+print("months:", len(table))
+result = {"total": sum(row["revenue"] for row in monthly["rows"]), "months": len(table)}
+"""
+
+
+def proposal(code: str = CHART, *also: str, explanation: str = "Draws a bar chart.") -> Fixture:
+    return fixture(
+        f"proposal {also}",
+        [TASK, *also],
+        schema="CodeProposal",
+        json={"code": code, "explanation": explanation},
+    )
+
+
+def summary(answer: str = "The total is 200.75.") -> Fixture:
+    return fixture("summary", [TASK], schema="CodeSummary", json={"answer": answer})
+
+
+async def proposed(agent: Any, **more: Any) -> ProposedAction:
+    outcome = await agent.do(TASK, outputs=OUTPUTS, **more)
+    assert outcome.result.status == WAITS, outcome.result.error
+    return outcome.action
+
+
+def changed(action: ProposedAction, **arguments: Any) -> ProposedAction:
+    """``action`` with other arguments, and a digest that fits them."""
+    other = ProposedAction()
+    other.CopyFrom(action)
+    for name, value in arguments.items():
+        other.arguments.fields[name].CopyFrom(to_value(value))
+    other.digest = action_digest(other.tool, other.arguments)
+    return other
+
+
+async def test_the_exact_program_is_proposed_and_nothing_runs(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    outcome = await agent.do(TASK, outputs=OUTPUTS)
+
+    assert outcome.result.status == WAITS
+    action = outcome.action
+    arguments = from_value_map(action.arguments)
+    assert arguments["code"] == FRAME_HELPER + CHART
+    assert arguments["inputs"] == input_digests({"monthly": OUTPUTS["monthly"]})
+    assert action.tool == "execute_code"
+    assert action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_NONE
+    assert action.digest == action_digest("execute_code", action.arguments)
+    assert "without network, over monthly: Draws a bar chart." in action.summary
+    assert outcome.files == {}
+    assert agent.prompts("CodeSummary") == []
+
+
+async def test_what_was_approved_runs_and_its_figure_comes_back(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    assert outcome.data["exit_code"] == 0
+    assert outcome.data["stdout"] == "months: 2\n"
+    assert outcome.data["stderr"] == ""
+    assert outcome.data["result"] == {"total": Decimal("200.75"), "months": 2}
+    assert outcome.data["code"] == FRAME_HELPER + CHART
+    assert outcome.data["files"] == ["figure-1.png"]
+    assert outcome.result.answer == "The total is 200.75.\n\nFiles: figure-1.png"
+    (performed,) = outcome.result.performed_actions
+    assert performed.action.digest == action.digest
+    media_type, content = outcome.files["figure-1.png"]
+    assert media_type == "image/png"
+    assert content.startswith(b"\x89PNG")
+    # The second call of the step had no other program written.
+    assert len(agent.prompts("CodeProposal")) == 1
+
+
+async def test_files_are_byte_for_byte_what_the_sandbox_made(
+    start: Any, sandbox_address: str
+) -> None:
+    code = "open('all.bin', 'wb').write(bytes(range(256)) * 8192)\nresult = 1"
+    agent = await start(proposal(code), summary("It is done."))
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    limit = [("grpc.max_receive_message_length", 8 * 1024 * 1024)]
+    async with grpc.aio.insecure_channel(sandbox_address, options=limit) as channel:
+        request = RunProgramRequest(code=code, tier=Tier.TIER_PROCESS, return_files=True)
+        reply = await SandboxServiceStub(channel).RunProgram(request, timeout=60)
+    (made,) = reply.files
+    assert len(made.content) == 2 * 1024 * 1024
+    assert outcome.files == {"all.bin": ("application/octet-stream", made.content)}
+
+
+async def test_a_frame_becomes_the_table_of_the_result(start: Any) -> None:
+    agent = await start(
+        proposal("result = frame(monthly['rows']).sort_values('revenue')"), summary("Sorted.")
+    )
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    assert table_rows(outcome.result.table) == [
+        {"month": "2025-02", "revenue": 80.25},
+        {"month": "2025-01", "revenue": 120.5},
+    ]
+
+
+async def test_code_that_was_changed_since_is_not_run(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    action = await proposed(agent)
+    other = ProposedAction()
+    other.CopyFrom(action)
+    other.arguments.fields["code"].string_value = "open('evil', 'w').write('x')"
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=other)
+
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
+    assert outcome.files == {}
+
+
+async def test_other_data_than_those_approved_are_not_read(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    action = await proposed(agent)
+    other = {"monthly": {"rows": [{"month": "2025-01", "revenue": 1}], "row_count": 1}}
+    outcome = await agent.do(TASK, outputs=other, approved=action)
+
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == "InputsChanged"
+    assert list(outcome.result.performed_actions) == []
+
+
+async def test_instructions_lead_to_a_fresh_proposal(start: Any) -> None:
+    line = CHART.replace("plt.bar(", "plt.plot(")
+    agent = await start(proposal(line, "as a line chart"), proposal())
+    context = ApprovalContext(
+        approval_id="a1",
+        user_instructions="as a line chart",
+        instruction_mode=InstructionMode.INSTRUCTION_MODE_ENHANCE,
+    )
+    request = await agent.do(TASK, outputs=OUTPUTS, approval_context=context)
+    code = request.action.arguments.fields["code"].string_value
+    assert "as a line chart" in agent.prompts("CodeProposal")[-1]
+    assert "plt.plot(" in code
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "exit_code", "said"),
+    [
+        ("print('so far')\n1 / 0", "ProgramFailed", 1, "ZeroDivisionError"),
+        ("import sys\nprint('bad', file=sys.stderr)\nsys.exit(3)", "ProgramFailed", 3, "bad"),
+        ("import os\nos.fork()", "SandboxViolation", 1, "system_call"),
+        ("[0] * 10**10", "ProgramLimitExceeded", 1, "memory"),
+    ],
+)
+async def test_a_program_that_does_not_succeed_fails_its_step_with_what_it_said(
+    start: Any, code: str, kind: str, exit_code: int, said: str
+) -> None:
+    agent = await start(proposal(f"open('left.txt', 'w').write('x')\n{code}"), summary())
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == kind
+    assert not outcome.result.error.details["retryable"].bool_value
+    assert outcome.partial["exit_code"] == exit_code
+    assert said in outcome.partial["stderr"]
+    assert outcome.partial["code"].endswith(code)
+    assert agent.prompts("CodeSummary") == []
+    assert ("left.txt" in outcome.files) == (kind == "ProgramFailed")
+
+
+async def test_more_files_than_allowed_are_left_out_and_that_is_said(start: Any) -> None:
+    code = "for n in range(20): open(f'{n:02}.txt', 'w').write(str(n))\nresult = 20"
+    agent = await start(proposal(code), summary("Twenty files: 20."))
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    assert list(outcome.files) == [f"{n:02}.txt" for n in range(16)]
+    assert "4 more files were left out: 16 can come back." in outcome.messages("MESSAGE")
+
+
+async def test_a_program_that_does_not_parse_is_corrected_before_anybody_is_asked(
+    start: Any,
+) -> None:
+    agent = await start(
+        proposal("result = 1", "Correct it and reply with the whole program"),
+        proposal("result = (1"),
+    )
+    action = await proposed(agent)
+    assert action.arguments.fields["code"].string_value == "result = 1"
+    assert "'(' was never closed" in agent.prompts("CodeProposal")[-1]
+
+
+async def test_one_that_never_parses_is_not_proposed(start: Any) -> None:
+    agent = await start(proposal("result = (1"))
+    outcome = await agent.do(TASK, outputs=OUTPUTS)
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == "ProgramNotUsable"
+    assert len(agent.prompts("CodeProposal")) == 2
+
+
+async def test_a_summary_with_other_numbers_gives_way_to_the_result(start: Any) -> None:
+    agent = await start(proposal(), summary("The total is 999.99."))
+    action = await proposed(agent)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    assert outcome.result.answer == (
+        "The result is months = 2; total = 200.75.\n\nFiles: figure-1.png"
+    )
+
+
+async def test_a_program_of_the_plan_needs_no_model_but_an_approval(start: Any) -> None:
+    agent = await start(models=False)
+    more = {"inputs": {"code": "result = 6 * 7"}, "tool_name": "execute_code"}
+    action = await proposed(agent, **more)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action, **more)
+    assert outcome.result.answer == "The result is 42."
+
+
+@pytest.mark.parametrize("how", [{"models": False}, {"key": False}])
+async def test_without_a_model_it_says_what_to_set(start: Any, how: Any) -> None:
+    agent = await start(**how)
+    outcome = await agent.do(TASK)
+    assert outcome.result.error.type == "ConfigurationError"
+    assert "OPENAI_API_KEY" in outcome.result.error.message
+
+
+async def test_without_the_process_tier_nobody_is_asked(
+    start: Any, small_sandbox_address: str
+) -> None:
+    agent = await start(proposal(), sandbox=small_sandbox_address)
+    outcome = await agent.do(TASK, outputs=OUTPUTS)
+    assert outcome.result.error.type == "NoProcessTier"
+    assert "BOS_SANDBOX_PROCESS_ENABLED" in outcome.result.error.message
+    assert agent.model.calls == 0
+
+
+async def test_a_plan_that_does_not_name_the_tool_gets_no_program(start: Any) -> None:
+    agent = await start(proposal())
+    outcome = await agent.do(TASK, outputs=OUTPUTS, tools=())
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.details["reason"].string_value == "TOOL_NOT_ALLOWED"
+
+
+async def test_the_card_says_that_its_one_tool_is_protected(start: Any) -> None:
+    card = await (await start(models=False)).card()
+    (tool,) = card.tools
+    assert (tool.name, tool.requires_approval) == ("execute_code", True)
+    assert list(card.downstream_audiences) == ["sandbox"]
+    assert "code_agent" in card.aliases
+
+
+async def test_the_model_is_told_what_is_known(start: Any) -> None:
+    agent = await start(proposal())
+    await proposed(agent, inputs={"metric": "net revenue"}, question="How did we do?")
+    (prompt,) = agent.prompts("CodeProposal")
+    assert "### Question of the user\nHow did we do?" in prompt
+    assert "- metric: str" in prompt
+    assert "- monthly: dict with keys row_count (int), rows (list of 2 dicts" in prompt
+    assert "- today: date" in prompt

@@ -1,0 +1,39 @@
+"""Programs before they are proposed: whether they parse, their helper, what they read."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bos_code.programs import FRAME_HELPER, input_digests, program_problem, with_helper
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("result = 1", ""),
+        ("x = 'a\\d'", ""),
+        ("def f(:", "line 1: SyntaxError"),
+        ("x = '\0'", "null bytes"),
+        ("(" * 500, "line 1: SyntaxError"),
+        ("-" * 20_000 + "1", "more than 16384 bytes"),
+    ],
+)
+def test_what_can_be_proposed(code: str, problem: str) -> None:
+    found = program_problem(code, 16 * 1024)
+    assert found.startswith(problem) if problem.startswith("line") else problem in found
+    assert bool(found) == bool(problem)
+
+
+def test_the_helper_is_part_of_programs_that_call_it() -> None:
+    assert with_helper("x = frame(rows)") == FRAME_HELPER + "x = frame(rows)"
+    assert with_helper("x = 1") == "x = 1"
+    own = "def frame(rows): return rows\nx = frame(rows)"
+    assert with_helper(own) == own
+
+
+def test_digests_tell_values_apart_by_type_too() -> None:
+    digests = input_digests({"a": 1, "b": Decimal(1), "c": "1", "d": [1], "e": 1})
+    assert len(set(digests.values())) == 4
+    assert digests["a"] == digests["e"]
