@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -40,6 +41,7 @@ from bos_gateway.continuing import (
 )
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from gateway_house import House
@@ -57,9 +59,12 @@ class AskingAgent(RecordingAgent):
     def __init__(self, name: str, rounds: int) -> None:
         super().__init__(name)
         self.rounds = rounds
+        self.hold = asyncio.Event()
+        self.hold.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
         """Ask, or succeed."""
+        await self.hold.wait()
         if task.input.clarification_turn_count < self.rounds:
             return needs_clarification(task, [METRIC], assumptions=ASKED.assumptions)
         return succeeded(task, answer="It fell.")
@@ -96,6 +101,30 @@ async def test_d04_a_reply_is_planned_done_and_answered_as_the_original_question
         assert list(request.clarifications) == [turn]
     assert [given.clarification_turn_count for given in agent.inputs] == [0, 1]
     assert not house.planner.requests[0].clarifications
+
+
+async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_whoever_adopts_its_run(
+    house: House,
+) -> None:
+    agent = await asking(house)
+    async with house.gateway() as second:
+        async with house.gateway() as first:
+            asked = await first.ask(QUESTION)
+            agent.hold.clear()
+            call = first.stream("the balance", continues_run_id=asked.run_id)
+            accepted = (await call.read()).event
+            await eventually(lambda: len(agent.inputs) == 2)
+        agent.hold.set()
+        events = await second.watch(accepted.run_id)
+        changed = await second.ask("the turnover", continues_run_id=asked.run_id)
+
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    before, adopted, other = list(agent.inputs)[1:]
+    assert list(before.clarifications) == list(adopted.clarifications)
+    assert before.metadata.run_id == adopted.metadata.run_id != other.metadata.run_id
+    assert adopted.question == other.question == QUESTION
+    assert [turn.reply for turn in other.clarifications] == ["the turnover"]
+    assert changed.status == RUN_STATUS_SUCCEEDED
 
 
 async def test_every_exchange_so_far_goes_with_the_reply(house: House) -> None:
