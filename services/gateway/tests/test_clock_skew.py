@@ -12,6 +12,7 @@ import asyncpg
 import jwt
 import pytest
 from gateway_house import House, gateway_process
+from leaving import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Callable
 
-    from gateway_house import Client
 
 SKEWED = str(Path(__file__).parent / "skewed_gateway.py")
 MINUTES = 600.0
@@ -73,19 +73,6 @@ async def database_time(house: House) -> datetime:
     return now
 
 
-async def until_started(client: Client, slow: SlowAgent) -> str:
-    """The id of a run whose slow step is under way."""
-    run_id = ""
-    call = client.stream()
-    async for message in call:
-        run_id = message.event.run_id
-        if message.event.HasField("step_started"):
-            break
-    call.cancel()
-    await slow.started.wait()
-    return run_id
-
-
 async def leases_renewed(house: House, seconds: float) -> None:
     """Wait until every replica has kept its lease for so long."""
     async with store(house) as connection:
@@ -124,7 +111,7 @@ async def handed_over(house: House, owner_skew_s: float, adopter_skew_s: float) 
         gateway(house, owner_skew_s) as (process, owner),
         gateway(house, adopter_skew_s) as (_, adopter),
     ):
-        run_id = await until_started(owner, slow)
+        run_id = await run_under_way(owner, slow)
         await leases_renewed(house, LEASE["lease_s"])
         assert not adoptions(await log_of(house, run_id))
         await killed(process)

@@ -12,6 +12,7 @@ import asyncpg
 import grpc
 import pytest
 from gateway_house import Client, House, kinds, result_of
+from leaving import run_under_way
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -130,13 +131,7 @@ async def test_restart_does_not_repeat_an_effect_that_may_have_happened(house: H
     await house.add_agent(slow)
     house.planner.steps = [step("a", "marker")]
     async with house.gateway() as gateway:
-        call = gateway.stream()
-        async for message in call:
-            if message.event.HasField("step_started"):
-                run_id = message.event.run_id
-                break
-        await slow.started.wait()
-        call.cancel()
+        run_id = await run_under_way(gateway, slow)
     async with house.gateway() as gateway:
         events = await gateway.watch(run_id)
     result = result_of(events, "a")
@@ -167,12 +162,7 @@ async def test_cancel_that_was_acknowledged_survives_a_restart(house: House) -> 
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as gateway:
-        call = gateway.stream()
-        async for message in call:
-            if message.event.HasField("step_started"):
-                run_id = message.event.run_id
-                break
-        call.cancel()
+        run_id = await run_under_way(gateway, slow)
         # Appends wait for this, so the cancel cannot get into the log before the restart.
         lock = await _locked(house.dsn, "LOCK TABLE gateway.run_events IN SHARE MODE")
         await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id, reason="enough"))

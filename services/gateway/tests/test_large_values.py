@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from gateway_house import gateway_process, result_of
+from leaving import seen_until
 from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentResult
@@ -137,14 +138,8 @@ async def test_an_adopter_has_the_same_values_and_shows_the_same_events(
     slow = SlowAgent("slow")
     await plan_tables(house, slow)
     url = folder.as_uri()
-    seen: list[RunEvent] = []
     async with gateway_process(house, artefacts_url=url) as (process, client):
-        call = client.stream()
-        async for message in call:
-            seen.append(message.event)
-            if message.event.step_started.step_id == "b":
-                break
-        call.cancel()
+        seen = await seen_until(client, "step_started", "b")
         await slow.started.wait()
         process.kill()
         await process.wait()
@@ -173,12 +168,7 @@ async def test_a_value_that_is_gone_fails_its_step_clearly_and_no_other_run(
     ]
     url = folder.as_uri()
     async with gateway_process(house, artefacts_url=url) as (process, client):
-        call = client.stream()
-        async for message in call:
-            if message.event.HasField("step_finished"):
-                break
-        run_id = message.event.run_id
-        call.cancel()
+        run_id = (await seen_until(client, "step_finished"))[0].run_id
         await slow.started.wait()
         process.kill()
         await process.wait()

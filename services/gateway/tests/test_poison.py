@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 from gateway_house import House, gateway_process
+from leaving import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
@@ -171,13 +172,8 @@ async def test_run_whose_adoption_itself_kills_is_given_up(
     slow = SlowAgent("slow")
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
-    run_id = ""
     async with gateway_process(house, max_owner_deaths=2) as (process, client):
-        async for message in client.stream():
-            run_id = message.event.run_id
-            if message.event.HasField("step_started"):
-                break
-        await slow.started.wait()
+        run_id = await run_under_way(client, slow)
         process.kill()
         await process.wait()
     await killed_by_adoption(house, deaths_in_adoption)

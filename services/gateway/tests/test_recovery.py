@@ -7,24 +7,13 @@ import signal
 
 import asyncpg
 import pytest
-from gateway_house import Client, House, gateway_process, kinds, result_of
+from gateway_house import House, gateway_process, kinds, result_of
+from leaving import seen_until
 
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-
-async def _until(client: Client, kind: str, seen: list[RunEvent], question: str = "Go on?") -> None:
-    """Ask and read events up to the first of a kind; the stream is then dropped."""
-    call = client.stream(question)
-    try:
-        async for message in call:
-            seen.append(message.event)
-            if message.event.WhichOneof("event") == kind:
-                return
-    finally:
-        call.cancel()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
@@ -35,14 +24,8 @@ async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
     await house.add_agent(quick)
     await house.add_agent(slow)
     house.planner.steps = [step("a", "quick"), step("b", "slow", "use @{outputs.a.x}")]
-    seen: list[RunEvent] = []
     async with gateway_process(house) as (process, client):
-        call = client.stream("Go on?")
-        async for message in call:
-            seen.append(message.event)
-            if message.event.step_started.step_id == "b":
-                break
-        call.cancel()
+        seen = await seen_until(client, "step_started", "b")
         await slow.started.wait()
         process.send_signal(number)
         await process.wait()
@@ -65,9 +48,8 @@ async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
 async def test_composing_that_broke_off_starts_over_and_voids_its_deltas(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.composer.release = asyncio.Event()
-    seen: list[RunEvent] = []
     async with gateway_process(house) as (process, client):
-        await _until(client, "answer_delta", seen)
+        seen = await seen_until(client, "answer_delta")
         process.kill()
         await process.wait()
     house.composer.release.set()

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from crash_house import follow_anywhere
 from gateway_house import Client, House, gateway_process, kinds
+from leaving import seen_until
 from postgres_proxy import postgres_proxy
 from run_contract import Seen
 
@@ -59,20 +60,6 @@ async def two_gateways(
     async with AsyncExitStack() as stack:
         opening = [stack.enter_async_context(gateway_process(house, **overrides)) for _ in range(2)]
         yield tuple([await each for each in opening])
-
-
-async def until(client: Client, kind: str, question: str = "Go on?") -> list[RunEvent]:
-    """Ask, and read events up to the first of a kind; the stream is then dropped."""
-    seen: list[RunEvent] = []
-    call = client.stream(question)
-    try:
-        async for message in call:
-            seen.append(message.event)
-            if message.event.WhichOneof("event") == kind:
-                break
-    finally:
-        call.cancel()
-    return seen
 
 
 async def followed(clients: list[Client], question: str, request_id: str) -> list[RunEvent]:
@@ -200,7 +187,7 @@ async def test_cancel_at_another_replica_reaches_the_owner_at_once(house: House)
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as one, house.gateway() as other:
-        seen = await until(one, "step_started")
+        seen = await seen_until(one, "step_started")
         await slow.started.wait()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -249,7 +236,7 @@ async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(hous
         gateway_process(house, store_url=proxy.dsn) as (_, cut_off),
         gateway_process(house) as (_, other),
     ):
-        seen = await until(cut_off, "step_started")
+        seen = await seen_until(cut_off, "step_started")
         await slow.started.wait()
         proxy.cut()
         async with asyncio.timeout(10):
@@ -289,7 +276,7 @@ async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(house: H
         house.gateway(store_url=proxy.dsn) as one,
         house.gateway(store_url=proxy.dsn) as other,
     ):
-        runs = [(await until(client, "step_started"))[0].run_id for client in (one, other)]
+        runs = [(await seen_until(client, "step_started"))[0].run_id for client in (one, other)]
         proxy.cut()
         await slow.cancelled.wait()
         connection = await asyncpg.connect(house.dsn)
@@ -311,7 +298,7 @@ async def test_cancel_arrives_although_the_listening_connection_was_lost(house: 
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as one, house.gateway() as other:
-        seen = await until(one, "step_started")
+        seen = await seen_until(one, "step_started")
         await slow.started.wait()
         connection = await asyncpg.connect(house.dsn)
         assert await connection.fetchval(
@@ -332,7 +319,7 @@ async def test_run_that_keeps_killing_its_owners_is_given_up(house: House) -> No
     for attempt in range(2):
         async with gateway_process(house, max_owner_deaths=2) as (process, client):
             if attempt == 0:
-                run_id = (await until(client, "step_started"))[0].run_id
+                run_id = (await seen_until(client, "step_started"))[0].run_id
             await eventually(lambda n=attempt: len(slow.inputs) == n + 1, within_s=20)
             process.kill()
             await process.wait()
@@ -355,7 +342,7 @@ async def test_drains_never_count_as_deaths(house: House, times: int) -> None:
     for attempt in range(times):
         async with house.gateway(max_owner_deaths=1) as client:
             if attempt == 0:
-                run_id = (await until(client, "step_started"))[0].run_id
+                run_id = (await seen_until(client, "step_started"))[0].run_id
             await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
     async with house.gateway(max_owner_deaths=1) as client:
         slow.release.set()

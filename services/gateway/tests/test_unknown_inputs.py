@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import asyncpg
+from leaving import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import CancelRequested, LogEvent
@@ -14,7 +15,7 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from gateway_house import Client, House
+    from gateway_house import House
 
 # A LogEvent of a version to come: its field 99 holds an empty message.
 NEWER = bytes([(99 << 3 | 2) & 0x7F | 0x80, (99 << 3 | 2) >> 7, 0])
@@ -50,16 +51,6 @@ async def until_released(house: House, run_id: str, times: int) -> None:
     assert set(reasons) == {"unknown_event"}
 
 
-async def started(client: Client, slow: SlowAgent) -> str:
-    call = client.stream()
-    async for message in call:
-        if message.event.HasField("step_started"):
-            break
-    call.cancel()
-    await slow.started.wait()
-    return message.event.run_id
-
-
 async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failing_it(
     house: House,
 ) -> None:
@@ -70,7 +61,7 @@ async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failin
     cancel = LogEvent(cancel_requested=CancelRequested(user_id="u", reason="enough"))
     assert LogEvent.FromString(NEWER).WhichOneof("event") is None
     async with house.gateway() as old:
-        run_id = await started(old, slow)
+        run_id = await run_under_way(old, slow)
         await give(house, run_id, NEWER)
         await until_released(house, run_id, 1)
         await slow.cancelled.wait()
@@ -91,7 +82,7 @@ async def test_known_input_that_came_before_an_unknown_one_counts(house: House) 
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as gateway:
-        run_id = await started(gateway, slow)
+        run_id = await run_under_way(gateway, slow)
         cancel = LogEvent(cancel_requested=CancelRequested(user_id="u", reason="enough"))
         await give(house, run_id, cancel.SerializeToString())
         await eventually(slow.cancelled.is_set, within_s=30)
