@@ -27,14 +27,12 @@ from bos_demo.questions import load_questions
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+from bos_testkit.runs import SeenRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
-    from bos.planner.v1 import Plan
     from bos_demo.questions import Question
     from bos_testkit.postgres import PostgresServer
 
@@ -51,54 +49,19 @@ TOP_FIVE = (
 every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One run, as its client saw it."""
-
-    events: list[RunEvent]
-
-    @property
-    def kinds(self) -> list[str]:
-        return [str(event.WhichOneof("event")) for event in self.events]
-
-    @property
-    def response(self) -> OrchestratorResponse:
-        return self.events[-1].run_finished.response
-
-    @property
-    def plan(self) -> Plan:
-        (planned,) = (event.planned for event in self.events if event.HasField("planned"))
-        return planned.plan
-
-    @property
-    def results(self) -> dict[str, AgentResult]:
-        """Results by step id, in the order in which the steps ended."""
-        ended = [event.step_finished for event in self.events if event.HasField("step_finished")]
-        return {each.step_id: each.result for each in ended}
-
-    def at(self, kind: str, step_id: str) -> int:
-        """Position of the event of this kind about the step."""
-        (position,) = (
-            index
-            for index, event in enumerate(self.events)
-            if event.WhichOneof("event") == kind and getattr(event, kind).step_id == step_id
-        )
-        return position
-
-
 @dataclass
 class Conversation:
     """Asks each question once; what several tests look at is the same run."""
 
     client: BosClient
     context: dict[str, str]
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, SeenRun] = field(default_factory=dict)
 
-    async def about(self, question: str) -> Outcome:
+    async def about(self, question: str) -> SeenRun:
         if question not in self.outcomes:
             async with asyncio.timeout(30):
                 stream = self.client.ask_stream(question, context=self.context, trace=True)
-                self.outcomes[question] = Outcome([event async for event in stream])
+                self.outcomes[question] = SeenRun([event async for event in stream])
         return self.outcomes[question]
 
 

@@ -41,6 +41,7 @@ from bos_testkit.agents import agent_server
 from bos_testkit.model_fixtures import fixture
 from bos_testkit.model_server import ScriptedModel
 from bos_testkit.models import model_settings
+from bos_testkit.runs import SeenRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,10 +49,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
-    from bos.planner.v1 import Plan
     from bos_agentkit import Agent
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.model_fixtures import Fixture
@@ -78,26 +76,8 @@ _INTERNALS = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One run, as its client saw it."""
-
-    events: list[RunEvent]
-
-    @property
-    def response(self) -> OrchestratorResponse:
-        return self.events[-1].run_finished.response
-
-    @property
-    def plan(self) -> Plan:
-        (planned,) = (event.planned for event in self.events if event.HasField("planned"))
-        return planned.plan
-
-    @property
-    def results(self) -> dict[str, AgentResult]:
-        """Results by step id."""
-        ended = [event.step_finished for event in self.events if event.HasField("step_finished")]
-        return {each.step_id: each.result for each in ended}
+class Outcome(SeenRun):
+    """One run as its client saw it, and what its trace tells."""
 
     def attempts(self, step_id: str) -> int:
         """How often the step was sent to its agent."""
