@@ -97,9 +97,17 @@ def check_complete(events: list[RunEvent]) -> None:
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
-async def ask_many(clients: list[Client], house: House, agent: GatedAgent) -> list[Any]:
+async def quick_and_gated(house: House) -> tuple[EchoAgent, GatedAgent]:
+    """The agents of both steps of many runs."""
+    quick, gated = EchoAgent("quick"), GatedAgent("gated")
+    await house.add_agent(quick)
+    await house.add_agent(gated)
+    house.planner.steps = [step("a", "quick"), step("b", "gated", "", "a")]
+    return quick, gated
+
+
+async def ask_many(clients: list[Client], agent: GatedAgent) -> list[Any]:
     """Runs under way on both gateways, each waiting for its second step."""
-    house.planner.steps = [step("a", "quick"), step("b", agent.card.name, "", "a")]
     asked = [
         asyncio.create_task(
             followed([clients[n % 2], clients[1 - n % 2]], f"Question {n}?", f"r{n}")
@@ -114,11 +122,9 @@ async def ask_many(clients: list[Client], house: House, agent: GatedAgent) -> li
 
 
 async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: House) -> None:
-    quick, gated = EchoAgent("quick"), GatedAgent("gated")
-    await house.add_agent(quick)
-    await house.add_agent(gated)
+    quick, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], house, gated)
+        asked = await ask_many([one, other], gated)
         first.kill()
         await first.wait()
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
@@ -136,11 +142,9 @@ async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: H
 async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out(
     house: House,
 ) -> None:
-    quick, gated = EchoAgent("quick"), GatedAgent("gated")
-    await house.add_agent(quick)
-    await house.add_agent(gated)
+    _, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], house, gated)
+        asked = await ask_many([one, other], gated)
         first.send_signal(signal.SIGTERM)
         await first.wait()
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=5)
@@ -157,11 +161,9 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
 async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
     house: House,
 ) -> None:
-    quick, gated = EchoAgent("quick"), GatedAgent("gated")
-    await house.add_agent(quick)
-    await house.add_agent(gated)
+    quick, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], house, gated)
+        asked = await ask_many([one, other], gated)
         first.send_signal(signal.SIGSTOP)
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
         gated.gate.set()
