@@ -187,6 +187,16 @@ def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it_m_02() -> No
     assert [list(step.tools) for step in made.plan.steps] == [["read", "send", "list"], [], []]
 
 
+def test_choosing_an_agent_whose_tools_are_all_protected_names_them() -> None:
+    cards = {
+        "code": AgentCard(
+            name="code", description="x", tools=[Tool(name="execute_code", requires_approval=True)]
+        )
+    }
+    made = draft({"steps": [planned("a", "code")]}, cards=cards)
+    assert [list(step.tools) for step in made.plan.steps] == [["execute_code"]]
+
+
 def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:
     """SPEC B-09."""
     made = heuristic_draft(

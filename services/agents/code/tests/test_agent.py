@@ -87,7 +87,7 @@ async def test_the_exact_program_is_proposed_and_nothing_runs(start: Any) -> Non
     assert action.tool == "execute_code"
     assert action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_NONE
     assert action.digest == action_digest("execute_code", action.arguments)
-    assert "without network, over monthly: Draws a bar chart." in action.summary
+    assert "lines over monthly: Draws a bar chart." in action.summary
     assert outcome.files == {}
     assert agent.prompts("CodeSummary") == []
 

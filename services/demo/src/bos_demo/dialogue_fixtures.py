@@ -1,4 +1,4 @@
-"""Replies of the scripted model in conversations: to follow-ups, and to what is asked back.
+"""Replies of the scripted model in conversations: follow-ups, what is asked back or approved.
 
 What a user replied is captured from the prompt, so every choice that is offered can be made.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bos_demo.dialogues import fill, load_clarified, load_followups
+from bos_demo.dialogues import fill, load_approved, load_clarified, load_followups
 from bos_demo.fixtures import (
     cell_capture,
     composition,
     fill_in,
     plan_reply,
     planned,
+    question_fixtures,
     sql_replies,
 )
 from bos_testkit.model_fixtures import fixture
@@ -33,6 +34,8 @@ def dialogue_fixtures(today: date) -> Iterator[Fixture]:
     for clarified in load_clarified():
         yield from _asked_back(clarified)
         yield from _settled(clarified, today)
+    for approved in load_approved():
+        yield from question_fixtures(approved, today)
 
 
 def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:

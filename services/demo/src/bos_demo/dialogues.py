@@ -1,7 +1,7 @@
-"""The demo questions that take more than one turn: follow-ups, and questions that are asked back.
+"""The demo questions that take more than one turn: followed up, asked back, or approved.
 
-`dialogues/followups.yaml` and `dialogues/clarified.yaml` hold them; `bos_demo.dialogue_fixtures`
-turns them into replies of the scripted model.
+`dialogues/followups.yaml`, `clarified.yaml` and `approved.yaml` hold them;
+`bos_demo.dialogue_fixtures` turns them into replies of the scripted model.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class FollowUp(Question):
 
     after: str
     """The question before."""
+
+
+class Approved(Question):
+    """A question with a step whose program a person approves."""
 
 
 class _Strict(BaseModel):
@@ -109,6 +113,11 @@ def load_followups() -> tuple[FollowUp, ...]:
 def load_clarified() -> tuple[Clarified, ...]:
     """Return every question that is asked back."""
     return tuple(Clarified.model_validate(each) for each in _read("clarified"))
+
+
+def load_approved() -> tuple[Approved, ...]:
+    """Return every question that waits for an approval."""
+    return tuple(Approved.model_validate({"kind": "chains", **each}) for each in _read("approved"))
 
 
 def _read(name: str) -> list[dict[str, Any]]:

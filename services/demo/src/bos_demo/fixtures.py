@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
-    from bos_demo.questions import ComputationStep, Question, SqlStep
+    from bos_demo.questions import CodeStep, ComputationStep, Question, SqlStep
     from bos_testkit.model_fixtures import Fixture
 
     Capture = Callable[[str, int], str]
@@ -44,6 +44,8 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
     for step in question.steps:
         if step.agent == "sql":
             yield from sql_replies(question.id, step, today)
+        elif step.agent == "code":
+            yield from _code_replies(question, step)
         else:
             yield from _computation_replies(question, step)
     yield composition(question)
@@ -56,7 +58,7 @@ def plan_reply(question: Question, *also: str) -> Fixture:
             "step_id": step.id,
             "agent": step.agent,
             "task": step.task,
-            "tool_name": None,
+            "tool_name": "execute_code" if step.agent == "code" else None,
             "sub_task_input": [{"name": k, "value": v} for k, v in step.inputs.items()],
             "depends_on": list(question.depends_on(step)),
             "is_final_answer": False,
@@ -148,7 +150,25 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
     )
 
 
-def _task_section(step: SqlStep | ComputationStep) -> str:
+def _code_replies(question: Question, step: CodeStep) -> Iterator[Fixture]:
+    name = f"{question.id}/{step.id}"
+    yield fixture(
+        f"{name}: CodeProposal",
+        [_task_section(step)],
+        schema="CodeProposal",
+        json={"code": step.program, "explanation": step.explanation},
+    )
+    answer, capture = fill_in(step.answer, _result_capture)
+    yield fixture(
+        f"{name}: CodeSummary",
+        [_task_section(step)],
+        schema="CodeSummary",
+        json={"answer": answer},
+        capture=capture,
+    )
+
+
+def _task_section(step: SqlStep | ComputationStep | CodeStep) -> str:
     """What an agent's prompt says of the task: the whole section, so that no other task fits."""
     return f"### Task\n{step.task}\n\n###"
 
@@ -215,7 +235,7 @@ def cell_capture(step: SqlStep, position: int) -> Capture:
     return capture
 
 
-def _computed_capture(step: ComputationStep) -> Capture:
+def _computed_capture(step: ComputationStep | CodeStep) -> Capture:
     """Where the composer's prompt holds a number of the program's result.
 
     Best as people write it, `result.emi=1100712.6 (Rs.11,00,712.60)`; else where the agent's answer

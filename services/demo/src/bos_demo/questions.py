@@ -72,7 +72,22 @@ class ComputationStep(_Strict):
     answer: str
 
 
-Step = Annotated[SqlStep | ComputationStep, Field(discriminator="agent")]
+class CodeStep(_Strict):
+    """A step that a Python program answers which a person approves; with inputs as above."""
+
+    agent: Literal["code"]
+    id: str
+    task: str
+    inputs: dict[str, str] = Field(default_factory=dict)
+    program: str
+    explanation: str
+    """What the program does, as the person is told."""
+    files: tuple[str, ...]
+    """Names of the files that it makes."""
+    answer: str
+
+
+Step = Annotated[SqlStep | ComputationStep | CodeStep, Field(discriminator="agent")]
 
 
 class Question(_Strict):
@@ -95,7 +110,7 @@ class Question(_Strict):
         """The agents of the plan in order, each once."""
         return tuple(dict.fromkeys(step.agent for step in self.steps))
 
-    def depends_on(self, step: SqlStep | ComputationStep) -> tuple[str, ...]:
+    def depends_on(self, step: SqlStep | ComputationStep | CodeStep) -> tuple[str, ...]:
         """Return the ids of the steps whose output `step` refers to, in plan order."""
         sources = {
             match[1] for value in step.inputs.values() for match in REFERENCE.finditer(value)

@@ -162,9 +162,12 @@ def _step(planned: PlannedStep, cards: Mapping[str, AgentCard]) -> Step:
 def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
     """What the step may call: a protected tool only if the plan names it (SPEC M-02, X-39).
 
-    Empty, which stands for every tool that needs no approval, unless it does.
+    Empty, which stands for every tool that needs no approval, unless it does. Whoever chooses an
+    agent that has nothing but protected tools names them by that.
     """
     tools = card.tools if card is not None else ()
+    if tools and not tool_name and all(tool.requires_approval for tool in tools):
+        return [tool.name for tool in tools]
     if not any(tool.requires_approval and tool.name == tool_name for tool in tools):
         return []
     return [t.name for t in tools if not t.requires_approval or t.name == tool_name]

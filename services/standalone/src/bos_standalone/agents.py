@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 AGENTS: Mapping[str, str] = {
     "sql": "bos_sql.service:serve",
     "computation": "bos_computation.service:serve",
+    "code": "bos_code.service:serve",
 }
 """Canonical name of each agent, and the ``serve`` of its ``service.py``."""
 

@@ -254,11 +254,8 @@ def _given_program(task: AgentTask) -> str | None:
 def _summary_of(proposal: CodeProposal, values: Mapping[str, Any]) -> str:
     """What will happen, for the person who decides."""
     lines = len(proposal.code.splitlines())
-    reads = f", over {', '.join(values)}" if values else ""
-    return (
-        f"Run a Python program of {lines} lines in the sandbox, without network{reads}: "
-        f"{proposal.explanation}"
-    )
+    reads = f" over {', '.join(values)}" if values else ""
+    return f"Run a Python program of {lines} lines{reads}: {proposal.explanation}"
 
 
 def _attach(task: AgentTask, files: Iterable[ProgramFile]) -> None:

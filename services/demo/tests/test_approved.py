@@ -1,0 +1,109 @@
+"""Questions with a program to approve, against the company's rows."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_demo.company import DEFAULT_TODAY, table_names
+from bos_demo.dialects import DIALECTS
+from bos_demo.dialogue_fixtures import dialogue_fixtures
+from bos_demo.dialogues import load_approved
+from bos_demo.expectations import expected_facts, same_rows
+from bos_demo.fixtures import demo_fixtures
+from bos_demo.periods import named_periods
+from bos_demo.questions import REFERENCE, CodeStep, SqlStep, load_questions
+from bos_sqlguard.guard import Guard
+from bos_sqlguard.policy import GuardPolicy
+from bos_testkit.model_fixtures import load_fixtures
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import asyncpg
+
+    from bos_demo.rows import CompanyRows
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+(CHART,) = load_approved()
+MONTHLY, DRAWING = CHART.steps
+assert isinstance(MONTHLY, SqlStep)
+assert isinstance(DRAWING, CodeStep)
+
+
+async def test_the_query_finds_what_its_reference_finds_in_both_databases(
+    company: Connection, sqlite_company: sqlite3.Connection
+) -> None:
+    reference = await company.fetch(MONTHLY.reference_query(DEFAULT_TODAY))
+    found = await company.fetch(MONTHLY.query("postgres", DEFAULT_TODAY))
+    in_sqlite = sqlite_company.execute(MONTHLY.query("sqlite", DEFAULT_TODAY)).fetchall()
+    assert len(reference) == 12
+    assert same_rows([tuple(each) for each in found], [tuple(each) for each in reference])
+    assert same_rows(in_sqlite, [tuple(each) for each in reference])
+
+
+async def test_the_facts_are_what_the_rows_add_up_to(
+    company: Connection, rows: CompanyRows
+) -> None:
+    """Added up here, row by row, without any query."""
+    start, end = named_periods(DEFAULT_TODAY)["last_year"]
+    days = {invoice.invoice_id: invoice.invoice_date for invoice in rows.invoices}
+    months: dict[int, Decimal] = defaultdict(Decimal)
+    for line in rows.invoice_lines:
+        day = days[line.invoice_id]
+        if start <= day < end:
+            months[day.month] += line.line_amount
+    facts = await expected_facts(company, CHART, DEFAULT_TODAY)
+    assert facts == [sum(months.values()), max(months.values())]
+
+
+async def test_the_program_computes_the_facts(company: Connection) -> None:
+    """All of it but the drawing, over the real rows."""
+    names: dict[str, Any] = {}
+    records = await company.fetch(MONTHLY.query("postgres", DEFAULT_TODAY))
+    for name, value in DRAWING.inputs.items():
+        reference = REFERENCE.fullmatch(value)
+        assert reference
+        assert reference[1] == MONTHLY.id
+        names[name] = [dict(record) for record in records]
+    tree = ast.parse(DRAWING.program)
+    (last,) = [node for node in tree.body if "result" in ast.unparse(node).partition(" ")[0]]
+    exec(compile(ast.Module([last], []), "program", "exec"), names)
+    facts = await expected_facts(company, CHART, DEFAULT_TODAY)
+    assert list(names["result"].values()) == facts
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_guard_passes_the_query_in_every_dialect(dialect: Any) -> None:
+    policy = GuardPolicy(
+        dialect=dialect, allowed_tables=frozenset(table_names()), default_schema="company"
+    )
+    verdict = Guard(policy).check(MONTHLY.query(dialect, DEFAULT_TODAY))
+    assert verdict.is_safe, verdict.violations
+    assert set(verdict.used_tables) == set(MONTHLY.tables)
+
+
+def test_its_texts_are_in_no_other_question_or_task() -> None:
+    others = load_questions()
+    taken = [q.question for q in others] + [s.task for q in others for s in q.steps]
+    for text in (CHART.question, MONTHLY.task, DRAWING.task):
+        for other in taken:
+            assert text.casefold() not in other.casefold()
+            assert other.casefold() not in text.casefold()
+
+
+def test_the_plan_names_the_tool_and_hands_the_rows_on() -> None:
+    book = load_fixtures([*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)])
+    prompt = f"### Question\n{CHART.question}\n\n### Context keys\nnone"
+    found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
+    assert found is not None
+    plan: Any = found.render(prompt)
+    first, second = plan["steps"]
+    assert (first["tool_name"], second["tool_name"]) == (None, "execute_code")
+    assert second["depends_on"] == ["monthly"]
+    assert second["sub_task_input"] == [{"name": "months", "value": "@{outputs.monthly.rows}"}]
