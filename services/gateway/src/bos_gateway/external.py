@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentResult
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import OrchestratorResponse
+from bos.gateway.v1 import OrchestratorResponse, ResponseMetadata
 from bos.runlog.v1 import (
     ExternalEvent,
     LogEvent,
@@ -160,6 +160,12 @@ def _outline_of(response: OrchestratorResponse) -> OrchestratorResponse:
     outline.agent_results.extend(results)
     if outline.ByteSize() <= _OUTLINE_BYTES:
         return outline
+    metadata = ResponseMetadata(
+        usage=response.metadata.usage, max_tokens=response.metadata.max_tokens
+    )
     return OrchestratorResponse(
-        run_id=response.run_id, status=response.status, answer=response.answer[:_OUTLINE_CHARS]
+        run_id=response.run_id,
+        status=response.status,
+        answer=response.answer[:_OUTLINE_CHARS],
+        metadata=metadata,
     )

@@ -18,6 +18,7 @@ from bos_chassis.errors import (
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
+from bos_gateway.day_budget import DayLimit, accept, day_limit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import ended_unread, given_up, unreadable
@@ -149,17 +150,20 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        refused = False
+        refused: UserLimit | DayLimit | None = None
         try:
             if await asyncio.shield(task):
                 return run_id
-        except UserLimit:
-            refused = True
+        except (UserLimit, DayLimit) as limit:
+            refused = limit
         # Somebody else may have stored the same request in between.
         known = await self._runs.find_request(user_id, run.request_id)
         if known is not None:
             return same_request(known, digest)
-        if refused:
+        if isinstance(refused, DayLimit):
+            self._with.metrics.refused.labels("day_limit").inc()
+            raise day_limit(refused, self._with.clock.now())
+        if refused is not None:
             self._with.metrics.refused.labels("user_limit").inc()
             raise user_limit()
         raise NotFound("The run of this request is gone.")
@@ -284,8 +288,10 @@ class Replica:
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        if not await self._writer.accept(run):
+        stored = await accept(self._writer, run)
+        if stored is None:
             return False
+        run = stored
         if self._remembering is not None:
             self._remembering.asked(run)
         self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)

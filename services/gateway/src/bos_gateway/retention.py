@@ -83,6 +83,12 @@ WITH size AS (
 )
 SELECT (SELECT count(*) FROM gone) AS runs, events, bytes FROM size
 """
+# Longer than a run may wait for a person. Of the current day nothing is given back by erasing.
+_FORGET_DAYS = """
+DELETE FROM token_days WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::int
+       AND ($2::text IS NULL OR user_id = $2)
+"""
+_DAYS_KEPT = 40
 _CANCEL = """
 INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
@@ -139,6 +145,11 @@ async def delete(session: Session, runs: Sequence[Owner]) -> int:
     return deleted
 
 
+async def forget_days(session: Session, user_id: str | None = None) -> None:
+    """Delete how much was consumed on days long gone, or of one user on all days but this one."""
+    await session.execute(_FORGET_DAYS, _DAYS_KEPT if user_id is None else 0, user_id)
+
+
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     """Runs in the scope that have not ended, oldest first."""
     rows = await session.fetch(_UNFINISHED, scope.user_id, scope.run_id)
@@ -167,6 +178,8 @@ async def erase(session: Session, scope: Scope, values: LargeValues | None = Non
     while True:
         ended = await session.fetch(_ENDED, scope.user_id, scope.run_id, _BATCH)
         if not ended:
+            if scope.user_id is not None:
+                await forget_days(session, scope.user_id)
             return erased
         await _forget(ended, values, erased)
         row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])

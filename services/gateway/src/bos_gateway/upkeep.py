@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
 from bos_gateway.compaction import compact
-from bos_gateway.retention import delete, too_old
+from bos_gateway.retention import delete, forget_days, too_old
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class Upkeep:
 
     async def _compact(self, session: Session) -> int:
         plan = self._plan
+        await forget_days(session)
         runs, events = await compact(session, after_s=plan.compact_after_s, limit=plan.batch)
         self._metrics.compacted_events.inc(events)
         return runs
