@@ -130,9 +130,16 @@ class EffectAgent(CountingAgent):
 class AskedAgent(DeployAgent):
     """Acts with approval only; what happens then is known by its key, or is not."""
 
-    def __init__(self, name: str, side_effect: SideEffectClass) -> None:
+    def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
         super().__init__(name, side_effect=side_effect)
         self.repeatable = side_effect == SIDE_EFFECT_CLASS_IDEMPOTENT
+        self._takes_s = takes_s
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Propose, or act and take time to say so."""
+        result = await super().behave(task)
+        await asyncio.sleep(self._takes_s)
+        return result
 
 
 class CrashPlanner(PlannerDouble):
@@ -212,8 +219,8 @@ async def open_crash_house(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[C
             EffectAgent("keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
             EffectAgent("once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
             GatedWitness("slow"),
-            AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT),
-            AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE),
+            AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
+            AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
         )
         for agent in (*crash.witnesses, crash.asks_keyed, crash.asks_once):
             await house.add_agent(agent)

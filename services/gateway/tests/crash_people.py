@@ -1,13 +1,14 @@
 """People in the random crash test: they decide, or do not, at any gateway and any moment.
 
 What they were told is compared with what is stored, and both with the effects, counted where they
-land: exactly one per approval, and none without one.
+land: exactly one per approval, and none without one. Whoever is asked about an outcome that nobody
+knows may allow one more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from run_contract import stored_runs
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_CANCELLED,
     APPROVAL_STATUS_DENIED,
@@ -95,7 +97,10 @@ class People:
             if mind in ("deny", "both"):
                 group.create_task(self._respond(approval, APPROVAL_DECISION_DENY))
             if mind == "instruct":
-                instructed = "Instructions" in approval.task_description
+                instructed = (
+                    "Instructions" in approval.task_description
+                    or approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+                )
                 text = "" if instructed else "deploy it 2"
                 group.create_task(self._respond(approval, APPROVAL_DECISION_APPROVE, text))
 
@@ -139,6 +144,8 @@ class Decided:
 
     statuses: Counter[str] = field(default_factory=Counter)
     effects: int = 0
+    asked_again: int = 0
+    """Requests about an outcome that nobody knew."""
     unknown: int = 0
     lost: list[str] = field(default_factory=list)
     """Decisions that were acknowledged and had no consequence, or another one."""
@@ -187,19 +194,20 @@ def _check_effects(
     decided.effects += landed.total()
     for run in runs.values():
         cancelled = run.events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
-        latest: dict[str, Approval] = {}
+        asked: dict[str, dict[str, Approval]] = defaultdict(dict)
         intended: Counter[str] = Counter()
         for event in run.events:
             if event.HasField("approval_requested"):
-                asked = event.approval_requested
-                if asked.approval.agent_name == agent.card.name:
-                    key = f"{run.run_id}/{asked.revision}/{asked.approval.step_id}"
-                    latest[key] = asked.approval
+                requested = event.approval_requested
+                approval = requested.approval
+                if approval.agent_name == agent.card.name:
+                    key = f"{run.run_id}/{requested.revision}/{approval.step_id}"
+                    asked[key][approval.approval_id] = approval
             elif event.HasField("approval_resolved"):
                 approval = event.approval_resolved.approval
-                for key, each in latest.items():
-                    if each.approval_id == approval.approval_id:
-                        latest[key] = approval
+                for requests in asked.values():
+                    if approval.approval_id in requests:
+                        requests[approval.approval_id] = approval
                 status = stored.get(approval.approval_id)
                 if status != approval.status:
                     decided.lost.append(
@@ -207,18 +215,24 @@ def _check_effects(
                     )
             elif event.HasField("effect_intended"):
                 intended[event.effect_intended.step_id] += 1
-        for key, approval in latest.items():
-            allowed = approval.status == APPROVAL_STATUS_APPROVED and (
-                not approval.user_instructions
+        for key, requests in asked.items():
+            # More than one if it was not known whether the first had its effect.
+            allowed = sum(
+                each.status == APPROVAL_STATUS_APPROVED and not each.user_instructions
+                for each in requests.values()
             )
+            step_id = key.rsplit("/", 1)[1]
             times = landed.pop(key, 0)
-            unknown = _error_of(run, approval.step_id) == OUTCOME_UNKNOWN
+            unknown = _error_of(run, step_id) == OUTCOME_UNKNOWN
             decided.unknown += unknown
+            decided.asked_again += sum(
+                each.kind == APPROVAL_KIND_OUTCOME_UNKNOWN for each in requests.values()
+            )
             if times > allowed:
                 decided.doubled.append(f"{key}: {times} effects, allowed: {allowed}")
-            elif allowed > times and not cancelled and not (unknown and not agent.repeatable):
+            elif allowed and not times and not cancelled and not (unknown and not agent.repeatable):
                 decided.lost.append(f"{key}: approved, and nothing happened")
-            if intended[approval.step_id] and not allowed:
+            if intended[step_id] > allowed:
                 decided.doubled.append(f"{key}: about to happen without an approval")
     decided.doubled += [
         f"{key}: {n} effects that nobody was asked about" for key, n in landed.items()

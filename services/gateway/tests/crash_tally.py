@@ -40,6 +40,7 @@ class Tally:
     doubled: int = 0
     approvals: Counter[str] = field(default_factory=Counter)
     effects: int = 0
+    asked_again: int = 0
     unknown_effects: int = 0
 
     def add(self, verdict: Verdict) -> None:
@@ -54,6 +55,7 @@ class Tally:
     def decided(self, decided: Decided) -> None:
         self.approvals += decided.statuses
         self.effects += decided.effects
+        self.asked_again += decided.asked_again
         self.unknown_effects += decided.unknown
 
     def __str__(self) -> str:
@@ -68,7 +70,8 @@ class Tally:
                 f"adoptions {self.adoptions.total()}: {_listed(self.adoptions)}",
                 f"adopted after the owner's death ({len(after)}): p50 {p50:.2f} s, p95 {p95:.2f} s",
                 f"requests to people {self.approvals.total()}: {_listed(self.approvals)}",
-                f"their effects {self.effects}, outcome unknown {self.unknown_effects}",
+                f"their effects {self.effects}, asked again {self.asked_again}, "
+                f"outcome left unknown {self.unknown_effects}",
                 f"steps of unknown outcome {self.unknown}, late attempts {self.late}",
                 f"lost {self.lost}, doubled {self.doubled}",
             ]

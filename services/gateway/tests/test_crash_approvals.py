@@ -18,6 +18,8 @@ from run_contract import stored_runs
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_STATUS_PENDING,
     ApprovalServiceStub,
     ListApprovalsRequest,
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 async def approving(
     crash: CrashHouse, *where: Gateway, instructions: str = ""
 ) -> AsyncIterator[None]:
-    """Approve whatever is asked, at the first of these gateways that answers.
+    """Approve whatever is proposed, at the first of these gateways that answers.
 
-    Tasks without instructions are given these first.
+    Tasks without instructions are given these first. What may have been done is not done again.
     """
 
     async def approve_all(client: Client) -> None:
@@ -52,6 +54,9 @@ async def approving(
                 decision=APPROVAL_DECISION_APPROVE,
                 instructions="" if instructed else instructions,
             )
+            if approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+                request.decision = APPROVAL_DECISION_DENY
+                request.instructions = ""
             await stub.RespondApproval(request, timeout=5)
 
     async def for_ever() -> None:

@@ -21,6 +21,8 @@ from decide_logs import (
 )
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     INSTRUCTION_MODE_ENHANCE,
     INSTRUCTION_MODE_OVERRIDE,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
@@ -29,15 +31,17 @@ from bos.agent.v1 import (
     Tool,
 )
 from bos.gateway.v1 import (
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_STATUS_CANCELLED,
     APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
     APPROVAL_STATUS_TIMED_OUT,
     RUN_STATUS_CANCELLED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
 )
-from bos.runlog.v1 import CancelRequested
+from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_gateway.decide import Classify, Compose, Record, RunStep, decide, next_wake
-from bos_gateway.state import BrokenLog, apply, fold
+from bos_gateway.state import BrokenLog, RunState, apply, fold
 from bos_testkit.plans import step
 
 
@@ -135,26 +139,82 @@ def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
     assert wanted(state) == [Compose]
 
 
-@pytest.mark.parametrize(
-    ("effect", "again"),
-    [(SIDE_EFFECT_CLASS_IDEMPOTENT, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
-)
-def test_approved_action_interrupted_by_a_change_of_owner(effect: int, again: bool) -> None:
-    state, requested = asking(effect=effect)
+def interrupted(effect: int) -> RunState:
+    """A run whose owner died while what was approved was being performed."""
+    state, requested = asking(step("b", "echo"), effect=effect)
     apply(state, decided(requested))
     recorded(state)
     apply(state, adopted())
-    if again:
-        assert recorded(state) == ["step_dispatched"]
-        (command,) = decide(state, START)
-        assert isinstance(command, RunStep)
-        assert command.approval is not None
-        assert command.approval.approved_actions
-    else:
-        assert recorded(state) == ["step_progressed", "step_finished"]
-        result = state.steps["a"].result
-        assert result is not None
-        assert result.error.type == "OutcomeUnknown"
+    return state
+
+
+def test_approved_action_known_by_its_key_is_sent_again_after_a_change_of_owner() -> None:
+    state = interrupted(SIDE_EFFECT_CLASS_IDEMPOTENT)
+    assert recorded(state) == ["step_dispatched", "step_dispatched"]
+    command, _ = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert command.approval.approved_actions
+
+
+def asked_again() -> tuple[RunState, LogEvent]:
+    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    (requested, _) = record.events
+    assert recorded(state) == ["approval_requested", "step_dispatched"]
+    return state, requested
+
+
+def test_person_is_asked_about_an_outcome_that_nobody_knows() -> None:
+    state, requested = asked_again()
+    approval = requested.approval_requested.approval
+    assert approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+    assert approval.status == APPROVAL_STATUS_PENDING
+    assert approval.task_description.startswith("It is not known whether this was done: ")
+    assert [action.digest for action in approval.actions] == ["sha256:1"]
+    assert wanted(state) == ["b"]
+
+
+def test_what_is_approved_again_is_performed_again_exactly() -> None:
+    state, requested = asked_again()
+    apply(state, decided(requested))
+    assert recorded(state) == ["effect_intended", "step_dispatched"]
+    command, _ = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.attempt == 3
+    assert command.approval is not None
+    assert command.approval.approved_actions == requested.approval_requested.approval.actions
+    # And once more, if that is interrupted as well: another request, not the same.
+    apply(state, adopted())
+    record, *_ = decide(state, START)
+    assert isinstance(record, Record)
+    again = record.events[0].approval_requested.approval
+    assert again.approval_id != requested.approval_requested.approval.approval_id
+    assert again.task_description == requested.approval_requested.approval.task_description
+
+
+@pytest.mark.parametrize("status", [APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT])
+def test_what_nobody_wants_done_again_stays_unknown(status: int) -> None:
+    state, requested = asked_again()
+    apply(state, decided(requested, status))
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.status == AGENT_EXECUTION_STATUS_FAILED
+    assert result.error.type == "OutcomeUnknown"
+    (performed,) = result.performed_actions
+    assert performed.outcome_unknown
+    assert performed.action.digest == "sha256:1"
+
+
+def test_nobody_is_asked_while_another_step_needs_an_answer() -> None:
+    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    state.steps["b"].status = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.error.type == "OutcomeUnknown"
 
 
 def test_proposing_may_be_interrupted_whatever_is_proposed() -> None:

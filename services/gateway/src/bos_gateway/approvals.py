@@ -12,6 +12,7 @@ from uuid import UUID
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_TIMED_OUT,
@@ -140,6 +141,10 @@ class Approvals:
             raise InvalidArgument.field("instructions", "must not contain U+0000")
         status = APPROVAL_STATUS_APPROVED if approve else APPROVAL_STATUS_DENIED
         row = await self._row(request.approval_id, user_id)
+        if instructions and _approval(row).kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+            raise InvalidArgument.field(
+                "instructions", "do not go with this request: approve, or deny, without any"
+            )
         wanted = resolved(_approval(row), status, row["read_at"], instructions)
         if not await self._decide([wanted]):
             # Somebody, or the time, was faster.

@@ -62,6 +62,7 @@ from bos_gateway.proposals import actions_of, approval_context, closed, turned_d
 from bos_gateway.response import clarification_response, explained_response
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
 from bos_gateway.state import WAITING_FOR_APPROVAL
+from bos_gateway.unknown_outcomes import asked_again
 from bos_plans import (
     ReferenceUnresolved,
     resolve_text,
@@ -318,6 +319,8 @@ def _interrupted(
     if may_repeat(state.card(step.step.agent), step.step, actions_of(step)):
         return _dispatch(step, now, sub_task, budget) if budget else _not_run(step, now)
     text = "The service was interrupted while this step ran; its action may have taken effect."
+    if budget and (asked := asked_again(state, step, now, text)) is not None:
+        return [_at(now, LogEvent(approval_requested=asked))]
     return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
 
 

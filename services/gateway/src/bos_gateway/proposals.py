@@ -8,6 +8,8 @@ from uuid import UUID, uuid5
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, ApprovalContext
 from bos.gateway.v1 import (
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
+    APPROVAL_KIND_PROPOSED,
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
@@ -16,6 +18,7 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import ApprovalResolved, LogEvent, StepFinished, StepProgressed
 from bos_gateway.failures import DENIED, HITL_TIMEOUT, error_trace, failed_result
+from bos_gateway.unknown_outcomes import left_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +96,7 @@ def approval_for(
         actions=result.proposed_actions,
         status=APPROVAL_STATUS_PENDING,
         user_id=state.request.user_id,
+        kind=APPROVAL_KIND_PROPOSED,
     )
     approval.create_time.FromDatetime(now)
     approval.expire_time.FromDatetime(now + timeout)
@@ -135,6 +139,8 @@ def denied_before(state: RunState, result: AgentResult) -> list[str]:
 def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
     """The end of a step whose actions nobody allowed (SPEC M-11, M-12)."""
     approval = step.approval
+    if approval is not None and approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+        return _end(step, left_unknown(step, approval), now)
     tools = sorted({action.tool for action in approval.actions}) if approval else []
     listed = ", ".join(tools)
     if approval is not None and approval.status == APPROVAL_STATUS_TIMED_OUT:
@@ -148,10 +154,14 @@ def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
     result.partial_data.fields["tools"].list_value.SetInParent()
     for tool in tools:
         result.partial_data.fields["tools"].list_value.values.add(string_value=tool)
+    return _end(step, result, now)
+
+
+def _end(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]:
     step_id = step.step.step_id
-    # Nothing was consumed since the proposal, and that is known.
+    # Nothing was consumed since the request, and that is known.
     result.usage.SetInParent()
-    trace = error_trace(step.step.agent, reason, text, now)
+    trace = error_trace(step.step.agent, result.error.type, result.error.message, now)
     progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
     finished = StepFinished(
         revision=step.revision, step_id=step_id, result=result, attempts=step.attempt

@@ -68,6 +68,7 @@ from bos_gateway.results import (
 )
 from bos_gateway.state import add_usage
 from bos_gateway.step_files import StepFiles
+from bos_gateway.unknown_outcomes import asked_again
 
 if TYPE_CHECKING:
     from bos_gateway.decide import RunStep
@@ -151,6 +152,8 @@ class _StepRun:
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         if result.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
             await self._request_approval(result)
+            return
+        if self._is_unknown(result) and await self._ask_again(result):
             return
         fitting = await self._fitted(result)
         finished = StepFinished(
@@ -299,6 +302,26 @@ class _StepRun:
             revision=self._command.revision, approval=approval, result=beside
         )
         await self._run.emit(self._run.stamped(LogEvent(approval_requested=requested)))
+
+    def _is_unknown(self, result: AgentResult) -> bool:
+        """Whether nobody can tell if what was approved was done, and repeating it may double it."""
+        performing = self._command.approval.approved_actions if self._command.approval else ()
+        if not performing or may_repeat(self._card, self._step.step, performing):
+            return False
+        performed = result.performed_actions
+        told = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
+        failed = result.status == AGENT_EXECUTION_STATUS_FAILED
+        return failed and (told or result.error.type == OUTCOME_UNKNOWN)
+
+    async def _ask_again(self, result: AgentResult) -> bool:
+        """Have a person asked what is to become of it; whether anybody can be."""
+        run = self._run
+        asked = asked_again(run.state, self._step, run.now(), result.error.message)
+        if asked is None:
+            return False
+        asked.result.usage.CopyFrom(result.usage)
+        await run.emit(run.stamped(LogEvent(approval_requested=asked)))
+        return True
 
     def _left_s(self) -> float:
         return self._run.left_s(steps_deadline(self._run.state, self._run.now()))

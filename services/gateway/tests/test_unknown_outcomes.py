@@ -1,0 +1,110 @@
+"""An approved action of which nobody knows whether it was done: the person is asked once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_house import kinds, result_of
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
+    APPROVAL_KIND_PROPOSED,
+    ApprovalServiceStub,
+    RespondApprovalRequest,
+    RunEvent,
+)
+from bos_chassis.errors import InvalidArgument, Unavailable, from_rpc_error
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from gateway_house import Client, House
+
+    from bos.gateway.v1 import Approval
+    from bos_agentkit import ToolContext
+
+
+class LosingAgent(DeployAgent):
+    """Does what it may, and the first time its other side is gone before it could say so."""
+
+    def _land(self, label: str, context: ToolContext) -> None:
+        super()._land(label, context)
+        if len(self.effects) == 1:
+            raise Unavailable("The other side is gone.")
+
+
+async def run(
+    house: House, agent: DeployAgent, *answers: tuple[int, str]
+) -> tuple[list[RunEvent], list[Approval]]:
+    """All events of a run whose requests are answered so, one after the other, and the requests."""
+    await house.add_agent(agent)
+    deploying = step("a", "deploy", "deploy shop 1.2")
+    deploying.tools.append("trigger_deployment")
+    house.planner.steps = [deploying]
+    events: list[RunEvent] = []
+    asked: list[Approval] = []
+    async with house.gateway(lease_s=15.0) as gateway:
+        async for message in gateway.stream("Deploy?"):
+            events.append(message.event)
+            if message.event.HasField("approval_requested"):
+                approval = message.event.approval_requested.approval
+                decision, instructions = answers[len(asked)]
+                asked.append(approval)
+                await respond(gateway, approval, decision, instructions)
+    return events, asked
+
+
+async def respond(
+    gateway: Client, approval: Approval, decision: int, instructions: str = ""
+) -> None:
+    stub: Any = ApprovalServiceStub(gateway.channel)
+    request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
+    if instructions:
+        told = RespondApprovalRequest(
+            approval_id=approval.approval_id, decision=decision, instructions=instructions
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.RespondApproval(told, timeout=20)
+        error = from_rpc_error(refused.value)
+        assert isinstance(error, InvalidArgument)
+        assert [violation.field for violation in error.violations] == ["instructions"]
+    await stub.RespondApproval(request, timeout=20)
+
+
+APPROVE, DENY = (APPROVAL_DECISION_APPROVE, ""), (APPROVAL_DECISION_DENY, "")
+
+
+async def test_it_is_done_again_if_the_person_says_so(house: House) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    again = (APPROVAL_DECISION_APPROVE, "but quickly")  # which cannot go with this request
+    events, (first, second) = await run(house, agent, APPROVE, again)
+    assert (first.kind, second.kind) == (APPROVAL_KIND_PROPOSED, APPROVAL_KIND_OUTCOME_UNKNOWN)
+    assert second.actions == first.actions
+    assert "The other side is gone." in second.task_description
+    assert second.task_description.endswith("deploy shop 1.2")
+    assert agent.landed == {"deploy shop 1.2": 2}
+    assert len({effect.idempotency_key for effect in agent.effects}) == 1
+    assert not result_of(events, "a").error.type
+    assert "run_finished" in kinds(events)
+
+
+async def test_it_is_left_as_it_is_if_the_person_says_so(house: House) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    events, asked = await run(house, agent, APPROVE, DENY)
+    assert len(asked) == 2
+    assert agent.landed == {"deploy shop 1.2": 1}
+    result = result_of(events, "a")
+    assert result.error.type == "OutcomeUnknown"
+    assert [performed.outcome_unknown for performed in result.performed_actions] == [True]
+
+
+async def test_nobody_is_asked_about_what_is_known_by_its_key(house: House) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+    events, asked = await run(house, agent, APPROVE)
+    assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
+    assert result_of(events, "a").error.type == "Unavailable"
