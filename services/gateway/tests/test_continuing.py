@@ -94,7 +94,8 @@ async def test_d04_a_reply_is_planned_done_and_answered_as_the_original_question
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=second.run_id))).run
 
     assert second.status == RUN_STATUS_SUCCEEDED
-    assert run.question == "the balance"
+    assert (run.question, run.continues_run_id) == ("the balance", first.run_id)
+    assert run.original_question == QUESTION
     turn = ClarificationTurn(run_id=first.run_id, asked=ASKED, reply="the balance")
     for request in (house.planner.requests[1], house.composer.requests[0], agent.inputs[1]):
         assert request.question == QUESTION
@@ -113,6 +114,8 @@ async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_whoever_ad
             agent.hold.clear()
             call = first.stream("the balance", continues_run_id=asked.run_id)
             accepted = (await call.read()).event
+            told = accepted.run_accepted
+            assert (told.continues_run_id, told.original_question) == (asked.run_id, QUESTION)
             await eventually(lambda: len(agent.inputs) == 2)
         agent.hold.set()
         events = await second.watch(accepted.run_id)

@@ -46,6 +46,8 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
                     question=accepted.question,
                     request_id=accepted.request_id,
                     conversation_id=accepted.conversation_id,
+                    continues_run_id=accepted.continues_run_id,
+                    original_question=event.run_accepted.original_question,
                 )
             )
         case "planned":

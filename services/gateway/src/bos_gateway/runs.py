@@ -235,6 +235,8 @@ def run_of(state: RunState) -> Run:
         user_id=accepted.user_id,
         conversation_id=accepted.request.conversation_id,
         question=accepted.request.question,
+        continues_run_id=accepted.request.continues_run_id,
+        original_question=accepted.original_question,
         status=state.status,
         last_sequence=state.last_sequence,
         revision=state.revision,
