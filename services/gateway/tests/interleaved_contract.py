@@ -59,7 +59,7 @@ async def check_contract(world: World) -> RunState:
 
 def check_effects(world: World, state: RunState) -> None:
     """Of a run that has ended: what an agent that may not be asked twice did, its user was told."""
-    for done in state.steps.values():
+    for done in state.result_steps:
         if done.step.agent == ONCE and world.executions[done.step.step_id]:
             told = done.result.error.type if done.result is not None else None
             # Its own result counts also when nobody was told before it was sent again.

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from interleaved_contract import check_contract, check_effects
-from interleaved_parts import ONCE, SAFE, Held, Late, Owner, Unflushed, admissible, event, key_of
+from interleaved_parts import (
+    FAILS,
+    ONCE,
+    SAFE,
+    Held,
+    Late,
+    Owner,
+    Unflushed,
+    admissible,
+    event,
+    key_of,
+)
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -51,6 +62,7 @@ from bos_gateway.runs import Runs
 from bos_gateway.service import new_run_id
 from bos_gateway.state import RunState, apply, fold, status_after
 from bos_gateway.tail import UnflushedTail
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Command
@@ -89,7 +101,7 @@ class World:
                 (ONCE, SIDE_EFFECT_CLASS_IRREVERSIBLE),
             )
         ]
-        run_settings = RunSettings(max_concurrency=concurrency, max_steps=8)
+        run_settings = RunSettings(max_concurrency=concurrency, max_steps=8, max_revisions=1)
         run_settings.compose_timeout.FromSeconds(10)
         body = RunAccepted(
             user_id="u", request=AgentRequest(question="?"), settings=run_settings, cards=cards
@@ -275,14 +287,17 @@ class World:
         command, state = held.active[key], held.state
         match command:
             case MakePlan(revision=revision):
-                made = Planned(revision=revision, plan=Plan(steps=self.plan))
+                # Another plan does in another way what failed.
+                steps = [step("mended", SAFE)] if revision else self.plan
+                made = Planned(revision=revision, plan=Plan(steps=steps))
                 failed = PlanFailed(revision=revision, error=AgentError(type="X", message="no"))
                 held.inbox.append(
                     event(self.now, planned=made) if well else event(self.now, plan_failed=failed)
                 )
             case RunStep(revision=revision, step_id=step_id):
+                step_of_plan = state.steps[step_id].step
+                agent, well = step_of_plan.agent, well and step_of_plan.task != FAILS
                 status = AGENT_EXECUTION_STATUS_SUCCEEDED if well else AGENT_EXECUTION_STATUS_FAILED
-                agent = state.steps[step_id].step.agent
                 result = AgentResult(status=status, agent_name=agent, answer="done")
                 body = StepFinished(
                     revision=revision, step_id=step_id, result=result, attempts=command.attempt

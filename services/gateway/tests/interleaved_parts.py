@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SAFE, ONCE = "safe", "once"
 """Agents: one that may be asked twice, and one that may not."""
+FAILS = "fail"
+"""Task of a step that cannot succeed; another plan does without it."""
 
 
 def event(now: datetime, **kind: Any) -> LogEvent:
@@ -33,7 +35,9 @@ def event(now: datetime, **kind: Any) -> LogEvent:
 
 def admissible(state: RunState, events: list[LogEvent]) -> list[LogEvent]:
     """The product's own filter of what is no longer true."""
-    return Orchestrator._admissible(cast("Any", SimpleNamespace(_state=state)), events)
+    return Orchestrator._admissible(
+        cast("Any", SimpleNamespace(_state=state, _dropped=set())), events
+    )
 
 
 @dataclass

@@ -36,7 +36,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from interleaved_owners import World
-from interleaved_parts import ONCE, SAFE
+from interleaved_parts import FAILS, ONCE, SAFE
 
 from bos_gateway.compaction import compact
 from bos_gateway.run_log import SCHEMA
@@ -62,7 +62,8 @@ def plans(draw: st.DrawFn) -> list[Any]:
         known = [each.step_id for each in steps]
         needs = draw(st.lists(st.sampled_from(known), unique=True)) if known else []
         agent = draw(st.sampled_from([SAFE, ONCE]))
-        steps.append(step(f"s{number}", agent, "", *needs))
+        task = draw(st.sampled_from(["", "", FAILS]))
+        steps.append(step(f"s{number}", agent, task, *needs))
     return steps
 
 

@@ -1,145 +1,48 @@
-"""When a run gets another plan, what the planner is told, and what counts afterwards."""
+"""When a run gets another plan, and when it does not."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from revised_logs import (
+    COMPOSES,
+    FAILED,
+    MAKES_ANOTHER_PLAN,
+    SKIPPED,
+    START,
+    accepted,
+    acting,
+    after,
+    event,
+    failed,
+    finished,
+    mended,
+    planned,
+    tried,
+    wanted,
+)
 
 from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
-    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
-    AGENT_EXECUTION_STATUS_SKIPPED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
     SIDE_EFFECT_CLASS_NONE,
     AgentCard,
-    AgentResult,
-    ProposedAction,
-    Tool,
 )
-from bos.common.v1 import AgentError, Clarification, ClarifyingQuestion
-from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import (
-    APPROVAL_STATUS_DENIED,
-    APPROVAL_STATUS_EXPIRED,
-    APPROVAL_STATUS_PENDING,
-    RUN_STATUS_CLARIFICATION_NEEDED,
-    RUN_STATUS_FAILED,
-    RUN_STATUS_PARTIALLY_SUCCEEDED,
-    RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    Approval,
-)
-from bos.planner.v1 import Plan, PlannerDecision
+from bos.common.v1 import AgentError
+from bos.planner.v1 import PlannerDecision
 from bos.runlog.v1 import (
-    ApprovalRequested,
-    ApprovalResolved,
     CancelRequested,
     LogEvent,
     PlanFailed,
-    Planned,
-    RevisionStarted,
-    RunAccepted,
     RunAdopted,
-    RunSettings,
-    StepFinished,
 )
-from bos_chassis.values import to_value, to_value_map
-from bos_gateway.attempts import definitive_failure, journal, revision_context, working_context
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
-from bos_gateway.proposals import denied_before
-from bos_gateway.response import composed_response, final_answer
-from bos_gateway.revision import revision_problems
-from bos_gateway.state import BrokenLog, RunState, apply, fold
+from bos_chassis.values import to_value_map
+from bos_gateway.attempts import definitive_failure, revision_context
+from bos_gateway.decide import MakePlan, next_wake
+from bos_gateway.state import RunState, apply
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos.planner.v1 import Step
-
-START = datetime(2026, 6, 15, 12, tzinfo=UTC)
-LIMIT = timedelta(seconds=100)
-FAILED = AGENT_EXECUTION_STATUS_FAILED
-SUCCEEDED = AGENT_EXECUTION_STATUS_SUCCEEDED
-SKIPPED = AGENT_EXECUTION_STATUS_SKIPPED
-
-
-def event(now: datetime = START, **kind: Any) -> LogEvent:
-    made = LogEvent(**kind)
-    made.create_time.FromDatetime(now)
-    return made
-
-
-def accepted(*cards: AgentCard, request: dict[str, Any] | None = None, **limits: Any) -> LogEvent:
-    frozen = {"max_concurrency": 8, "max_steps": 24, "max_revisions": 2, **limits}
-    settings = RunSettings(confidence_threshold=0.5, **frozen)
-    settings.compose_timeout.FromSeconds(10)
-    body = RunAccepted(request=AgentRequest(question="?", **(request or {})), settings=settings)
-    body.cards.extend([AgentCard(name="echo"), *cards])
-    body.deadline.FromDatetime(START + LIMIT)
-    return event(run_accepted=body)
-
-
-def planned(*steps: Step, revision: int = 0, origin: str = "model", **body: Any) -> LogEvent:
-    body.setdefault("decision", PlannerDecision(confidence=0.9))
-    plan = Plan(steps=steps, origin=origin)
-    return event(planned=Planned(revision=revision, plan=plan, **body))
-
-
-def finished(
-    step_id: str, status: int = SUCCEEDED, *, revision: int = 0, error: str = "", **result: Any
-) -> LogEvent:
-    result.setdefault("answer", f"{step_id} done" if status == SUCCEEDED else "")
-    made = AgentResult(status=status, agent_name="echo", **result)
-    if error or status == FAILED:
-        made.error.type, made.error.message = error or "HttpError", "It did not work."
-    body = StepFinished(step_id=step_id, revision=revision, result=made, attempts=1)
-    return event(step_finished=body)
-
-
-def failed(step_id: str, error: str = "HttpError", **details: Any) -> LogEvent:
-    made = finished(step_id, FAILED, error=error)
-    for name, value in details.items():
-        made.step_finished.result.error.details[name].CopyFrom(to_value(value))
-    return made
-
-
-def revising(*step_ids: str, revision: int = 1) -> LogEvent:
-    return event(
-        revision_started=RevisionStarted(revision=revision, failed_step_ids=list(step_ids))
-    )
-
-
-def wanted(state: RunState, now: datetime = START) -> list[object]:
-    """What is under way once everything that can be recorded is: step ids, or commands."""
-    while (commands := decide(state, now)) and isinstance(commands[0], Record):
-        for recorded in commands[0].events:
-            apply(state, recorded)
-        if state.finished or state.let_go:
-            return []
-    return [c.step_id if isinstance(c, RunStep) else c for c in commands]
-
-
-def after(*events: LogEvent, start: LogEvent | None = None) -> RunState:
-    """A run that has come so far, with what it wants at once."""
-    state = fold("r", [start or accepted(), *events])
-    wanted(state)
-    return state
-
-
-def tried(*outcomes: LogEvent, start: LogEvent | None = None, steps: str = "ab") -> list[object]:
-    """What follows when the steps of the first plan have ended like this."""
-    state = after(planned(*(step(name, "echo") for name in steps)), start=start)
-    for outcome in outcomes:
-        apply(state, outcome)
-    return wanted(state)
-
-
-MAKES_ANOTHER_PLAN = [MakePlan(1)]
-COMPOSES = [Compose()]
-
 
 # When there is another plan
 
@@ -228,11 +131,6 @@ def test_reference_is_as_mendable_as_what_it_refers_to_c_17(
     assert wanted(state) == follows
 
 
-def acting(effect: int, *, protected: bool = False) -> AgentCard:
-    tool = Tool(name="act", side_effect=effect, requires_approval=protected)
-    return AgentCard(name="actor", tools=[tool])
-
-
 @pytest.mark.parametrize(
     ("card", "follows"),
     [
@@ -262,17 +160,6 @@ def test_plan_is_revised_as_often_as_the_run_was_accepted_with() -> None:
     apply(state, finished("c", FAILED, revision=1))
     assert wanted(state) == COMPOSES
     assert definitive_failure(state).startswith("The plan was revised once, which is the limit")
-
-
-def mended(start: LogEvent | None = None, *steps: Step) -> RunState:
-    """A run whose first plan half failed, with a second one under way."""
-    state = after(planned(step("a", "echo"), step("b", "echo")), start=start)
-    apply(state, finished("a", data=to_value_map({"x": 7})))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(*(steps or (step("c", "echo", "use @{outputs.a.x}"),)), revision=1))
-    wanted(state)
-    return state
 
 
 @pytest.mark.parametrize(
@@ -442,265 +329,3 @@ def test_step_without_side_effects_does_not_wait() -> None:
     state = held(card=acting(SIDE_EFFECT_CLASS_NONE))
     apply(state, failed("a"))
     assert wanted(state) == ["between", "act"]
-
-
-# What a new plan may be
-
-
-def blocked_and_failed() -> RunState:
-    state = after(planned(step("a", "echo"), step("b", "echo"), step("c", "echo")))
-    for outcome in (finished("a"), finished("b", SKIPPED, error="denied_by_user"), failed("c")):
-        apply(state, outcome)
-    wanted(state)
-    return state
-
-
-@pytest.mark.parametrize(
-    ("steps", "error_type", "problem"),
-    [
-        ([], "NoNewPlan", "no other plan"),
-        ([step("new", "echo", "do c")], "NoNewPlan", "repeats what failed"),
-        ([step("b", "echo", "otherwise")], "", "is taken"),
-        ([step("new", "echo", "do b")], "", 'repeats "b", which stays undone'),
-        ([step("new", "echo", "do  a")], "", 'repeats "a", which is done'),
-        ([step("c", "echo", "otherwise")], "", ""),
-        ([step("new", "echo", "do c"), step("before", "echo", "prepare")], "", ""),
-    ],
-    ids=["nothing", "again", "id", "denied", "done", "otherwise", "prepared"],
-)
-def test_plan_that_only_does_again_what_is_settled_is_refused(
-    steps: list[Step], error_type: str, problem: str
-) -> None:
-    found, problems = revision_problems(blocked_and_failed(), Plan(steps=steps))
-    assert found == error_type
-    assert bool(problems) is bool(problem)
-    assert problem in " ".join(problems)
-
-
-@pytest.mark.parametrize("step_id", ["a", "b"])
-def test_log_that_plans_anew_what_has_ended_is_refused(step_id: str) -> None:
-    with pytest.raises(BrokenLog):
-        apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [planned(step("b", "echo"), revision=1)],
-        [revising("a", revision=2)],
-        [revising("a"), revising("a")],
-        [revising("a"), planned(step("b", "echo"), revision=2)],
-        [event(plan_failed=PlanFailed(revision=1))],
-    ],
-    ids=["unasked", "out of order", "twice", "another", "failed unasked"],
-)
-def test_log_with_plans_out_of_order_is_refused(events: list[LogEvent]) -> None:
-    with pytest.raises(BrokenLog):
-        fold("r", [accepted(), planned(step("a", "echo")), failed("a"), *events])
-
-
-def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> None:
-    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
-    state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
-    action = ProposedAction(action_id="1", tool="act", digest="sha256:1")
-    approval = Approval(
-        approval_id="a1", step_id="a", actions=[action], status=APPROVAL_STATUS_PENDING
-    )
-    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
-    approval.status = APPROVAL_STATUS_DENIED
-    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
-    apply(state, failed("b"))
-    assert denied_before(state, AgentResult(proposed_actions=[action])) == []
-    assert wanted(state) == MAKES_ANOTHER_PLAN
-    apply(state, planned(step("c", "actor", "in other words"), revision=1))
-    other = ProposedAction(action_id="1", tool="act", digest="sha256:2")
-    assert denied_before(state, AgentResult(proposed_actions=[action])) == ["act"]
-    assert denied_before(state, AgentResult(proposed_actions=[other])) == []
-
-
-# What counts in the end
-
-
-def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
-    state = mended()
-    assert state.steps["c"].sub_task is not None
-    assert state.steps["c"].sub_task.task == "use 7"
-    assert set(state.outputs) == {"a"}
-
-
-def test_results_are_those_that_stayed_and_those_of_the_last_plan() -> None:
-    state = mended()
-    apply(state, finished("c", revision=1))
-    assert wanted(state) == COMPOSES
-    response = composed_response(state, START, ComposerOutput(answer="done"))
-    assert response.status == RUN_STATUS_SUCCEEDED
-    assert [result.answer for result in response.agent_results] == ["a done", "c done"]
-    assert response.metadata.revision == 1
-    assert [list(stage.step_ids) for stage in response.metadata.stages] == [["c"]]
-
-
-def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
-    state = after(planned(step("b", "echo", "use @{outputs.a.x}"), step("a", "echo")))
-    apply(state, finished("a"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
-    apply(state, planned(step("c", "echo"), revision=1))
-    wanted(state)
-    apply(state, finished("c", revision=1))
-    response = composed_response(state, START, ComposerOutput(answer="done"))
-    (told,) = response.trace
-    assert told.data["type"].string_value == "ReferenceUnresolved"
-
-
-@pytest.mark.parametrize(
-    ("first", "status"),
-    [(SUCCEEDED, RUN_STATUS_PARTIALLY_SUCCEEDED), (FAILED, RUN_STATUS_FAILED)],
-)
-def test_status_is_that_of_the_whole_cycle_c_22(first: int, status: int) -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", first))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(step("c", "echo"), revision=1))
-    wanted(state)
-    apply(state, finished("c", FAILED, revision=1))
-    response = composed_response(state, START, ComposerOutput(answer="done"))
-    assert response.status == status
-
-
-@pytest.mark.parametrize("flagged", ["a", "c"])
-def test_final_answer_is_that_of_the_last_attempt_c_24(flagged: str) -> None:
-    steps = {name: step(name, "echo") for name in "abc"}
-    steps[flagged].is_final_answer = True
-    state = after(planned(steps["a"], steps["b"]))
-    apply(state, finished("a"))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(steps["c"], revision=1))
-    wanted(state)
-    apply(state, finished("c", revision=1))
-    output = final_answer(state)
-    assert (output.answer if output else None) == ("c done" if flagged == "c" else None)
-
-
-def test_working_context_keeps_findings_and_errors_of_all_attempts_c_25() -> None:
-    state = mended()
-    apply(state, finished("c", FAILED, revision=1, error="QueryError"))
-    learnt = working_context(state)
-    assert list(learnt.key_findings) == ["a (echo): a done"]
-    assert list(learnt.errors_encountered) == [
-        "b (echo): HttpError: It did not work.",
-        "c (echo): QueryError: It did not work.",
-    ]
-
-
-def test_texts_of_any_size_are_cut_for_the_planner() -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", answer="x" * 100_000))
-    outcome = failed("b")
-    outcome.step_finished.result.error.message = "y" * 100_000
-    outcome.step_finished.result.partial_data.CopyFrom(
-        to_value_map({"kept": 1, "large": "z" * 100_000})
-    )
-    apply(state, outcome)
-    wanted(state)
-    context = revision_context(state)
-    assert context.ByteSize() < 10_000
-    assert list(context.failed_steps[0].partial_data.fields) == ["kept"]
-
-
-def test_planner_is_told_what_can_be_referred_to_b_20() -> None:
-    state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
-    apply(state, finished("c", FAILED, revision=1))
-    wanted(state)
-    context = revision_context(state)
-    assert context.revision == 2
-    assert [each.step_id for each in context.failed_plan.steps] == ["a", "c"]
-    assert [(each.step_id, each.succeeded) for each in context.execution_context] == [
-        ("a", True),
-        ("c", False),
-    ]
-    kept, lost = context.execution_context
-    assert list(kept.output_fields) == ["answer", "x"]
-    assert lost.sub_task_input["other"].string_value == "@{outputs.a.x}"
-
-
-def test_journal_tells_every_attempt_c_26() -> None:
-    state = mended(accepted(max_revisions=1))
-    apply(state, finished("c", FAILED, revision=1))
-    (compose,) = wanted(state)
-    assert isinstance(compose, Compose)
-    state.answer_attempt = 1
-    assert [(each.revision, each.entry) for each in journal(state)] == [
-        (0, "execution attempt 1 started"),
-        (
-            0,
-            "execution attempt 1 ended: 1 of 2 steps succeeded; "
-            "b (echo): HttpError: It did not work.",
-        ),
-        (1, "replanning 1 started, because of b"),
-        (1, "replanning 1 succeeded"),
-        (1, "execution attempt 2 started"),
-        (
-            1,
-            "execution attempt 2 ended: 0 of 1 steps succeeded; "
-            "c (echo): HttpError: It did not work.",
-        ),
-        (1, "limit of 1 revisions reached"),
-        (1, "definitively failed: c"),
-    ]
-
-
-# Questions to the user
-
-
-def asks(step_id: str = "a") -> LogEvent:
-    question = Clarification(questions=[ClarifyingQuestion(question="Which year?")])
-    return finished(step_id, AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, clarification=question)
-
-
-def test_question_of_a_step_lets_nothing_new_begin_and_waits_for_what_runs_d_04() -> None:
-    state = after(
-        planned(step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "b")),
-    )
-    apply(state, asks())
-    assert wanted(state) == ["b"]
-    assert state.steps["c"].result is not None
-    assert state.steps["c"].result.error.type == "NotRun"
-    apply(state, finished("b"))
-    assert wanted(state) == []
-    assert state.response is not None
-    assert state.response.status == RUN_STATUS_CLARIFICATION_NEEDED
-
-
-def test_question_of_a_step_comes_before_another_plan_c_23() -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, failed("b"))
-    apply(state, asks())
-    assert wanted(state) == []
-    assert state.response is not None
-    assert state.response.status == RUN_STATUS_CLARIFICATION_NEEDED
-
-
-def test_question_of_a_step_closes_what_nobody_has_decided() -> None:
-    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
-    state = after(planned(step("a", "echo"), step("b", "actor")), start=accepted(card))
-    action = ProposedAction(action_id="1", tool="act", digest="sha256:1")
-    approval = Approval(
-        approval_id="b1", step_id="b", actions=[action], status=APPROVAL_STATUS_PENDING
-    )
-    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
-    apply(state, asks())
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    closed, end = record.events
-    assert closed.approval_resolved.approval.status == APPROVAL_STATUS_EXPIRED
-    assert end.run_finished.response.status == RUN_STATUS_CLARIFICATION_NEEDED
-
-
-def test_step_under_way_at_a_change_of_owner_is_not_begun_again_behind_a_question() -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, asks())
-    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
-    assert wanted(state) == []
-    assert state.steps["b"].result is not None
-    assert state.steps["b"].result.error.type == "NotRun"

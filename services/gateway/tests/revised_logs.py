@@ -1,0 +1,138 @@
+"""Logs of runs whose plans fail and are revised, event by event, and what such a run wants next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentCard,
+    AgentResult,
+    Tool,
+)
+from bos.gateway.v1 import (
+    AgentRequest,
+)
+from bos.planner.v1 import Plan, PlannerDecision
+from bos.runlog.v1 import (
+    LogEvent,
+    Planned,
+    RevisionStarted,
+    RunAccepted,
+    RunSettings,
+    StepFinished,
+)
+from bos_chassis.values import to_value, to_value_map
+from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.state import RunState, apply, fold
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from bos.planner.v1 import Step
+
+START = datetime(2026, 6, 15, 12, tzinfo=UTC)
+LIMIT = timedelta(seconds=100)
+FAILED = AGENT_EXECUTION_STATUS_FAILED
+SUCCEEDED = AGENT_EXECUTION_STATUS_SUCCEEDED
+SKIPPED = AGENT_EXECUTION_STATUS_SKIPPED
+
+
+def event(now: datetime = START, **kind: Any) -> LogEvent:
+    """An event that happens at ``now``."""
+    made = LogEvent(**kind)
+    made.create_time.FromDatetime(now)
+    return made
+
+
+def accepted(*cards: AgentCard, request: dict[str, Any] | None = None, **limits: Any) -> LogEvent:
+    """A run with these agents beside ``echo``, frozen with these limits."""
+    frozen = {"max_concurrency": 8, "max_steps": 24, "max_revisions": 2, **limits}
+    settings = RunSettings(confidence_threshold=0.5, **frozen)
+    settings.compose_timeout.FromSeconds(10)
+    body = RunAccepted(request=AgentRequest(question="?", **(request or {})), settings=settings)
+    body.cards.extend([AgentCard(name="echo"), *cards])
+    body.deadline.FromDatetime(START + LIMIT)
+    return event(run_accepted=body)
+
+
+def planned(*steps: Step, revision: int = 0, origin: str = "model", **body: Any) -> LogEvent:
+    """A plan of these steps."""
+    body.setdefault("decision", PlannerDecision(confidence=0.9))
+    plan = Plan(steps=steps, origin=origin)
+    return event(planned=Planned(revision=revision, plan=plan, **body))
+
+
+def finished(
+    step_id: str, status: int = SUCCEEDED, *, revision: int = 0, error: str = "", **result: Any
+) -> LogEvent:
+    """The end of a step."""
+    result.setdefault("answer", f"{step_id} done" if status == SUCCEEDED else "")
+    made = AgentResult(status=status, agent_name="echo", **result)
+    if error or status == FAILED:
+        made.error.type, made.error.message = error or "HttpError", "It did not work."
+    body = StepFinished(step_id=step_id, revision=revision, result=made, attempts=1)
+    return event(step_finished=body)
+
+
+def failed(step_id: str, error: str = "HttpError", **details: Any) -> LogEvent:
+    """The end of a step with an error of this type and these details."""
+    made = finished(step_id, FAILED, error=error)
+    for name, value in details.items():
+        made.step_finished.result.error.details[name].CopyFrom(to_value(value))
+    return made
+
+
+def revising(*step_ids: str, revision: int = 1) -> LogEvent:
+    """The start of a revision because of these steps."""
+    return event(
+        revision_started=RevisionStarted(revision=revision, failed_step_ids=list(step_ids))
+    )
+
+
+def wanted(state: RunState, now: datetime = START) -> list[object]:
+    """What is under way once everything that can be recorded is: step ids, or commands."""
+    while (commands := decide(state, now)) and isinstance(commands[0], Record):
+        for recorded in commands[0].events:
+            apply(state, recorded)
+        if state.finished or state.let_go:
+            return []
+    return [c.step_id if isinstance(c, RunStep) else c for c in commands]
+
+
+def after(*events: LogEvent, start: LogEvent | None = None) -> RunState:
+    """A run that has come so far, with what it wants at once."""
+    state = fold("r", [start or accepted(), *events])
+    wanted(state)
+    return state
+
+
+def tried(*outcomes: LogEvent, start: LogEvent | None = None, steps: str = "ab") -> list[object]:
+    """What follows when the steps of the first plan have ended like this."""
+    state = after(planned(*(step(name, "echo") for name in steps)), start=start)
+    for outcome in outcomes:
+        apply(state, outcome)
+    return wanted(state)
+
+
+MAKES_ANOTHER_PLAN = [MakePlan(1)]
+COMPOSES = [Compose()]
+
+
+def mended(start: LogEvent | None = None, *steps: Step) -> RunState:
+    """A run whose first plan half failed, with a second one under way."""
+    state = after(planned(step("a", "echo"), step("b", "echo")), start=start)
+    apply(state, finished("a", data=to_value_map({"x": 7})))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(*(steps or (step("c", "echo", "use @{outputs.a.x}"),)), revision=1))
+    wanted(state)
+    return state
+
+
+def acting(effect: int, *, protected: bool = False) -> AgentCard:
+    """An agent with a tool of this kind."""
+    tool = Tool(name="act", side_effect=effect, requires_approval=protected)
+    return AgentCard(name="actor", tools=[tool])
