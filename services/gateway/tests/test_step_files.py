@@ -1,0 +1,278 @@
+"""Files of steps: kept with the run, listed in its results, for its owner alone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import grpc
+import pytest
+from gateway_house import gateway_process, result_of
+
+from bos.agent.v1 import AgentExecutionStatus, FileChunk
+from bos.common.v1 import TraceEventType
+from bos.gateway.v1 import DownloadFileRequest
+from bos_agentkit import Agent, agent_card, failed, succeeded
+from bos_artefacts import Owner, open_artefacts
+from bos_gateway.api import LOCAL_USER
+from bos_gateway.runs import parse_run_id
+from bos_gateway.step_files import MAX_FILE_BYTES, StepFiles
+from bos_gateway.values import LargeValues
+from bos_testkit.agents import FileAgent, RecordingAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from gateway_house import Client, House
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+
+CRASHING = Path(__file__).with_name("crashing_gateway.py")
+PICTURE = bytes(range(256)) * 10_000
+FILES = {"chart.png": ("image/png", PICTURE), "rows.csv": ("text/csv", b"a,b\n1,2\n")}
+MIB = 1024 * 1024
+PICTURE_DIGEST = hashlib.sha256(PICTURE).hexdigest()
+
+
+def blobs(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def put_beside(folder: Path, content: bytes) -> str:
+    """Store a blob of the same run that is no file; returns its digest."""
+    digest = hashlib.sha256(content).hexdigest()
+    blobs(folder)[0].with_name(digest).write_bytes(content)
+    return digest
+
+
+def put_away(folder: Path) -> None:
+    folder.rmdir()
+    folder.write_text("no folder any more")
+
+
+async def fetched(client: Client, run_id: str, digest: str) -> tuple[Any, bytes]:
+    """What is said of a file, and its content."""
+    call = client.stub.DownloadFile(DownloadFileRequest(run_id=run_id, digest=digest), timeout=30)
+    parts = [part async for part in call]
+    return parts[0].file, b"".join(part.content for part in parts)
+
+
+async def refused(client: Client, run_id: str, digest: str) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await fetched(client, run_id, digest)
+    return caught.value.code()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "artefacts"
+
+
+async def test_files_are_listed_in_the_result_and_can_be_fetched(
+    house: House, folder: Path
+) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        events = await gateway.events()
+        run_id = events[0].run_id
+        result = result_of(events, "a")
+        assert [(f.name, f.media_type, f.size_bytes) for f in result.files] == [
+            ("chart.png", "image/png", len(PICTURE)),
+            ("rows.csv", "text/csv", 8),
+        ]
+        about, content = await fetched(gateway, run_id, result.files[0].digest)
+        assert (about, content) == (result.files[0], PICTURE)
+        # Also without the prefix, and from another gateway, which has the run from its log alone.
+        async with house.gateway(artefacts_url=folder.as_uri()) as elsewhere:
+            assert (await fetched(elsewhere, run_id, PICTURE_DIGEST))[1] == PICTURE
+    assert house.composer.requests[0].results[0].files == result.files
+
+
+async def test_nothing_else_of_the_store_is_a_file(house: House, folder: Path) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        run_id = (await gateway.events())[0].run_id
+        inside = put_beside(folder, b"internal")
+        missing = grpc.StatusCode.NOT_FOUND
+        assert await refused(gateway, run_id, inside) == missing
+        assert await refused(gateway, str(uuid4()), PICTURE_DIGEST) == missing
+        assert await refused(gateway, "no id", PICTURE_DIGEST) == missing
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
+        assert await refused(gateway, run_id, "../" * 20) == invalid
+
+
+async def test_a_file_that_is_gone_says_so(house: House, folder: Path) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        run_id = (await gateway.events())[0].run_id
+        for blob in blobs(folder):
+            blob.unlink()
+        assert await refused(gateway, run_id, PICTURE_DIGEST) == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("store", ["missing", "refusing"])
+async def test_without_a_store_the_step_succeeds_and_the_trace_says_what_was_lost(
+    house: House, folder: Path, store: str
+) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    url = folder.as_uri() if store == "refusing" else None
+    async with house.gateway(artefacts_url=url) as gateway:
+        if store == "refusing":
+            put_away(folder)
+        events = await gateway.events()
+    result = result_of(events, "a")
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert list(result.files) == []
+    said = [
+        traced.message
+        for event in events
+        for traced in event.step_progress.events
+        if traced.type == TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+    ]
+    assert [text.partition(" was not kept: ")[0] for text in said] == [
+        "The file chart.png",
+        "The file rows.csv",
+    ]
+
+
+async def test_files_go_with_their_run(house: House, folder: Path) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        run_id = (await gateway.events())[0].run_id
+    owner = Owner(LOCAL_USER, parse_run_id(run_id))
+    assert await LargeValues(open_artefacts(folder.as_uri())).forget(owner) == len(FILES)
+    assert blobs(folder) == []
+
+
+class FailingWithFiles(RecordingAgent):
+    """Fails, with a file that shows how far it came."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        task.attach_file("so far.txt", "text/plain", b"so far")
+        return failed(task, type="ProgramFailed", message="It failed.")
+
+
+async def test_a_step_that_fails_keeps_its_files_too(house: House, folder: Path) -> None:
+    await house.add_agent(FailingWithFiles("failing"))
+    house.planner.steps = [step("a", "failing")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        events = await gateway.events()
+    assert [file.name for file in result_of(events, "a").files] == ["so far.txt"]
+
+
+class BoastingAgent(Agent):
+    """Lists files in its result that it never sent."""
+
+    card = agent_card("boasting", "Boasts.")
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        result = succeeded(task, answer="done")
+        result.files.add(digest=f"sha256:{PICTURE_DIGEST}", name="chart.png", size_bytes=3)
+        return result
+
+
+async def test_an_agent_cannot_list_what_it_did_not_send(house: House, folder: Path) -> None:
+    await house.add_agent(BoastingAgent())
+    house.planner.steps = [step("a", "boasting")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        events = await gateway.events()
+    assert list(result_of(events, "a").files) == []
+
+
+class SlowlyEnding(FileAgent):
+    """Makes its files again at every call."""
+
+    calls = 0
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        self.calls += 1
+        return await super().behave(task)
+
+
+async def test_a_crash_behind_the_stored_file_leaves_one_file(house: House, folder: Path) -> None:
+    """The gateway dies with the blob written and no StepFinished; the step is repeated."""
+    agent = SlowlyEnding("files", FILES)
+    await house.add_agent(agent)
+    house.planner.steps = [step("a", "files")]
+    url = folder.as_uri()
+    crashing = (str(CRASHING), "kill step_finished:before")
+    async with gateway_process(house, program=crashing, artefacts_url=url) as (process, client):
+        call = client.stream()
+        run_id = (await call.read()).event.run_id
+        await process.wait()
+        call.cancel()
+    assert len(blobs(folder)) == 2
+    async with gateway_process(house, artefacts_url=url) as (_, client):
+        events = await client.watch(run_id)
+        _, content = await fetched(client, run_id, PICTURE_DIGEST)
+    assert agent.calls == 2
+    assert content == PICTURE
+    assert [file.name for file in result_of(events, "a").files] == ["chart.png", "rows.csv"]
+    assert len(blobs(folder)) == 2
+
+
+def sent(files: StepFiles, name: str, size: int, *, parts: int = 1, last: bool = True) -> None:
+    for number in range(parts):
+        files.take(
+            FileChunk(
+                name="" if number else name,
+                media_type="text/plain",
+                content=bytes(size // parts),
+                last=last and number == parts - 1,
+            )
+        )
+
+
+async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
+    values = LargeValues(open_artefacts(folder.as_uri()))
+    stored, problems = await files.store(Owner("ada", uuid4()), values, 10)
+    return [file.name for file in stored], problems
+
+
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [
+        ([MAX_FILE_BYTES], ["0"]),
+        ([MAX_FILE_BYTES + 2], []),
+        ([MAX_FILE_BYTES, 2 * MIB], ["0", "1"]),
+        ([MAX_FILE_BYTES, 2 * MIB + 2, 10], ["0", "2"]),
+        ([1] * 17, [str(n) for n in range(16)]),
+    ],
+)
+async def test_bounds_of_files_hold_one_by_one_and_together(
+    folder: Path, sizes: list[int], names: list[str]
+) -> None:
+    files = StepFiles()
+    for number, size in enumerate(sizes):
+        sent(files, str(number), size, parts=2 if size > 1 else 1)
+    found, problems = await kept(files, folder)
+    assert found == names
+    assert len(problems) == len(sizes) - len(names)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u202ea", "x" * 256])
+async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -> None:
+    files = StepFiles()
+    sent(files, name, 1)
+    sent(files, "good.txt", 1)
+    found, problems = await kept(files, folder)
+    assert found == ["good.txt"]
+    assert len(problems) == 1
+    assert problems[0].isprintable()
+
+
+async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> None:
+    files = StepFiles()
+    sent(files, "whole.txt", 10)
+    sent(files, "half.txt", 10, last=False)
+    assert await kept(files, folder) == (
+        ["whole.txt"],
+        ["The file half.txt was not kept: it did not arrive whole."],
+    )
