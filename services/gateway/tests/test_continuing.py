@@ -283,7 +283,7 @@ def test_what_is_kept_of_questions_without_end_is_bounded() -> None:
     asked = Clarification(questions=[endless] * 100, assumptions=["a" * 10_000] * 100)
     accepted = RunAccepted(request=AgentRequest(question=QUESTION))
     found = continued(AgentRequest(question="x"), "r1", accepted, asked_by(asked))
-    assert found.clarifications[0].ByteSize() < 64 * 1024
+    assert found.clarifications[0].ByteSize() < 24 * 1024
 
 
 def test_what_a_reply_says_itself_is_not_taken_over() -> None:

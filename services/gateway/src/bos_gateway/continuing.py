@@ -26,11 +26,12 @@ NOT_ASKING = "NOT_WAITING_FOR_REPLY"
 """Reason of the refusal of a reply to a run that asked nothing."""
 
 MAX_REPLY_CHARS = 8192
-# What is kept of questions that agents made as long as they liked.
-_MAX_QUESTIONS = 10
-_MAX_OPTIONS = 10
-_MAX_ASSUMPTIONS = 10
+# What is kept of questions that agents made as long as they liked: all rounds fit into one event.
+_MAX_QUESTIONS = 8
+_MAX_OPTIONS = 8
+_MAX_ASSUMPTIONS = 8
 _MAX_TEXT_CHARS = 500
+_MAX_OPTION_CHARS = 200
 # Shapes a run as much as the question does, so a reply need not say it again.
 _INHERITED_LISTS = ("prefer_agents", "disable_agents")
 _INHERITED_TEXTS = ("system_prompt",)
@@ -168,7 +169,7 @@ def _cut(asked: Clarification) -> Clarification:
         questions=[
             ClarifyingQuestion(
                 question=each.question[:_MAX_TEXT_CHARS],
-                options=[option[:_MAX_TEXT_CHARS] for option in each.options[:_MAX_OPTIONS]],
+                options=[option[:_MAX_OPTION_CHARS] for option in each.options[:_MAX_OPTIONS]],
             )
             for each in asked.questions[:_MAX_QUESTIONS]
         ],
