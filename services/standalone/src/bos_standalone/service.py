@@ -27,7 +27,7 @@ from bos_gateway.settings import GatewaySettings
 from bos_identity import service as identity
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.settings import IdentitySettings
-from bos_llm import Models, ModelSettings
+from bos_llm import ModelPrice, Models, ModelSettings
 from bos_mcp_db import service as mcp_db
 from bos_mcp_db.settings import McpDbSettings
 from bos_memory import service as memory
@@ -449,7 +449,9 @@ class _House:
     def _model_settings(self, company: Demo | None, scripted: bool) -> ModelSettings:
         if not scripted or company is None:
             return self._models
-        return ModelSettings.load(base_url=company.model_base_url, model=_SCRIPTED)
+        # It costs nothing, and says so: a model without a price is worth a warning.
+        prices = {_SCRIPTED: ModelPrice(input=0, output=0)}
+        return ModelSettings.load(base_url=company.model_base_url, model=_SCRIPTED, prices=prices)
 
     def _model_name(self, scripted: bool) -> str:
         if scripted:
