@@ -125,6 +125,8 @@ class House:
     client: BosClient
     model: ScriptedModel
     mcp_telemetry: Telemetry
+    telemetry: Telemetry
+    """Of all services but mcp_db."""
     parts: dict[str, AsyncExitStack] = field(default_factory=dict)
 
     async def ask(self, question: str, **options: Any) -> Outcome:
@@ -170,6 +172,7 @@ async def open_house(
     targets: Mapping[str, str] | None = None,
     gateway: Mapping[str, Any] | None = None,
     planner: Mapping[str, Any] | None = None,
+    models: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[House]:
     """Every service, with ``agents`` beside sql and computation.
 
@@ -181,6 +184,7 @@ async def open_house(
         targets: More targets for the gateway's list, of agents served elsewhere or nowhere.
         gateway: Settings of the gateway.
         planner: Settings of the planner.
+        models: Settings of the models.
     """
     telemetry = Telemetry.for_tests("house")
     server = ServerSettings(port=0, grace_s=0.2)
@@ -191,10 +195,11 @@ async def open_house(
             )
         )
         # The policy of production; only the waits are short.
-        models = await stack.enter_async_context(
-            Models(model_settings(model, retry_base_s=0.001, retry_cap_s=0.002), telemetry)
+        options = {"retry_base_s": 0.001, "retry_cap_s": 0.002, **(models or {})}
+        shared = await stack.enter_async_context(
+            Models(model_settings(model, **options), telemetry)
         )
-        house = House(BosClient(""), model, Telemetry.for_tests("mcp_db"))
+        house = House(BosClient(""), model, Telemetry.for_tests("mcp_db"), telemetry)
         stack.push_async_callback(_stop_all, house)
         mcp_db = await house._start(
             "mcp_db",
@@ -211,18 +216,18 @@ async def open_house(
         )
         served = {
             "planner": serve_planner(
-                PlannerSettings.load(server=server, **(planner or {})), telemetry, models=models
+                PlannerSettings.load(server=server, **(planner or {})), telemetry, models=shared
             ),
             "composer": serve_composer(
-                ComposerSettings.load(server=server), telemetry, models=models
+                ComposerSettings.load(server=server), telemetry, models=shared
             ),
             "sql": serve_sql(
-                SqlSettings.load(server=server, mcp_url=mcp_db.url), telemetry, models=models
+                SqlSettings.load(server=server, mcp_url=mcp_db.url), telemetry, models=shared
             ),
             "computation": serve_computation(
                 ComputationSettings.load(server=server, sandbox_target=sandbox.address),
                 telemetry,
-                models=models,
+                models=shared,
             ),
         }
         addresses = {

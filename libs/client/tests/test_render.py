@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from bos.common.v1 import Column, ColumnType, Row, Table, Value
-from bos.gateway.v1 import RunEvent, RunStatus
+from bos.common.v1 import Column, ColumnType, Row, Table, Usage, Value
+from bos.gateway.v1 import Run, RunEvent, RunStatus
 from bos_client.render import View, make_console, show_run
+from bos_client.render.parts import show_journal
 from bos_client.render.table import rows_note, table_grid
-from bos_client.render.text import value_text
+from bos_client.render.text import usage_text, value_text
 
 from .conftest import RUN_ID, response, story
 
@@ -54,6 +55,34 @@ async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character
     assert f"Run {RUN_ID}: succeeded in 1.5 s; agents sql, computation" in text
     assert text.count("Acme leads") == 1, "the answer was streamed, so it is not printed again"
     assert not [c for c in text if ord(c) < 0x20 and c != "\n"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Usage(), ""),
+        (Usage(api_calls=3), ""),
+        (
+            Usage(model_calls=1, input_tokens=900, output_tokens=100, cost_micros=4200),
+            "1 model call, 1000 tokens, $0.0042",
+        ),
+        (Usage(model_calls=2, input_tokens=7), "2 model calls, 7 tokens"),
+        (
+            Usage(unreported_tokens=500),
+            "0 model calls, 0 tokens, up to 500 more of calls that were cut off",
+        ),
+    ],
+)
+def test_consumption_is_shown_as_far_as_it_is_known(usage: Usage, text: str) -> None:
+    assert usage_text(usage) == text
+
+
+async def test_a_steps_consumption_comes_with_the_trace() -> None:
+    events = list(story())
+    finished = next(e for e in events if e.HasField("step_finished"))
+    finished.step_finished.result.usage.CopyFrom(Usage(model_calls=2, input_tokens=7))
+    assert "3 rows, 2 model calls, 7 tokens" in await shown(events, View(trace=True))
+    assert "7 tokens" not in await shown(events)
 
 
 async def test_trace_lines_come_only_when_asked_for() -> None:
@@ -191,6 +220,33 @@ def test_a_column_without_a_type_is_a_number_column_when_its_cells_are_numbers()
 )
 def test_cells_read_as_they_are_stored(value: Value, text: str) -> None:
     assert value_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("step_ids", "told"),
+    [
+        (["find", "share"], "↻ planning anew, because of find, share"),
+        ([], "↻ planning anew, because the results are thin"),
+    ],
+)
+async def test_a_revision_says_why_there_is_another_plan(step_ids: list[str], told: str) -> None:
+    events = story()
+    started = event(0, revision_started={"revision": 1, "failed_step_ids": step_ids})
+    assert told in await shown([*events[:5], started, *events[5:]])
+
+
+@pytest.mark.parametrize("revised", [True, False])
+def test_attempts_are_listed_if_there_was_more_than_one(revised: bool) -> None:
+    found = Run(run_id=RUN_ID)
+    found.journal.add(entry="execution attempt 1 started")
+    if revised:
+        found.journal.add(entry="replanning 1 started,\x1b because of find", revision=1)
+    file = io.StringIO()
+    show_journal(make_console(file), found)
+    text = file.getvalue()
+    assert ("- replanning 1 started" in text) is revised
+    assert ("Attempts" in text) is revised
+    assert "\x1b" not in text
 
 
 async def test_on_a_terminal_a_status_line_tells_what_is_going_on() -> None:

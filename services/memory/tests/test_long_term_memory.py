@@ -67,6 +67,22 @@ async def test_l_03_the_model_is_asked_as_specified(start: Starter) -> None:
     assert request.body["max_tokens"] == 512
 
 
+async def test_what_looking_for_facts_costs_is_counted_beside_the_runs(start: Starter) -> None:
+    memory = await start(*REPLIES)
+    await memory.extract(VINAY)
+
+    assert memory.model is not None
+    counted = {
+        direction: memory.metric(
+            "bos_model_tokens_total", agent="memory", model="scripted", direction=direction
+        )
+        for direction in ("input", "output")
+    }
+    model = memory.model
+    assert counted == {"input": model.input_tokens, "output": model.output_tokens}
+    assert min(counted.values()) > 0
+
+
 async def test_l_04_nothing_found_changes_nothing(start: Starter) -> None:
     memory = await start(*REPLIES)
     assert not await memory.extract("What was revenue?")

@@ -36,6 +36,10 @@ async def test_model_is_shown_task_proposal_and_instructions_and_decides(
     assert answer.usage.model_calls == 1
     word = "enhance" if mode == ENHANCE else "override"
     assert [event.message for event in answer.trace] == [f"Instructions classified as {word}."]
+    # What it costs is seen beside everybody else's.
+    labels = {"agent": "hitl_classifier", "model": "scripted", "direction": "input"}
+    counted = rig.telemetry.registry.get_sample_value("bos_model_tokens_total", labels)
+    assert counted == answer.usage.input_tokens > 0
 
 
 async def test_what_the_model_cannot_say_adds_to_the_task(rig: Any) -> None:

@@ -102,6 +102,9 @@ class ScriptedModel:
         self.requests: deque[RecordedRequest] = deque(maxlen=_KEPT_REQUESTS)
         self.calls = 0
         """Chat requests since the start."""
+        self.input_tokens = 0
+        self.output_tokens = 0
+        """Tokens that replies since the start reported; those of streams only if asked for."""
         self.in_flight = 0
         """Chat requests that are being answered."""
         self.abandoned = 0
@@ -242,6 +245,10 @@ class ScriptedModel:
         answer = answer.limited(call.max_tokens)
         call_id = f"chatcmpl-scripted-{self.calls}"
         broken_after = fault.after_chunks if fault is not None and fault.kind == "broken" else None
+        if broken_after is None and (call.include_usage or not call.stream):
+            reported = wire.usage(call, answer)
+            self.input_tokens += reported["prompt_tokens"]
+            self.output_tokens += reported["completion_tokens"]
         if call.stream:
             chunks = wire.chunks(call_id, call, answer)
             return _EventStream(chunks, self.knobs.chunk_delay_s, broken_after)

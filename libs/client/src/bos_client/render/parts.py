@@ -9,6 +9,7 @@ from rich.text import Text
 
 from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import RunStatus
+from bos_client.render.files import show_files
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
     ONE_LINE,
@@ -17,6 +18,7 @@ from bos_client.render.text import (
     duration_text,
     one_line,
     run_status_text,
+    usage_text,
     value_text,
 )
 
@@ -101,6 +103,7 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
             console.print(Text(f"  [{number}] {_source_text(source)}"))
         if len(response.sources) > _MAX_SOURCES:
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
+    show_files(console, response)
     _show_list(console, "You could ask next", response.followups)
     show_end(console, response)
 
@@ -139,10 +142,12 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
         line.append(f" in {duration_text(metadata.latency)}", style="dim")
     if metadata.agents:
         line.append(f"; agents {', '.join(metadata.agents)}", style="dim")
-    if metadata.usage.model_calls:
-        usage = metadata.usage
-        tokens = usage.input_tokens + usage.output_tokens
-        line.append(f"; {usage.model_calls} model calls, {tokens} tokens", style="dim")
+    if consumed := usage_text(metadata.usage):
+        bound = f", bound at {metadata.max_tokens} tokens" if metadata.max_tokens else ""
+        line.append(f"; {consumed}{bound}", style="dim")
+        if metadata.usage.models:
+            models = ", ".join(map(one_line, metadata.usage.models))
+            line.append(f" ({models})", style="dim")
     if metadata.conversation_id:
         line.append(f"; conversation {one_line(metadata.conversation_id)}", style="dim")
     console.print(line)

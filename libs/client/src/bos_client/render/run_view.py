@@ -22,6 +22,7 @@ from bos_client.render.text import (
     one_line,
     seconds_text,
     step_status_text,
+    usage_text,
 )
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ class RunView:
         )
         if result.HasField("table"):
             line.append(f", {result.table.row_count} rows", style="dim")
+        if self._view.trace and (consumed := usage_text(result.usage)):
+            line.append(f", {consumed}", style="dim")
         if result.error.message:
             line.append(f": {one_line(result.error.message)}", style=style)
         self._line(line)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from bos.common.v1 import Value
+    from bos.common.v1 import Usage, Value
 
 # Control characters could move the cursor, change colours or worse; tab and newline may stay.
 _CONTROLS = dict.fromkeys([*range(0x20), 0x7F, *range(0x80, 0xA0)])
@@ -82,6 +82,21 @@ def time_text(time: Timestamp) -> str:
 def clock_text(time: Timestamp) -> str:
     """The time of day in UTC, to the millisecond."""
     return time.ToDatetime(UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def usage_text(usage: Usage) -> str:
+    """What models consumed, such as ``3 model calls, 1200 tokens, $0.0042``; empty if nothing."""
+    if not usage.model_calls and not usage.unreported_tokens:
+        return ""
+    parts = [
+        f"{usage.model_calls} model call{'' if usage.model_calls == 1 else 's'}",
+        f"{usage.input_tokens + usage.output_tokens} tokens",
+    ]
+    if usage.unreported_tokens:
+        parts.append(f"up to {usage.unreported_tokens} more of calls that were cut off")
+    if usage.cost_micros:
+        parts.append(f"${usage.cost_micros / 1_000_000:.4f}")
+    return ", ".join(parts)
 
 
 def duration_text(duration: Duration) -> str:

@@ -1,0 +1,117 @@
+"""What a run consumed, from the model's own count to every place where somebody looks for it."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from rich.console import Console
+
+from bos.common.v1 import Usage
+from bos_client.render.parts import show_end
+
+from .house import open_house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_mcp_db.settings import DatabaseSettings
+
+    from .house import House
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+QUESTION = (
+    "Which five customers brought the most revenue last quarter, and what share of the total is "
+    "that?"
+)
+# Whole micro-dollars per token, so that no sum depends on where it was rounded.
+PRICES = {"scripted": {"input": 3, "output": 7}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(
+    company: DatabaseSettings, store_url: str, clean_environment: None
+) -> AsyncIterator[House]:
+    async with open_house(
+        company, store_url, models={"prices": PRICES}, gateway={"max_run_tokens": 200_000}
+    ) as house:
+        yield house
+
+
+def total(usages: Iterable[Usage]) -> tuple[int, int, int, int]:
+    """Calls, tokens sent, tokens received and micro-dollars."""
+    each = [(u.model_calls, u.input_tokens, u.output_tokens, u.cost_micros) for u in usages]
+    calls, sent, received, cost = (sum(column) for column in zip(*each, strict=True))
+    return calls, sent, received, cost
+
+
+def counted(telemetry: Telemetry, name: str, **labels: str) -> float:
+    """The sum of the samples of a metric that have these labels."""
+    return sum(
+        sample.value
+        for metric in telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+async def test_a_runs_consumption_is_the_same_in_results_events_response_and_metrics(
+    house: House,
+) -> None:
+    outcome = await house.ask(QUESTION)
+    model = house.model
+    cost = 3 * model.input_tokens + 7 * model.output_tokens
+    reported = (model.calls, model.input_tokens, model.output_tokens, cost)
+    assert min(reported) > 0
+
+    whole = outcome.response.metadata.usage
+    assert total([whole]) == reported
+    assert list(whole.models) == ["scripted"]
+    assert whole.unreported_tokens == 0
+
+    # Results, in the response and in the public events, say what each step took of it.
+    results = {result.agent_name: result.usage for result in outcome.response.agent_results}
+    finished = [e.step_finished for e in outcome.events if e.HasField("step_finished")]
+    assert {f.result.agent_name: f.result.usage for f in finished} == results
+    assert set(results) == {"sql", "computation"}
+    for usage in results.values():
+        assert min(total([usage])) > 0
+        assert list(usage.models) == ["scripted"]
+
+    # Metrics say it by agent and model; planner and composer took the rest.
+    by_agent: dict[str, Usage] = {}
+    for agent in ("planner", "sql", "computation", "composer"):
+        labels = {"agent": agent, "model": "scripted"}
+        tokens = {
+            direction: counted(
+                house.telemetry, "bos_model_tokens_total", **labels, direction=direction
+            )
+            for direction in ("input", "output")
+        }
+        dollars = counted(house.telemetry, "bos_model_cost_dollars_total", **labels)
+        by_agent[agent] = Usage(
+            model_calls=int(counted(house.telemetry, "bos_model_calls_total", **labels)),
+            input_tokens=int(tokens["input"]),
+            output_tokens=int(tokens["output"]),
+            cost_micros=round(dollars * 1_000_000),
+        )
+    for agent, usage in results.items():
+        assert total([by_agent[agent]]) == total([usage])
+    assert total(by_agent.values()) == reported
+    assert (
+        counted(house.telemetry, "bos_run_tokens_total", kind="reported")
+        == reported[1] + reported[2]
+    )
+
+    # And so do those who look later, or at a terminal.
+    (again,) = [await house.client.get_run(outcome.response.run_id)]
+    assert again.response.metadata.usage == whole
+    shown = io.StringIO()
+    show_end(Console(file=shown, width=400), outcome.response)
+    assert f"{reported[0]} model calls, {reported[1] + reported[2]} tokens" in shown.getvalue()
+    assert f"${cost / 1_000_000:.4f}" in shown.getvalue()
+    assert "(scripted)" in shown.getvalue()
