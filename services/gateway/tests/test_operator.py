@@ -353,6 +353,23 @@ async def test_the_log_of_a_run_is_shown_whole(house: House) -> None:
     assert "There is no run" in unknown.stderr
 
 
+async def test_the_log_of_a_run_ends_with_its_attempts(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [
+        Step(step_id="a", agent="echo", task="look"),
+        Step(step_id="b", agent="echo", task="use @{outputs.a.nowhere}"),
+    ]
+    house.planner.revisions = [[Step(step_id="c", agent="echo", task="do without")]]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    shown = await bos("runs", "log", response.run_id, env=environment(house))
+    assert shown.exit_code == 0, shown.output
+    told = [line for line in shown.stdout.splitlines() if line.startswith("attempt")]
+    assert told[0] == "attempt  execution attempt 1 started"
+    assert "attempt  replanning 1 succeeded" in told
+    assert told[-1] == "attempt  execution attempt 2 ended: 1 of 1 steps succeeded"
+
+
 async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(house: House) -> None:
     agent = SlowAgent("slow")
     await house.add_agent(agent)

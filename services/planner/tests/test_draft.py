@@ -234,6 +234,28 @@ def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
         draft({"steps": [planned("top", "rag"), use]}, earlier=old, completed={"top"})
 
 
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (planned("again", task="Do it."), 'repeats the work of "sent"'),
+        (planned("sent", task="Something else."), "taken"),
+        (planned("other", task="Use @{outputs.sent.x}"), "unknown step"),
+        (planned("other", task="Something else."), ""),
+    ],
+    ids=["its work", "its id", "its output", "another"],
+)
+def test_a_revision_leaves_blocked_steps_alone(reply: dict[str, Any], problem: str) -> None:
+    """SPEC C-23."""
+    limits = {"earlier": {"sent": Step(step_id="sent", agent="sql", task="Do  it.")}}
+    if problem:
+        with pytest.raises(PlanInvalid, match=problem):
+            draft({"steps": [reply]}, blocked={"sent"}, **limits)
+    else:
+        behind = {**reply, "depends_on": ["sent"]}
+        (made,) = draft({"steps": [behind]}, blocked={"sent"}, **limits).plan.steps
+        assert list(made.depends_on) == []
+
+
 def test_the_same_work_under_other_names_is_the_same_work() -> None:
     def plan(*steps: Step) -> Plan:
         return Plan(steps=steps)

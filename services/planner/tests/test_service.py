@@ -313,6 +313,23 @@ async def test_a_revision_that_repeats_the_failure_is_no_new_plan(rig: Any) -> N
     assert data(reply.trace[-2])["reason"] == "NO_NEW_PLAN"
 
 
+async def test_a_revision_is_told_what_was_not_allowed(rig: Any) -> None:
+    """SPEC C-23."""
+    error = AgentError(type="denied_by_user", message="The approval was denied.")
+    denied = FailedStep(step_id="mail", agent="mail", error=error)
+    reply = await rig.plan(revision=revision(blocked_steps=[denied]))
+    assert [step.step_id for step in reply.plan.steps] == ["share_again"]
+    prompt = rig.model.requests[-1].prompt
+    assert "### Blocked steps" in prompt
+    assert "- mail (mail): denied_by_user: The approval was denied." in prompt
+
+
+@pytest.mark.parametrize("models", [True, False])
+async def test_without_a_model_the_first_plan_is_the_only_one(start: Any, models: bool) -> None:
+    rig = await start(models=models)
+    assert (await rig.plan()).only_plan is not models
+
+
 @pytest.mark.parametrize("models", [True, False])
 async def test_a_revision_without_a_model_finds_no_new_plan(start: Any, models: bool) -> None:
     rig = await start(models=models)
