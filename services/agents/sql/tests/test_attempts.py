@@ -143,14 +143,18 @@ async def test_d28_triage_may_stop(start: StartHouse) -> None:
 async def test_d28_triage_may_ask_the_user(start: StartHouse) -> None:
     ask = triage(
         action="ASK_CLARIFICATION",
-        clarifying_questions=[{"question": "Which amount?", "options": ["amount"]}],
+        clarifying_questions=[
+            {"question": "Which amount?", "options": ["orders.amount", "orders.price"]}
+        ],
     )
     house = await start(fixtures(ask, generated=MISSING_COLUMN))
 
     done = await house.ask()
 
     assert done.result.status == NEEDS_CLARIFICATION
-    assert done.result.clarification.questions[0].question == "Which amount?"
+    (question,) = done.result.clarification.questions
+    assert question.question == "Which amount?"
+    assert list(question.options) == ["orders.amount"], "there is no column price"
 
 
 async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:

@@ -107,7 +107,7 @@ def _listed(work: Work, query: str) -> tuple[TableSummary, ...]:
 
 def _settle(work: Work, judgement: SchemaChoice | ClarityCheck) -> None:
     asked = [each for each in judgement.clarifying_questions if each.question.strip()]
-    questions = _grounded(work, asked)
+    questions = grounded(work, asked)
     assumptions = [each for each in judgement.assumptions if each.strip()]
     if judgement.is_clear or (not questions and work.may_ask_user):
         work.assumptions.extend(assumptions)
@@ -127,7 +127,7 @@ def _settle(work: Work, judgement: SchemaChoice | ClarityCheck) -> None:
     work.task.trace.decision("Proceeding on assumptions", assumptions=assumptions)
 
 
-def _grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
+def grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
     """``questions`` without options that name tables or fields that do not exist (SPEC D-03)."""
     invented: list[str] = []
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_llm import assistant
+from bos_sql.clarity import grounded
 from bos_sql.generate import Draft
 from bos_sql.prompts import feedback, json_text, triage_messages
 from bos_sql.replies import ErrorTriage
@@ -43,7 +44,7 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
         raise AgentFailure(QUERY_ERROR, message, {"error": failure.error, "query": failure.query})
     questions = [each for each in triage.clarifying_questions if each.question.strip()]
     if triage.action == "ASK_CLARIFICATION" and questions and work.may_ask_user:
-        ask_user(work, questions, work.assumptions)
+        ask_user(work, grounded(work, questions), work.assumptions)
     if triage.action == "RETRY_WITH_PATCH":
         return _patch(work, triage)
     return None
