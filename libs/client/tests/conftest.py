@@ -16,6 +16,7 @@ from bos.gateway.v1 import (
     AskResponse,
     AskStreamResponse,
     CancelRunResponse,
+    DownloadFileResponse,
     GetRunResponse,
     ListAgentsResponse,
     ListRunsResponse,
@@ -126,6 +127,8 @@ class Gateway(OrchestratorServiceServicer):
     """Events after which streams fall silent."""
     error: BosError | None = None
     unary_failures: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What can be downloaded, by digest."""
     asked: list[AgentRequest] = field(default_factory=list)
     watched: list[int] = field(default_factory=list)
     silent: asyncio.Event = field(default_factory=asyncio.Event)
@@ -158,6 +161,13 @@ class Gateway(OrchestratorServiceServicer):
     async def ListRuns(self, request: Any, context: Any) -> ListRunsResponse:
         self._fail()
         return ListRunsResponse(runs=[self._run()], next_page_token="next")
+
+    async def DownloadFile(self, request: Any, context: Any) -> AsyncIterator[DownloadFileResponse]:
+        content = self.files.get(request.digest)
+        if content is None:
+            raise NotFound("This run has no such file.")
+        yield DownloadFileResponse(content=content[:3])
+        yield DownloadFileResponse(content=content[3:])
 
     async def CancelRun(self, request: Any, context: Any) -> CancelRunResponse:
         run = self._run()

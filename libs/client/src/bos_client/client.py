@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from bos.gateway.v1 import (
     AskRequest,
     AskStreamRequest,
     CancelRunRequest,
+    DownloadFileRequest,
     GetApprovalRequest,
     GetRunRequest,
     ListAgentsRequest,
@@ -89,6 +91,7 @@ _OPTIONS = (
     ),
 )
 _PLAN_TIMEOUT_S = 90.0
+_DOWNLOAD_TIMEOUT_S = 120.0
 # A run's own time limit fails it with an explanation; ours must leave time for that to arrive.
 _MARGIN_S = 30.0
 
@@ -209,6 +212,31 @@ class BosClient(ServiceClient):
             conversation_id=conversation_id,
         )
         return await self._unary(self._stub.ListRuns, request)
+
+    async def download_file(self, run_id: str, digest: str) -> bytes:
+        """A file that a step of a run made; ``AgentResult.files`` lists them.
+
+        Its content and its name are a program's work: open it with care.
+
+        Raises:
+            NotFound: the run has no such file, or it is gone.
+            Unavailable: the gateway or its store is away, or the file came damaged.
+        """
+        request = DownloadFileRequest(run_id=run_id, digest=digest)
+        content = bytearray()
+        call = self._stub.DownloadFile(
+            request, timeout=_DOWNLOAD_TIMEOUT_S, metadata=await self._metadata()
+        )
+        try:
+            async for part in call:
+                content += part.content
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()
+        if hashlib.sha256(content).hexdigest() != digest.removeprefix("sha256:"):
+            raise Unavailable("The file did not arrive whole; try again.")
+        return bytes(content)
 
     async def cancel(self, run_id: str, reason: str = "") -> Run:
         """Ask for a run to end; returns it as it is now, which may still be ending."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
 from bos_client.cli.approvals import asker_for
 from bos_client.cli.ask import follow
+from bos_client.cli.files import files
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.render import View, make_console
@@ -132,6 +133,9 @@ def cancel(target: Target, run_id: str, reason: str, as_json: bool) -> None:
         return ANSWERED
 
     run(work(), as_json=as_json)
+
+
+runs.add_command(files)
 
 
 @click.command()

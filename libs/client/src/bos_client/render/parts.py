@@ -9,6 +9,7 @@ from rich.text import Text
 
 from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import RunStatus
+from bos_client.render.files import show_files
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
     ONE_LINE,
@@ -102,6 +103,7 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
             console.print(Text(f"  [{number}] {_source_text(source)}"))
         if len(response.sources) > _MAX_SOURCES:
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
+    show_files(console, response)
     _show_list(console, "You could ask next", response.followups)
     show_end(console, response)
 
