@@ -19,6 +19,7 @@ from bos.common.v1 import Value
 from bos.gateway.v1 import (
     Approval,
     ApprovalDecision,
+    ApprovalKind,
     ApprovalServiceServicer,
     ApprovalStatus,
     GetApprovalResponse,
@@ -182,6 +183,13 @@ async def test_show_tells_the_exact_arguments_and_nothing_moves_the_cursor(
     assert code == 0
     assert "body: Dear Ada," in out
     assert "\x1b" not in out
+    assert "nobody knows" not in out
+
+
+async def test_show_tells_that_it_may_have_been_done_before(gateway: AskingGateway) -> None:
+    gateway.desk.approval.kind = ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
+    _, out, _ = await bos(gateway, "approvals", "show", "ap-1")
+    assert "nobody knows whether it was done: yes does it again" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

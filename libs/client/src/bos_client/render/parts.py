@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from bos.common.v1 import TraceEventType
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import ApprovalKind, RunStatus
 from bos_client.render.files import show_files
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
@@ -155,6 +155,9 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
 
 def show_approval(console: Console, approval: Approval) -> None:
     """What would be done, exactly, for the person who decides."""
+    if approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN:
+        text = "  you approved this before, and nobody knows whether it was done: yes does it again"
+        console.print(Text(text, style="yellow"))
     for action in approval.actions:
         line = Text(f"  {one_line(action.summary)}", style="bold")
         console.print(line.append(f"  ({one_line(action.tool)})", style="dim"))
