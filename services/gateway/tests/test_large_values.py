@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import GetRunRequest, RunEvent, RunStatus
-from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished
+from bos.planner.v1 import Plan
+from bos.runlog.v1 import LogEvent, RunAccepted, StepDispatched, StepFinished
 from bos_agentkit import succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import ConfigurationError, FailedPrecondition
@@ -36,7 +37,7 @@ from bos_gateway.results import held_bytes
 from bos_gateway.retention import Scope, erase
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import Runs
-from bos_gateway.state import RunState
+from bos_gateway.state import RunState, apply
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
 from bos_gateway.values import LargeValues
 from bos_postgres import connect, open_database
@@ -359,6 +360,9 @@ def test_a_run_whose_inputs_are_gone_ends_as_if_its_plan_had_failed() -> None:
     event.step_dispatched.sub_task.task = "x" * MAX_EVENT_BYTES
     stub = stub_of(event, Artefact("0" * 64, event.ByteSize()))
     assert stub.ByteSize() < 1000
+    state = RunState("run", accepted=RunAccepted(), plan=Plan(), revision=2)
+    apply(state, substitute(stub))
+    assert state.plan_failure is not None
     failed = substitute(stub).plan_failed
     assert (failed.revision, failed.error.type) == (2, "ValueMissing")
 
