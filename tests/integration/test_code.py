@@ -1,0 +1,192 @@
+"""The code agent in the whole product: proposed, approved, run, its figure fetched (SPEC F-08)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.gateway.v1 import RunEvent, RunStatus
+from bos_chassis.values import from_value_map
+from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY
+from bos_demo.dialogues import load_approved
+from bos_demo.expectations import mentions
+from bos_demo.generate import generate
+from bos_demo.periods import named_periods
+
+from .rest_house import BOS, RestHouse, rest_house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos.common.v1 import Artefact
+    from bos.gateway.v1 import Approval, OrchestratorResponse
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+(QUESTION,) = load_approved()
+SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RestHouse]:
+    async with rest_house(tmp_path_factory.mktemp("house")) as house:
+        yield house
+
+
+def connection(house: RestHouse) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((house.folder / ".data/standalone.json").read_text())
+    return content
+
+
+async def decided(house: RestHouse, decide: str) -> tuple[Approval, OrchestratorResponse]:
+    """Ask the demo question, and decide about the program once it is proposed."""
+    known = connection(house)
+    async with BosClient(known["target"], api_key=house.key) as bos:
+        approval, event = None, RunEvent()
+        async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
+            if event.HasField("approval_requested"):
+                approval = event.approval_requested.approval
+                await getattr(bos, decide)(approval.approval_id)
+    assert approval is not None
+    return approval, event.run_finished.response
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def approved(house: RestHouse) -> tuple[Approval, OrchestratorResponse]:
+    return await decided(house, "approve")
+
+
+def monthly_revenue() -> dict[int, Decimal]:
+    """Added up from the generated rows, without any of the services."""
+    rows = generate(DEFAULT_TODAY)
+    start, end = named_periods(DEFAULT_TODAY)["last_year"]
+    days = {invoice.invoice_id: invoice.invoice_date for invoice in rows.invoices}
+    months: dict[int, Decimal] = defaultdict(Decimal)
+    for line in rows.invoice_lines:
+        if start <= days[line.invoice_id] < end:
+            months[days[line.invoice_id].month] += line.line_amount
+    return months
+
+
+def figure_of(response: OrchestratorResponse) -> Artefact:
+    (figure,) = response.agent_results[1].files
+    return figure
+
+
+async def test_what_was_shown_is_what_ran_and_its_figures_are_right(
+    approved: tuple[Approval, OrchestratorResponse],
+) -> None:
+    approval, response = approved
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    (action,) = approval.actions
+    shown = from_value_map(action.arguments)
+    ran = from_value_map(response.agent_results[1].data)
+    assert ran["code"] == shown["code"]
+    assert QUESTION.steps[1].agent == "code"
+    assert shown["code"].endswith(QUESTION.steps[1].program)
+    assert (ran["exit_code"], ran["files"]) == (0, list(QUESTION.steps[1].files))
+    months = monthly_revenue()
+    facts = (sum(months.values()), max(months.values()))
+    assert len(months) == 12
+    assert set(ran["result"].values()) == set(facts)
+    assert all(mentions(response.answer, fact) for fact in facts)
+
+
+async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line(
+    house: RestHouse, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
+) -> None:
+    _, response = approved
+    figure = figure_of(response)
+    async with BosClient(connection(house)["target"], api_key=house.key) as bos:
+        content = await bos.download_file(response.run_id, figure.digest)
+    assert content.startswith(b"\x89PNG")
+    assert len(content) == figure.size_bytes
+    assert figure.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+    path = f"/v1/runs/{response.run_id}/files/{figure.digest.removeprefix('sha256:')}"
+    headers = {"Authorization": f"Bearer {house.key}"}
+    async with (
+        aiohttp.ClientSession(house.url) as session,
+        session.get(path, headers=headers) as reply,
+    ):
+        assert reply.status == 200
+        assert await reply.read() == content
+        assert reply.content_type == "image/png"
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert reply.headers["Content-Disposition"] == ("attachment; filename=revenue-by-month.png")
+        assert "sandbox" in reply.headers["Content-Security-Policy"]
+
+    process = await asyncio.create_subprocess_exec(
+        *(BOS, "runs", "files", response.run_id, "--output", str(tmp_path)),
+        cwd=house.folder,
+        env={"PATH": os.environ["PATH"]},
+        stdout=sys.stderr,
+    )
+    assert await process.wait() == 0
+    assert (tmp_path / figure.name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("run_id", "digest", "key", "status", "reason"),
+    [
+        ("its own", "0" * 64, "right", 404, "FILE_NOT_FOUND"),
+        ("another", "right", "right", 404, "NOT_FOUND"),
+        ("its own", "right", "wrong", 401, "TOKEN_INVALID"),
+        ("its own", "0" * 63, "right", 400, "INVALID_ARGUMENT"),
+    ],
+)
+async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
+    house: RestHouse,
+    approved: tuple[Approval, OrchestratorResponse],
+    run_id: str,
+    digest: str,
+    key: str,
+    status: int,
+    reason: str,
+) -> None:
+    _, response = approved
+    run = response.run_id if run_id == "its own" else "0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10"
+    named = figure_of(response).digest.removeprefix("sha256:") if digest == "right" else digest
+    token = house.key if key == "right" else "wrong"
+    async with (
+        aiohttp.ClientSession(house.url) as session,
+        session.get(
+            f"/v1/runs/{run}/files/{named}", headers={"Authorization": f"Bearer {token}"}
+        ) as reply,
+    ):
+        error = (await reply.json())["error"]
+    assert reply.status == status, error
+    assert "Content-Disposition" not in reply.headers
+    (info,) = [each for each in error["details"] if each["@type"].endswith("ErrorInfo")]
+    assert info["reason"] == reason
+
+
+async def test_denied_nothing_runs_and_the_rest_is_answered(house: RestHouse) -> None:
+    _, response = await decided(house, "deny")
+    assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+    drawing = response.agent_results[1]
+    assert (drawing.status, drawing.error.type) == (SKIPPED, "denied_by_user")
+    assert list(drawing.files) == []
+
+
+async def test_where_nobody_can_be_asked_the_program_is_skipped(house: RestHouse) -> None:
+    """SPEC M-14, X-14."""
+    known = connection(house)
+    async with BosClient(known["target"], api_key=house.key) as bos:
+        response = await bos.ask(QUESTION.question, context=known["context"])
+    drawing = response.agent_results[1]
+    assert (drawing.status, drawing.error.type) == (SKIPPED, "hitl_skipped_non_streaming")
+    assert drawing.performed_actions == []
