@@ -26,6 +26,7 @@ from bos.gateway.v1 import (
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import (
     AnswerStarted,
+    CancelRequested,
     LogEvent,
     PlanFailed,
     Planned,
@@ -316,6 +317,33 @@ def _happens(
                 return [event(answer_started=started), adopted()]
             end = RunFinished(response=OrchestratorResponse(status=RUN_STATUS_SUCCEEDED))
             return [event(answer_started=started), event(run_finished=end)]
+
+
+@pytest.mark.parametrize(
+    ("events", "counted_tokens"),
+    [
+        ([], 2500),  # a quarter, for planning
+        ([planned(step("a", "echo"), tokens=1000)], 1000),
+        ([planned(step("a", "echo"), tokens=1000), finished("a", 3000)], 4000),
+        (
+            [
+                planned(step("a", "echo"), tokens=1000),
+                finished("a", 3000),
+                event(answer_started=AnswerStarted(attempt=1, reserved_tokens=2000)),
+            ],
+            6000,
+        ),
+    ],
+    ids=["planning", "nothing under way", "steps done", "composing"],
+)
+def test_run_that_is_cancelled_counts_what_was_under_way(
+    events: list[LogEvent], counted_tokens: int
+) -> None:
+    state = fold("r", [accepted(10_000), *events, event(cancel_requested=CancelRequested())])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    usage = record.events[-1].run_finished.response.metadata.usage
+    assert counted(usage) == counted_tokens
 
 
 async def test_budget_reaches_planner_agents_and_composer(house: House) -> None:

@@ -43,6 +43,15 @@ def held_by_steps(state: RunState) -> int:
     return sum(step.reserved_tokens for step in state.steps.values())
 
 
+def held_beside_steps(state: RunState) -> int:
+    """Tokens held for planning and composing under way.
+
+    Planning is taken to have begun: the log does not tell.
+    """
+    planning = for_planning(state) if state.planning is not None else None
+    return (planning or 0) + state.answer_tokens
+
+
 def left(state: RunState) -> int:
     """Tokens neither counted nor held; 0 also when more was consumed than there was."""
     used = counted(state.usage) + held_by_steps(state) + state.answer_tokens

@@ -27,7 +27,7 @@ from bos.gateway.v1 import (
     Stage,
 )
 from bos_gateway.attempts import definitive_failure
-from bos_gateway.budget import held_by_steps
+from bos_gateway.budget import held_beside_steps, held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.state import RunState, StepState, add_usage
@@ -90,6 +90,8 @@ def explained_response(state: RunState, now: datetime, error: AgentError) -> Orc
     response = _response(state, now, status)
     response.answer = error.message
     response.error.CopyFrom(error)
+    # Whoever plans or composes is stopped with the run, and will not say what that consumed.
+    response.metadata.usage.unreported_tokens += held_beside_steps(state)
     return response
 
 
