@@ -13,7 +13,13 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
-from bos_chassis.settings_reference import main, render, settings_classes, variables
+from bos_chassis.settings_reference import (
+    complete_example,
+    main,
+    render,
+    settings_classes,
+    variables,
+)
 from bos_client.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +97,16 @@ def test_variables_of_the_example_exist() -> None:
         for name in unknown
         if not ((match := PER_AGENT.fullmatch(name)) and match[1] in USES_A_MODEL)
     } == set()
+
+
+def test_example_lists_every_variable() -> None:
+    """SPEC N-08."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert text == complete_example(text, settings_classes()), (
+        "Complete it: python -m bos_chassis.settings_reference docs/configuration.md"
+    )
+    wanted = [v.names for cls in settings_classes() for v in variables(cls) if not v.is_part]
+    assert [names for names in wanted if not {*names} & {*example()}] == []
 
 
 def test_example_is_complete_for_a_first_start() -> None:

@@ -4,6 +4,9 @@
 
     python -m bos_chassis.settings_reference docs/configuration.md
 
+The ``.env.example`` beside ``docs``, if there is one, is completed with every variable that its
+hand-written part does not name (SPEC N-08).
+
 Every installed package named ``bos_…`` with a module ``settings`` is found by itself; a new service
 or agent needs no entry anywhere.
 """
@@ -15,7 +18,9 @@ import importlib.util
 import inspect
 import json
 import pkgutil
+import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -83,6 +88,12 @@ addresses, targets, keys and the gateway's store by itself.
 """
 
 
+REST = """\
+# --- Everything else -------------------------------------------------------------------------
+# Written by `python -m bos_chassis.settings_reference docs/configuration.md`: what is not named
+# above, with its default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One line of the reference."""
@@ -92,6 +103,16 @@ class Variable:
     holds: str
     default: str
     purpose: str
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it stands for all variables of a part."""
+        return not self.default
+
+    @property
+    def value(self) -> str:
+        """The default as it would be written into a file; empty if there is none."""
+        return self.default[1:-1] if self.default.startswith("`") else ""
 
 
 def settings_classes() -> list[type[Settings]]:
@@ -132,6 +153,25 @@ def variables(cls: type[Settings]) -> Iterator[Variable]:
 def render(classes: Iterable[type[Settings]]) -> str:
     """The whole page."""
     return "\n".join([PREFACE, *(_section(cls) for cls in classes)])
+
+
+def complete_example(text: str, classes: Iterable[type[Settings]]) -> str:
+    """An example of a ``.env`` file: its part above :data:`REST`, and all other variables below."""
+    own = text.partition(REST)[0].rstrip("\n") + "\n"
+    named = set(re.findall(r"^#? ?([A-Z][A-Z0-9_]*)=", own, re.MULTILINE))
+    lines = [own, REST, ""]
+    for cls in classes:
+        missing = [v for v in variables(cls) if not named.intersection(v.names) and not v.is_part]
+        if not missing:
+            continue
+        lines.append(f"# {cls.__module__.partition('.')[0]}: {cls.__name__}")
+        for variable in missing:
+            lines += textwrap.wrap(
+                variable.purpose, 99, initial_indent="#   ", subsequent_indent="#   "
+            )
+            lines.append(f"# {variable.names[0]}={variable.value}")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _section(cls: type[Settings]) -> str:
@@ -261,7 +301,7 @@ def _purpose(field: FieldInfo) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the path given, or to standard output.
+    """Write the page to the path given, and the example beside its folder; or to standard output.
 
     Raises:
         SystemExit: more than one argument.
@@ -270,7 +310,12 @@ def main(arguments: list[str]) -> None:
         raise SystemExit("usage: python -m bos_chassis.settings_reference [FILE]")
     page = render(settings_classes())
     if arguments:
-        Path(arguments[0]).write_text(page, encoding="utf-8")
+        path = Path(arguments[0])
+        path.write_text(page, encoding="utf-8")
+        example = path.resolve().parent.parent / ".env.example"
+        if example.is_file():
+            text = complete_example(example.read_text(encoding="utf-8"), settings_classes())
+            example.write_text(text, encoding="utf-8")
     else:
         sys.stdout.write(page)
 
