@@ -86,7 +86,7 @@ async def test_rotation_is_one_attempt_and_waits_begin_when_no_key_is_left(rig: 
     model = await rig.model(api_key=THREE, max_attempts=2)
     await model.text(HELLO)
     assert sent(rig)[:3] == ["aaaa", "bbbb", "cccc"]
-    assert len(rig.slept) == 1
+    assert rig.slept == [0.5]  # as with a single key, since nobody said for how long
     assert rig.server.calls == 4
 
 
@@ -113,8 +113,19 @@ async def test_when_all_keys_stay_busy_the_error_is_that_of_a_single_one(rig: Ri
     model = await rig.model(api_key=THREE, max_attempts=2)
     with pytest.raises(ModelRateLimited) as caught:
         await model.text(HELLO)
-    assert caught.value.retry_after_s is not None
-    assert rig.server.calls == 4  # all three, and after the wait the one that rested longest
+    assert caught.value.reason == "MODEL_RATE_LIMITED"
+    assert rig.slept == [0.5]
+    assert rig.server.calls == 4  # all three, and after the wait the one whose rest ends first
+
+
+async def test_when_all_keys_rest_for_long_the_wait_is_the_callers_decision(rig: Rig) -> None:
+    rig.server.knobs.fail_next(9, status=429, retry_after=120)
+    model = await rig.model(api_key=SecretStr(f"{A},{B}"))
+    with pytest.raises(ModelRateLimited) as caught:
+        await model.text(HELLO)
+    assert caught.value.retry_after_s == pytest.approx(120, abs=60)
+    assert rig.slept == []
+    assert rig.server.calls == 2
 
 
 async def test_when_all_keys_are_refused_the_variable_is_named_and_nothing_repeated(
@@ -312,11 +323,13 @@ class Clock:
 
 def test_a_rest_is_bounded_and_ends() -> None:
     clock = Clock()
-    pool = KeyPool(2, set_aside_s=300, max_rest_s=30, clock=clock)
-    assert pool.turned_away(0, "rate_limited", 3600) == 30
+    pool = KeyPool(2, set_aside_s=300, clock=clock)
+    assert pool.turned_away(0, "rate_limited", 30) == 30
     assert pool.pick() == 1
     clock.now += 30
     assert pool.pick() == 0
+    assert pool.turned_away(0, "rate_limited", 3600) == 300
+    assert pool.turned_away(0, "rate_limited", None) == 5
     assert pool.turned_away(0, "rejected", 1) == 300
     clock.now += 299
     assert pool.pick() == 1
@@ -326,11 +339,11 @@ def test_a_rest_is_bounded_and_ends() -> None:
 
 def test_keys_that_are_not_valid_are_not_worth_a_wait() -> None:
     clock = Clock()
-    pool = KeyPool(2, set_aside_s=1, max_rest_s=30, clock=clock)
+    pool = KeyPool(2, set_aside_s=20, clock=clock)
     pool.turned_away(0, "rejected", None)
     pool.turned_away(1, "quota", None)
     assert pool.wait_s() is None
     pool.turned_away(1, "rate_limited", 12)
     assert pool.wait_s() == 12
     assert pool.pick({0, 1}) is None
-    assert pool.pick() == 0
+    assert pool.pick() == 1  # its rest ends first

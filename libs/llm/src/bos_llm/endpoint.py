@@ -64,7 +64,15 @@ _DONE = b"[DONE]"
 
 
 class _KeysRest(Exception):
-    """Every key was turned away, and at least one of them may soon be used again."""
+    """Every key was turned away, and at least one of them may soon be used again.
+
+    Args:
+        retry_after_s: When, as far as endpoints said so.
+    """
+
+    def __init__(self, retry_after_s: float | None) -> None:
+        super().__init__("keys rest")
+        self.retry_after_s = retry_after_s
 
 
 class Endpoint:
@@ -72,8 +80,8 @@ class Endpoint:
 
     Args:
         access: How to reach it.
-        set_aside_s: How long a key rests that is not valid or has no quota.
-        max_rest_s: Longest rest of a key that is too busy.
+        set_aside_s: How long a key rests that is not valid or has no quota, and longest rest of one
+            that is too busy.
         on_rest: Told when a key is turned away: its index, why, and for how many seconds it rests.
 
     Raises:
@@ -85,7 +93,6 @@ class Endpoint:
         access: Access,
         *,
         set_aside_s: float = 300.0,
-        max_rest_s: float = 30.0,
         on_rest: Callable[[int, Refusal, float], None] | None = None,
     ) -> None:
         self.access = access
@@ -97,7 +104,7 @@ class Endpoint:
         )
         # One client per key, over the same connections: a key never travels with another's request.
         self._clients = [_client(access, key, self._tokens, self._transport) for key in keys]
-        self._keys = KeyPool(len(keys), set_aside_s=set_aside_s, max_rest_s=max_rest_s)
+        self._keys = KeyPool(len(keys), set_aside_s=set_aside_s)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -152,16 +159,21 @@ class Endpoint:
                 why = _turned_away(error)
                 if why is None:
                     raise
-                rest_s = self._keys.turned_away(index, why, _retry_after_s(error))
+                asked_s = _retry_after_s(error)
+                rest_s = self._keys.turned_away(index, why, asked_s)
                 if self._on_rest is not None:
                     self._on_rest(index, why, rest_s)
                 index = self._keys.pick(tried)
-                if index is None and (len(self._keys) == 1 or self._keys.wait_s() is None):
-                    raise
+                if index is None:
+                    wait_s = self._keys.wait_s()
+                    if len(self._keys) == 1 or wait_s is None:
+                        raise
+                    unsaid = why == "rate_limited" and asked_s is None
+                    raise _KeysRest(None if unsaid else wait_s) from None
             else:
                 self._keys.worked(index)
                 return reply
-        raise _KeysRest
+        raise AssertionError("a first key is always picked")
 
     def judge(self, error: Exception) -> Verdict | None:
         """What a failed attempt means; None for an exception that is not one."""
@@ -174,10 +186,11 @@ class Endpoint:
                 f"The model endpoint ({self.access.provider}) admits no more calls for now, with "
                 "any of its keys.",
                 metadata={"http_status": "429"},
-                retry_after_s=self._keys.wait_s(),
+                retry_after_s=error.retry_after_s,
             )
-            wait_s = limited.retry_after_s
-            return Verdict(limited, retryable=True, retry_after_s=wait_s, turned_away=True)
+            return Verdict(
+                limited, retryable=True, retry_after_s=error.retry_after_s, turned_away=True
+            )
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             # The client also calls a connection that was refused a time-out.
             return self._unavailable(

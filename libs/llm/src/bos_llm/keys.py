@@ -23,8 +23,8 @@ class KeyPool:
 
     Args:
         size: How many keys there are.
-        set_aside_s: How long a key rests that is not valid or has no quota.
-        max_rest_s: Longest rest of a key that is too busy.
+        set_aside_s: How long a key rests that is not valid or has no quota, and longest rest of one
+            that is too busy.
         clock: Monotonic seconds.
     """
 
@@ -33,11 +33,9 @@ class KeyPool:
         size: int,
         *,
         set_aside_s: float,
-        max_rest_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._set_aside_s = set_aside_s
-        self._max_rest_s = max_rest_s
         self._clock = clock
         self._until = [0.0] * size
         self._busy = [False] * size
@@ -63,7 +61,7 @@ class KeyPool:
         rest = self._set_aside_s
         if self._busy[index]:
             asked = DEFAULT_REST_S if retry_after_s is None else retry_after_s
-            rest = min(asked, self._max_rest_s)
+            rest = min(asked, self._set_aside_s)
         self._until[index] = self._clock() + rest
         return rest
 

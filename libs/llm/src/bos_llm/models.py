@@ -121,7 +121,6 @@ class Models:
             endpoint = self._endpoints[key] = Endpoint(
                 access,
                 set_aside_s=self.settings.key_set_aside_s,
-                max_rest_s=self.settings.max_retry_after_s,
                 on_rest=KeyObserver(self._telemetry, self._metrics, access),
             )
         return endpoint

@@ -167,7 +167,7 @@ class ModelSettings(Settings):
         default=300.0,
         ge=0,
         description="A key that was refused, or has no quota, is not used for this long while "
-        "there is another one",
+        "there is another one; and longest rest of one that is too busy",
     )
     prices: Mapping[str, ModelPrice] = Field(
         default_factory=dict,
