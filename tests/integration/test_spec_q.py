@@ -122,11 +122,24 @@ class ActingAgent(RecordingAgent):
         return succeeded(task, answer="Acted.")
 
 
+class LookingAgent(CountingAgent):
+    """Can look without anybody's approval as well, so choosing it does not name what needs one."""
+
+    def __init__(self) -> None:
+        @tool(description="Looks.", side_effect=SideEffectClass.SIDE_EFFECT_CLASS_NONE)
+        async def look() -> dict[str, Any]:
+            return {}
+
+        super().__init__(protected=True)
+        self.tools = [*self.all_tools(), look]
+        self.card = agent_card("counting", "Leaves marks.", tools=self.tools)
+
+
 @pytest.fixture(scope="module")
 def agents() -> dict[str, Any]:
     return {
         "troubled": TroubledAgent(),
-        "counting": CountingAgent(protected=True),
+        "counting": LookingAgent(),
         "acting": ActingAgent(),
     }
 
