@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .approval_house import Worker
 
-_WITHIN_S = 30.0
+_WITHIN_S = 60.0
 _LOOK_S = 0.02
 _RESOLVED: Mapping[ApprovalStatus, str] = {
     APPROVAL_STATUS_APPROVED: "hitl_approved",
