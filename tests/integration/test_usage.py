@@ -10,7 +10,9 @@ import pytest_asyncio
 from rich.console import Console
 
 from bos.common.v1 import Usage
+from bos.gateway.v1 import RunStatus
 from bos_client.render.parts import show_end
+from bos_testkit.models import SCRIPTED_KEY
 
 from .house import open_house
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_mcp_db.settings import DatabaseSettings
 
+    from .conftest import StartHouse
     from .house import House
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
@@ -28,6 +31,7 @@ QUESTION = (
     "Which five customers brought the most revenue last quarter, and what share of the total is "
     "that?"
 )
+SQL_SCHEMAS = {"SchemaChoice", "GeneratedSql", "QueryReview", "ResultInterpretation"}
 # Whole micro-dollars per token, so that no sum depends on where it was rounded.
 PRICES = {"scripted": {"input": 3, "output": 7}}
 
@@ -115,3 +119,31 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
     assert f"{reported[0]} model calls, {reported[1] + reported[2]} tokens" in shown.getvalue()
     assert f"${cost / 1_000_000:.4f}" in shown.getvalue()
     assert "(scripted)" in shown.getvalue()
+
+
+async def test_n07_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
+    start_house: StartHouse,
+) -> None:
+    profiles = {"research": "sk-of-research-rsch", "common": "sk-in-common-000-cmmn"}
+    house = await start_house(
+        models={"key_profiles": profiles},
+        gateway={"key_profiles": {"sql": "research", "*": "common"}},
+    )
+    outcome = await house.ask(QUESTION)
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    used = {(request.schema, request.key_end) for request in house.model.requests}
+    assert {key for schema, key in used if schema in SQL_SCHEMAS} == {"rsch"}
+    assert {key for schema, key in used if schema == "ComputationPlan"} == {"cmmn"}
+    # Planner and composer use the ordinary key of their own settings.
+    assert {key for schema, key in used if schema in ("PlannerReply", None)} == {SCRIPTED_KEY[-4:]}
+
+
+async def test_n07_an_agent_without_the_profile_fails_its_step_and_calls_no_model(
+    start_house: StartHouse,
+) -> None:
+    house = await start_house(gateway={"key_profiles": {"sql": "research"}})
+    outcome = await house.ask(QUESTION)
+    (failed,) = [r for r in outcome.response.agent_results if r.agent_name == "sql"]
+    assert failed.error.type == "ConfigurationError"
+    assert "BOS_MODEL_KEYS" in failed.error.message
+    assert not [r for r in house.model.requests if r.schema in SQL_SCHEMAS]
