@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "configuration.md"
 EXAMPLE = ROOT / ".env.example"
 ASSIGNMENT = re.compile(r"^#? ?([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
 PER_AGENT = re.compile(r"([A-Z][A-Z0-9_]*)_(MODEL_PROVIDER|MODEL_KEYS|MODEL|TEMPERATURE)")
-USES_A_MODEL = {"PLANNER", "COMPOSER", "SQL", "COMPUTATION"}
+USES_A_MODEL = {"PLANNER", "COMPOSER", "SQL", "COMPUTATION", "CODE"}
 
 
 def known_names() -> set[str]:

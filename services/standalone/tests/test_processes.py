@@ -56,7 +56,7 @@ async def test_what_serves_is_found_by_the_command_line_and_knows_what_day_it_is
     assert response["status"] == "RUN_STATUS_SUCCEEDED"
     assert response["metadata"]["agents"] == ["sql", "computation"]
     assert "22.84 percent" in response["answer"]
-    assert agents.out.splitlines()[0] == "computation"
+    assert agents.out.splitlines()[0] == "code"
     assert DEMO_QUESTION[:40] in runs.out
     assert refused.code == 2
     assert second.code != 0
