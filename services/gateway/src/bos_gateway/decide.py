@@ -276,22 +276,23 @@ def _to_mend(state: RunState, now: datetime) -> frozenset[str]:
     """Steps that failed and that another plan may be made for, once all others have ended."""
     if not any(step.status == AGENT_EXECUTION_STATUS_FAILED for step in state.steps.values()):
         return frozenset()
-    left = steps_deadline(state, now) - now
-    return mendable(state) if may_revise(state, left) else frozenset()
+    return mendable(state) if _may_revise(state, now) else frozenset()
 
 
 def _revise(state: RunState, now: datetime) -> Record | None:
     """The start of a revision, if the steps call for one and it may be (SPEC C-21, B-22)."""
     failed = _to_mend(state, now)
-    if not failed:
-        left = steps_deadline(state, now) - now
-        if not (is_uncertain(state) and may_revise(state, left)):
-            return None
+    if not failed and not (is_uncertain(state) and _may_revise(state, now)):
+        return None
     started = RevisionStarted(
         revision=state.revision + 1,
         failed_step_ids=[step_id for step_id in state.steps if step_id in failed],
     )
     return Record((_at(now, LogEvent(revision_started=started)),))
+
+
+def _may_revise(state: RunState, now: datetime) -> bool:
+    return may_revise(state, steps_deadline(state, now) - now)
 
 
 def _unrevised(state: RunState, now: datetime) -> Record:
