@@ -150,6 +150,22 @@ async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
     assert "its clock is ahead" in found["echo"][1]["text"]
 
 
+async def test_tokens_of_the_day_are_told_where_they_are_bounded(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = []
+    env = environment(house)
+    async with house.gateway() as gateway:
+        await gateway.ask()
+        _, found = await examined(env)
+        assert "tokens" not in found
+    async with house.gateway(max_run_tokens=10_000, max_day_tokens=50_000) as gateway:
+        await gateway.ask()
+        _, found = await examined(env)
+    (finding,) = found["tokens"]
+    assert finding["level"] == "ok"
+    assert "held or consumed today (UTC) by 1 user(s)" in finding["text"]
+
+
 async def test_models_are_called_only_when_asked(house: House) -> None:
     env = environment(house)
     _, found = await examined(env)

@@ -68,6 +68,11 @@ SELECT count(*) AS runs,
 FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
 WHERE r.finished_at IS NULL AND r.status <> $1
 """
+_TOKENS = """
+SELECT coalesce(sum(tokens) FILTER (WHERE user_id = ''), 0)::bigint AS tokens,
+       count(*) FILTER (WHERE user_id <> '') AS users
+FROM token_days WHERE day = (now() AT TIME ZONE 'UTC')::date
+"""
 
 
 async def check_store(deployment: Deployment) -> list[Finding]:
@@ -105,6 +110,7 @@ async def _check(deployment: Deployment, found: list[Finding]) -> None:
             if usable:
                 found.append(await _write(session))
                 found.extend(await _ownership(session))
+                found.extend(await _tokens(session))
                 found.append(await check_secrets(session, deployment))
 
 
@@ -175,6 +181,15 @@ async def _migrations(session: Session) -> tuple[Finding, bool]:
         text = f"applied by a newer version: {', '.join(newer)}"
         return warning("migrations", text, "Use the doctor of that version."), True
     return ok("migrations", f"all {len(wanted)} are applied"), True
+
+
+async def _tokens(session: Session) -> list[Finding]:
+    """What counts against the bounds of the day, if there are any."""
+    row = await session.fetchrow(_TOKENS)
+    if row is None or not row["users"]:
+        return []
+    text = f"{row['tokens']} model tokens held or consumed today (UTC) by {row['users']} user(s)"
+    return [ok("tokens", text)]
 
 
 async def _write(session: Session) -> Finding:
