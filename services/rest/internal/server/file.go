@@ -31,9 +31,10 @@ var harmlessTypes = map[string]string{
 	"text/plain":       "text/plain; charset=utf-8",
 }
 
-// registerFile offers DownloadFile as a file instead of messages with pieces of it.
+// registerFile offers DownloadFile as a file instead of messages with pieces of it. A client has so
+// much time for all of it, and for taking each piece.
 func registerFile(
-	mux *runtime.ServeMux, client gatewayv1.OrchestratorServiceClient, limit time.Duration,
+	mux *runtime.ServeMux, client gatewayv1.OrchestratorServiceClient, limit, piece time.Duration,
 ) error {
 	return mux.HandlePath(http.MethodGet, filePath,
 		func(w http.ResponseWriter, r *http.Request, parameters map[string]string) {
@@ -58,7 +59,9 @@ func registerFile(
 				return
 			}
 			describe(w.Header(), part.GetFile())
+			out := http.NewResponseController(w)
 			for err == nil {
+				_ = out.SetWriteDeadline(time.Now().Add(piece))
 				if _, err = w.Write(part.GetContent()); err == nil {
 					part, err = call.Recv()
 				}

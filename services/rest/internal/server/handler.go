@@ -132,6 +132,7 @@ func (s *Server) services() (http.Handler, error) {
 	}
 	if err := registerFile(
 		mux, gatewayv1.NewOrchestratorServiceClient(s.gateway), s.settings.CallTimeout.Duration(),
+		s.settings.WriteTimeout.Duration(),
 	); err != nil {
 		return nil, err
 	}
