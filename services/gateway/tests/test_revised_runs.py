@@ -91,6 +91,12 @@ async def test_composer_is_told_what_went_wrong_only_if_it_was_not_mended_c_24(
         mended = await gateway.ask()
         house.planner.revisions = [[step("b", "broken", "otherwise")]]
         lost = await gateway.ask()
+        counted = [
+            gateway.metric("bos_run_revisions_total", outcome=outcome)
+            for outcome in ("planned", "failed")
+        ]
+    # Two plans of the first run and one of the second, which then finds none.
+    assert counted == [3, 1]
     assert (mended.status, lost.status) == (RUN_STATUS_SUCCEEDED, RUN_STATUS_FAILED)
     assert mended.metadata.revision == 2
     of_mended, of_lost = house.composer.requests

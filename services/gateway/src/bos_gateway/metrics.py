@@ -60,6 +60,12 @@ class GatewayMetrics:
             ("agent", "tools"),
             registry=registry,
         )
+        self.revisions = Counter(
+            "bos_run_revisions",
+            "Attempts to make another plan for what failed, by outcome: planned or failed",
+            ("outcome",),
+            registry=registry,
+        )
         self.run_tokens = Counter(
             "bos_run_tokens",
             "Tokens counted against the budgets of runs that ended: reported by those who called a "

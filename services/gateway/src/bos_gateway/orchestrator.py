@@ -374,6 +374,8 @@ class Orchestrator:
             )
             seconds = result.latency.ToNanoseconds() / 1e9
             metrics.step_seconds.labels(result.agent_name, status.lower()).observe(seconds)
+        elif event.planned.revision or event.plan_failed.revision:
+            metrics.revisions.labels("planned" if event.HasField("planned") else "failed").inc()
         elif event.HasField("approval_resolved"):
             metrics.resolved(event.approval_resolved.approval)
         elif event.HasField("run_finished"):
