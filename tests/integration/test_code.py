@@ -103,6 +103,7 @@ async def test_what_was_shown_is_what_ran_and_its_figures_are_right(
     assert len(months) == 12
     assert set(ran["result"].values()) == set(facts)
     assert all(mentions(response.answer, fact) for fact in facts)
+    assert figure_of(response).name in response.answer
 
 
 async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line(

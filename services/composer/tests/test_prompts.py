@@ -63,6 +63,15 @@ def test_the_user_prompt_holds_question_rationale_and_summaries(make: Any) -> No
     )
 
 
+def test_files_are_named_as_data_and_nowhere_without_any(make: Any) -> None:
+    drawn = make.result("code", answer="Drawn.")
+    drawn.files.add(name="chart.png")
+    _, user = prompts(make, drawn)
+    assert "### Files\n<untrusted>\n- chart.png\n</untrusted>" in user
+    assert 'Name everything under "Files"' in user
+    assert "Files" not in prompts(make, make.top_customers())[1]
+
+
 def test_data_is_shown_exactly_and_as_people_write_it(make: Any) -> None:
     values = make.result(
         "computation",

@@ -135,6 +135,7 @@ def _sections(
     yield "Planner rationale", _cut(request.decision.rationale) or NOTHING
     yield "Agent results", _untrusted(summaries) or "No agent was run."
     yield "Data", _untrusted(data)
+    yield "Files", _untrusted([f"- {_cut(name)}" for name in _files(request.results)])
     yield "Sources", _untrusted([_source(n, s) for n, s in enumerate(citations.sources, start=1)])
     yield "What did not succeed", _untrusted([f"- {text}" for text in _reasons(request.results)])
     yield "Assumptions", _untrusted([f"- {_cut(text)}" for text in _assumptions(request.results)])
@@ -156,6 +157,8 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
         yield '- State everything under "What did not succeed" in the answer.'
     if any(_assumptions(request.results)):
         yield '- State everything under "Assumptions" in the answer: nobody was asked about it.'
+    if any(_files(request.results)):
+        yield '- Name everything under "Files" in the answer: the user finds it beside the answer.'
     if request.results and not any(succeeded(result) for result in request.results):
         yield "- Nothing succeeded. Explain what was tried and why it failed; do not guess."
     yield from (f"- Mention in the answer: {_cut(remark)}" for remark in request.remarks)
@@ -163,6 +166,10 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
 
 def _assumptions(results: Iterable[AgentResult]) -> Iterator[str]:
     return (text for result in results for text in result.assumptions)
+
+
+def _files(results: Iterable[AgentResult]) -> Iterator[str]:
+    return (file.name for result in results for file in result.files)
 
 
 def _reasons(results: Iterable[AgentResult]) -> Iterator[str]:

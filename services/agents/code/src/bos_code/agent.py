@@ -150,8 +150,9 @@ class CodeAgent(Agent):
         given = actions[0].arguments.fields
         code, explanation = given["code"].string_value, given["explanation"].string_value
         answer = await self._answer(task, code, fields)
-        if fields["files"]:
-            answer += f"\n\nFiles: {', '.join(fields['files'])}"
+        unnamed = [name for name in fields["files"] if name not in answer]
+        if unnamed:
+            answer += f"\n\nFiles: {', '.join(unnamed)}"
         task.trace.result("The program ran", files=fields["files"])
         return succeeded(
             task,
