@@ -21,6 +21,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import grpc
 from crash_house import (
+    MENDS,
     WAITS,
     CrashHouse,
     Gateway,
@@ -59,6 +60,7 @@ _POINTS = sorted(
     {
         *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
         *("answer_started", "answer_delta", "run_finished", "cancel_requested", "run_adopted"),
+        "revision_started",
         *(commits.ADOPT, commits.RENEW, commits.ADD_INPUT),
     }
 )
@@ -231,7 +233,8 @@ class Round:
                     cancel = self._random.random() < 0.15
                     await self._people.ask(f"Question {number}/{asked}", seen, cancel=cancel)
                 else:
-                    await follow_anywhere(where, f"Question {number}/{asked}?", seen)
+                    mends = f" to {MENDS}" if self._random.random() < 0.3 else ""
+                    await follow_anywhere(where, f"Question {number}/{asked}{mends}?", seen)
             except grpc.aio.AioRpcError as error:  # none that says: try again
                 self._refused.append(f"{seen.request_id}: {error.code().name} {error.details()}")
 
