@@ -193,7 +193,7 @@ async def test_run_whose_adoption_itself_kills_is_given_up(
 
 @pytest.mark.parametrize(
     ("run_timeout_s", "ended"),
-    [pytest.param(0.5, True, id="for long"), pytest.param(60.0, False, id="not yet for long")],
+    [pytest.param(3.0, True, id="for long"), pytest.param(60.0, False, id="not yet for long")],
 )
 async def test_run_whose_log_cannot_be_read_ends_once_that_has_lasted(
     house: House, pool: asyncpg.Pool[asyncpg.Record], run_timeout_s: float, ended: bool
