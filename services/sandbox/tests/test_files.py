@@ -60,6 +60,26 @@ async def test_open_figures_become_images_unless_the_program_saved_them(isolated
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("draw", "name", "beginning"),
+    [
+        ("axes.contourf([[1, 2], [3, 4]])", "a.png", PNG),
+        ("axes.hist([1, 2, 2])", "a.svg", b"<?xml"),
+        ("axes.scatter([1], [2], label='ü')\naxes.legend()", "a.pdf", b"%PDF"),
+        ("axes.imshow([[1, 2], [3, 4]])", "a.jpg", b"\xff\xd8"),
+        ("axes.set_title('$x^2$')", "a.webp", b"RIFF"),
+    ],
+)
+async def test_what_matplotlib_reaches_for_later_is_there(
+    isolated: Sandbox, draw: str, name: str, beginning: bytes
+) -> None:
+    code = f"import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\n{draw}\n"
+    response = await left(isolated, f"{code}figure.savefig('{name}')")
+    assert response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED, response
+    assert contents(response)[name].startswith(beginning)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_the_same_program_draws_the_same_bytes(isolated: Sandbox) -> None:
     code = "import matplotlib.pyplot as plt\nplt.bar(['a', 'b'], [1, 2])\nplt.title('t')"
     first, second = await left(isolated, code), await left(isolated, code)

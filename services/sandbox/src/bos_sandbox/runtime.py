@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import ctypes, json, os, sys, sysconfig
 before = set(sys.modules)
 import ast, asyncio, bz2, csv, ctypes, datetime, decimal, hashlib, json, lzma, random, re, resource
 import sqlite3, statistics, unicodedata, zlib, zoneinfo
-import numpy, pandas
+import contourpy, numpy, pandas
 import matplotlib
 matplotlib.use("agg")
 import matplotlib.backends.backend_pdf, matplotlib.backends.backend_svg, matplotlib.pyplot
@@ -77,11 +78,23 @@ class PythonRuntime:
 
 
 async def find_runtime() -> PythonRuntime:
-    """What the service's own interpreter, numpy and pandas consist of; takes about half a second.
+    """What the service's own interpreter and its packages consist of; takes about a second.
 
     Raises:
         RuntimeUnavailable: They cannot be imported.
     """
+    # matplotlib keeps what it finds out about fonts; here that is nobody's, and goes again.
+    with tempfile.TemporaryDirectory(prefix="bos-sandbox-") as folder:
+        found, code = await _probe({**os.environ, "MPLCONFIGDIR": folder})
+    if code != 0:
+        raise RuntimeUnavailable(
+            "numpy, pandas and matplotlib cannot be imported; install bos-sandbox anew"
+        )
+    return _runtime(json.loads(found))
+
+
+async def _probe(environment: dict[str, str]) -> tuple[bytes, int | None]:
+    """What the probe prints, and its exit code."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -90,6 +103,7 @@ async def find_runtime() -> PythonRuntime:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
+        env=environment,
     )
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
@@ -100,9 +114,7 @@ async def find_runtime() -> PythonRuntime:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0:
-        raise RuntimeUnavailable("numpy and pandas cannot be imported; install bos-sandbox anew")
-    return _runtime(json.loads(found))
+    return found, process.returncode
 
 
 def _runtime(found: dict[str, Any]) -> PythonRuntime:
