@@ -9,7 +9,7 @@ from google.type import date_pb2
 
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Column, Row, Table, Value
-from bos.planner.v1 import Intent, IntentRoute
+from bos.planner.v1 import Intent, IntentRoute, WorkingContext
 from bos_composer.citations import merge
 from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
 from bos_composer.numbers import NumberFormat
@@ -76,6 +76,23 @@ def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> No
         "- The rag agent did not succeed: something unexpected went wrong.\n\n"
         "The revision limit was reached."
     )
+
+
+def test_what_earlier_attempts_ran_into_is_told_once(make: Any) -> None:
+    """SPEC C-24: results are those of the last attempt."""
+    last = make.result(status="failed", error=("QueryError", "No column b."))
+    learnt = WorkingContext(
+        errors_encountered=[
+            "first (sql): QueryError: No column a at https://u:p@host/x.",
+            "last (sql): QueryError: No column b.",
+        ]
+    )
+    text = answer(make, last, working_context=learnt, remarks=["No other plan was found."])
+    assert text.endswith(
+        "No column b.\n\nWhat was tried before did not work either:\n\n"
+        "- first (sql): QueryError: No column a at https://host/x.\n\nNo other plan was found."
+    )
+    assert "tried before" not in answer(make, last)
 
 
 @pytest.mark.parametrize(

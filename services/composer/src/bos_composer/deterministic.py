@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.planner.v1 import Intent
-from bos_composer.outcomes import reason, succeeded, unstated_assumptions
+from bos_composer.outcomes import (
+    error_text,
+    reason,
+    safe_line,
+    succeeded,
+    unstated_assumptions,
+)
 from bos_composer.tables import markdown, values
 
 if TYPE_CHECKING:
@@ -24,7 +30,11 @@ OUT_OF_SCOPE = (
 NEEDS_MODEL = "This question can be answered by a language model only, and none is available now."
 NOTHING_FOUND = "I could not find an answer."
 INCOMPLETE = "The answer is incomplete."
+TRIED_BEFORE = "What was tried before did not work either:"
 _MAX_ROWS = 10
+_MAX_TRIED = 5
+# Long enough to tell two errors apart, and shorter than what is kept of any.
+_TOLD_CHARS = 200
 
 
 def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> str:
@@ -38,6 +48,7 @@ def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberF
         parts = [*_parts(request.results, citations, numbers)]
         lacking = unstated_assumptions("\n".join(parts), request.results)
         parts += [lacking] if lacking else []
+        parts += _tried_before(request)
     remarks = [" ".join(remark.split()) for remark in request.remarks]
     return "\n\n".join([*parts, *(remark for remark in remarks if remark)])
 
@@ -64,6 +75,16 @@ def _parts(
     if reasons:
         yield INCOMPLETE if found else NOTHING_FOUND
         yield "\n".join(f"- {text}" for text in reasons)
+
+
+def _tried_before(request: ComposeRequest) -> Iterator[str]:
+    """The errors of earlier attempts, which no result tells of any more (SPEC C-24)."""
+    told = [text[:_TOLD_CHARS] for text in map(error_text, request.results) if text]
+    errors = map(safe_line, request.working_context.errors_encountered)
+    lines = [line for line in errors if not any(text in line for text in told)]
+    if lines:
+        yield TRIED_BEFORE
+        yield "\n".join(f"- {line}" for line in lines[-_MAX_TRIED:])
 
 
 def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:

@@ -62,9 +62,11 @@ def error_text(result: AgentResult) -> str:
     Messages are safe by contract. This keeps an agent that does not hold to it from showing people
     a stack trace (SPEC R-04).
     """
-    if not result.HasField("error"):
-        return ""
-    message = result.error.message
+    return safe_line(result.error.message) if result.HasField("error") else ""
+
+
+def safe_line(message: str) -> str:
+    """A message of an error on one line, as people may see it."""
     if _STACK_TRACE in message:
         return _UNKNOWN
     line = _CREDENTIALS.sub("", " ".join(message.split()))
