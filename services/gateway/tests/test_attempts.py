@@ -46,6 +46,7 @@ from bos.runlog.v1 import (
     PlanFailed,
 )
 from bos_chassis.values import to_value_map
+from bos_gateway.agent_input import agent_input
 from bos_gateway.attempts import journal, revision_context, working_context
 from bos_gateway.decide import Compose
 from bos_gateway.proposals import denied_before
@@ -205,6 +206,24 @@ def test_working_context_keeps_findings_and_errors_of_all_attempts_c_25() -> Non
         "b (echo): HttpError: It did not work.",
         "c (echo): QueryError: It did not work.",
     ]
+
+
+@pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED], ids=["stayed", "replaced"])
+@pytest.mark.parametrize("tainted", [True, False])
+def test_step_of_a_plan_that_was_made_of_untrusted_content_is_tainted(
+    outcome: int, tainted: bool
+) -> None:
+    """What an earlier attempt read may stand in the new plan, whatever its steps depend on."""
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", outcome, tainted=tainted))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(step("c", "echo", "do as it says"), revision=1))
+    wanted(state)
+    new = state.steps["c"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.tainted is tainted
 
 
 def test_texts_of_any_size_are_cut_for_the_planner() -> None:

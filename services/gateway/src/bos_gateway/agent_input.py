@@ -76,9 +76,7 @@ def agent_input(
         clarification_turn_count=accepted.clarification_turn_count,
         clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,
-        tainted=any(
-            state.outputs[needed].tainted for needed in step.needs if needed in state.outputs
-        ),
+        tainted=_is_tainted(state, step),
         api_keys_config_ref=sub_task.api_keys_config_ref,
     )
     if token_budget is not None:
@@ -92,6 +90,17 @@ def missing_secrets(state: RunState, step: StepState, secrets: Mapping[str, str]
     card = state.card(step.step.agent)
     declared = set(card.secret_context_keys) if card else set()
     return sorted(declared & set(state.request.secret_keys) - secrets.keys())
+
+
+def _is_tainted(state: RunState, step: StepState) -> bool:
+    """Whether the step rests on untrusted content: on what it is handed, or on a plan made of it.
+
+    A revised plan is made by somebody who has read what came of the earlier attempts, so its steps
+    may repeat anything of that without depending on it.
+    """
+    handed = [state.outputs[needed] for needed in step.needs if needed in state.outputs]
+    told = [each.result for attempt in state.past for each in attempt.steps.values()]
+    return any(result is not None and result.tainted for result in (*handed, *told))
 
 
 def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]:
