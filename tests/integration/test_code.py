@@ -175,6 +175,28 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
     assert info["reason"] == reason
 
 
+async def test_instructions_lead_to_another_program_that_is_approved_as_well(
+    house: RestHouse,
+) -> None:
+    """SPEC M-17..M-19."""
+    known = connection(house)
+    shown = []
+    async with BosClient(known["target"], api_key=house.key) as bos:
+        async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
+            if event.HasField("approval_requested"):
+                approval = event.approval_requested.approval
+                shown.append(approval.actions[0].arguments.fields["code"].string_value)
+                instructions = "as a line chart, please" if len(shown) == 1 else ""
+                await bos.approve(approval.approval_id, instructions)
+        response = event.run_finished.response
+    first, second = shown
+    assert ("axes.bar(" in first, "axes.plot(" in second) == (True, True)
+    drawing = response.agent_results[1]
+    assert from_value_map(drawing.data)["code"] == second
+    assert "as a line chart, please" in drawing.task_description
+    assert [file.name for file in drawing.files] == list(from_value_map(drawing.data)["files"])
+
+
 async def test_denied_nothing_runs_and_the_rest_is_answered(house: RestHouse) -> None:
     _, response = await decided(house, "deny")
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED

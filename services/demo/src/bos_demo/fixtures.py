@@ -152,16 +152,34 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
 
 def _code_replies(question: Question, step: CodeStep) -> Iterator[Fixture]:
     name = f"{question.id}/{step.id}"
+    yield from _program_replies(name, step, [_task_section(step)], step.program)
+    for variant in step.variants:
+        # Instructions stand beside the task, which is no section of its own then.
+        program = step.program.replace(variant.replaces, variant.by)
+        texts = [step.task, variant.words]
+        yield from _program_replies(f"{name} {variant.words}", step, texts, program)
+        yield fixture(
+            f"{name} {variant.words}: Classification",
+            [variant.words],
+            schema="Classification",
+            json={"mode": "enhance"},
+        )
+
+
+def _program_replies(
+    name: str, step: CodeStep, texts: Sequence[str], program: str
+) -> Iterator[Fixture]:
+    """The replies to prompts that hold these texts."""
     yield fixture(
         f"{name}: CodeProposal",
-        [_task_section(step)],
+        texts,
         schema="CodeProposal",
-        json={"code": step.program, "explanation": step.explanation},
+        json={"code": program, "explanation": step.explanation},
     )
     answer, capture = fill_in(step.answer, _result_capture)
     yield fixture(
         f"{name}: CodeSummary",
-        [_task_section(step)],
+        texts,
         schema="CodeSummary",
         json={"answer": answer},
         capture=capture,

@@ -72,6 +72,15 @@ class ComputationStep(_Strict):
     answer: str
 
 
+class Variant(_Strict):
+    """What a person's instructions make of a program."""
+
+    words: str
+    """By which it is found in the instructions."""
+    replaces: str
+    by: str
+
+
 class CodeStep(_Strict):
     """A step that a Python program answers which a person approves; with inputs as above."""
 
@@ -85,6 +94,7 @@ class CodeStep(_Strict):
     files: tuple[str, ...]
     """Names of the files that it makes."""
     answer: str
+    variants: tuple[Variant, ...] = ()
 
 
 Step = Annotated[SqlStep | ComputationStep | CodeStep, Field(discriminator="agent")]
