@@ -22,7 +22,6 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import (
-    APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_CANCELLED,
     APPROVAL_STATUS_EXPIRED,
 )
@@ -62,7 +61,7 @@ from bos_gateway.proposals import actions_of, approval_context, closed, turned_d
 from bos_gateway.response import clarification_response, explained_response
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
 from bos_gateway.state import WAITING_FOR_APPROVAL
-from bos_gateway.unknown_outcomes import asked_again
+from bos_gateway.unknown_outcomes import asked_again, left_unknown, uncertain_actions
 from bos_plans import (
     ReferenceUnresolved,
     resolve_text,
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
 COMPOSE_SHARE = 0.2
 # Agents end by themselves at the steps' deadline; deciding waits a little for their partial data.
 DEADLINE_GRACE = timedelta(seconds=1)
+_INTERRUPTED = "The service was interrupted while this step ran; its action may have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,8 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [Record((*requests, *_finish(state, now, CANCELLED, text).events))]
     if state.plan_failure is not None:
         error = state.plan_failure
-        return [_finish(state, now, error.type, error.message)]
+        requests = _close(state, now, APPROVAL_STATUS_EXPIRED)
+        return [Record((*requests, *_finish(state, now, error.type, error.message).events))]
     if state.plan is None:
         if now >= run_deadline(state):
             return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]
@@ -229,9 +230,10 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
         step = state.steps[step_id]
         if step.settled or step.awaits:
             continue
-        if late:
-            text = "The time for this run was over before the step ended."
-            events += _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
+        if step.refused:
+            events += [_at(now, event) for event in turned_down(step, now)]
+        elif late:
+            events += _too_late(state, step, now)
         elif step.interrupted and step.sub_task is not None:
             events += _interrupted(state, step, step.sub_task, now, None if asks else budget)
         elif asks and step.status != AGENT_EXECUTION_STATUS_RUNNING:
@@ -319,22 +321,28 @@ def _interrupted(
     """
     if may_repeat(state.card(step.step.agent), step.step, actions_of(step)):
         return _dispatch(step, now, sub_task, budget) if budget else _not_run(step, now)
-    text = "The service was interrupted while this step ran; its action may have taken effect."
-    if budget and (asked := asked_again(state, step, now, text)) is not None:
+    if budget and (asked := asked_again(state, step, now, _INTERRUPTED)) is not None:
         return [_at(now, LogEvent(approval_requested=asked))]
-    return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
+    return _unsuccessful(step, now, OUTCOME_UNKNOWN, _INTERRUPTED)
+
+
+def _too_late(state: RunState, step: StepState, now: datetime) -> list[LogEvent]:
+    """The end of a step for which there is no time; nor is there to do anything again."""
+    card = state.card(step.step.agent)
+    if step.interrupted and not may_repeat(card, step.step, actions_of(step)):
+        return _unsuccessful(step, now, OUTCOME_UNKNOWN, _INTERRUPTED)
+    text = "The time for this run was over before the step ended."
+    return _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
 
 
 def _decided(step: StepState, now: datetime, budget: StepBudget, slots: int) -> list[LogEvent]:
-    """What follows from a decision (SPEC M-10..M-12).
+    """What follows from an approval (SPEC M-10).
 
     Approved actions are performed; that this is about to happen is in the log first. Instructions
     lead to another proposal instead.
     """
     approval = step.approval
     assert approval is not None
-    if approval.status != APPROVAL_STATUS_APPROVED:
-        return [_at(now, event) for event in turned_down(step, now)]
     if slots <= 0 or step.unclassified or step.sub_task is None:
         return []
     dispatched = _dispatch(step, now, step.sub_task, budget)
@@ -427,10 +435,16 @@ def _unsuccessful(
     message: str,
     status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_FAILED,
 ) -> list[LogEvent]:
-    """A trace event and the result of a step that ends here (SPEC Q-07, Q-09)."""
+    """A trace event and the result of a step that ends here (SPEC Q-07, Q-09).
+
+    Whatever ends it: of approved actions that were begun it says that their outcome is unknown.
+    """
     step_id = step.step.step_id
-    result = failed_result(step, error_type, message, status)
-    trace = error_trace(step.step.agent, error_type, message, now)
+    if uncertain_actions(step):
+        result = left_unknown(step, message)
+    else:
+        result = failed_result(step, error_type, message, status)
+    trace = error_trace(step.step.agent, result.error.type, result.error.message, now)
     progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
     finished = StepFinished(
         revision=step.revision, step_id=step_id, result=result, attempts=step.attempt

@@ -140,7 +140,7 @@ def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
     """The end of a step whose actions nobody allowed (SPEC M-11, M-12)."""
     approval = step.approval
     if approval is not None and approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
-        return _end(step, left_unknown(step, approval), now)
+        return _end(step, left_unknown(step, "It was not done again."), now)
     tools = sorted({action.tool for action in approval.actions}) if approval else []
     listed = ", ".join(tools)
     if approval is not None and approval.status == APPROVAL_STATUS_TIMED_OUT:

@@ -31,6 +31,7 @@ from bos_gateway.budget import held_beside_steps, held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.state import RunState, StepState, add_usage
+from bos_gateway.unknown_outcomes import left_unknown, uncertain_actions
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
+_UNASKED = "The run ended before anybody said what is to become of it."
 _STOPPED = "It was stopped while it ran; what it had begun may have taken effect."
 _NOTHING = "No agent produced a result, so there is nothing to answer from."
 
@@ -169,6 +171,9 @@ def result_of(step: StepState) -> AgentResult:
     result = AgentResult()
     if step.result is not None:
         result.CopyFrom(step.result)
+    elif uncertain_actions(step):
+        stopped = step.status == AGENT_EXECUTION_STATUS_RUNNING
+        result.CopyFrom(left_unknown(step, _STOPPED if stopped else _UNASKED))
     elif step.status == AGENT_EXECUTION_STATUS_RUNNING:
         result.CopyFrom(failed_result(step, CANCELLED, _STOPPED))
     elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:

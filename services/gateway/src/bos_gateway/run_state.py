@@ -18,6 +18,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import AgentError, Clarification, TraceEvent, Usage
 from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_PENDING,
     RUN_STATUS_UNSPECIFIED,
     Approval,
@@ -86,6 +87,15 @@ class StepState:
             self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
             and self.approval is not None
             and self.approval.status == APPROVAL_STATUS_PENDING
+        )
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was decided, by a person or by the time, that it must not go on."""
+        return (
+            self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+            and self.approval is not None
+            and self.approval.status not in (APPROVAL_STATUS_PENDING, APPROVAL_STATUS_APPROVED)
         )
 
     @property

@@ -19,13 +19,17 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import ApprovalRequested
 from bos_gateway.failures import OUTCOME_UNKNOWN, failed_result
+from bos_plans import MAX_TASK_CHARS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from bos.agent.v1 import AgentResult
+    from bos.agent.v1 import AgentResult, ProposedAction
     from bos_gateway.state import RunState, StepState
 
+# Agents word it as long as they like, and a task may hold whole outputs of other steps by now.
+_MAX_KNOWN_CHARS: Final = 1000
 _ASKS: Final = (
     "It is not known whether this was done: {known} Approve to have it done again, exactly as "
     "before; deny to leave it as it is.\n\n{task}"
@@ -56,7 +60,7 @@ def asked_again(
         step_id=former.step_id,
         agent_id=former.agent_id,
         agent_name=former.agent_name,
-        task_description=_ASKS.format(known=known, task=task),
+        task_description=_ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS]),
         actions=former.actions,
         status=APPROVAL_STATUS_PENDING,
         user_id=former.user_id,
@@ -68,12 +72,31 @@ def asked_again(
     return ApprovalRequested(revision=step.revision, approval=approval)
 
 
-def left_unknown(step: StepState, approval: Approval) -> AgentResult:
-    """The result of a step whose actions nobody wanted to have done again."""
-    tools = ", ".join(sorted({action.tool for action in approval.actions}))
-    text = f"It is not known whether this was done, and it was not done again: {tools}."
+def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
+    """Approved actions of an unfinished step that may have been performed; none if none were begun.
+
+    That a person was asked about them once more, or has said what is to become of them, does not
+    change what was done before that.
+    """
+    approval = step.approval
+    if approval is None:
+        return ()
+    asked = approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+    return approval.actions if step.performing or asked else ()
+
+
+def left_unknown(step: StepState, why: str) -> AgentResult:
+    """The result of a step of whose actions nobody will find out whether they were done.
+
+    Args:
+        step: The step, with :func:`uncertain_actions`.
+        why: Why it ends, in a sentence.
+    """
+    actions = uncertain_actions(step)
+    tools = ", ".join(sorted({action.tool for action in actions}))
+    text = f"{why} It is not known whether this was done: {tools}."
     result = failed_result(step, OUTCOME_UNKNOWN, text, AGENT_EXECUTION_STATUS_FAILED)
     result.performed_actions.extend(
-        PerformedAction(action=action, outcome_unknown=True) for action in approval.actions
+        PerformedAction(action=action, outcome_unknown=True) for action in actions
     )
     return result

@@ -1,0 +1,207 @@
+"""However a step ends: of what may have been done, it says that nobody knows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from decide_logs import (
+    START,
+    accepted,
+    adopted,
+    asking,
+    decided,
+    event,
+    finished,
+    planned,
+    recorded,
+    wanted,
+)
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentCard,
+    AgentResult,
+    Tool,
+)
+from bos.common.v1 import AgentError
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_EXPIRED,
+    APPROVAL_STATUS_TIMED_OUT,
+)
+from bos.runlog.v1 import CancelRequested, LogEvent, PlanFailed
+from bos_gateway.decide import Record, decide
+from bos_gateway.proposals import MAX_APPROVAL_BYTES
+from bos_gateway.state import RunState, apply, fold
+from bos_testkit.plans import step
+
+LATE = START + timedelta(seconds=92)
+CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
+QUESTION = finished("b", AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION)
+LOST = event(plan_failed=PlanFailed(error=AgentError(type="ValueMissing", message="It is gone.")))
+
+
+def performing(effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RunState:
+    """What was approved is being performed, beside another step."""
+    state, requested = asking(step("b", "echo"), effect=effect)
+    apply(state, decided(requested))
+    recorded(state)
+    return state
+
+
+def asked_again() -> tuple[RunState, LogEvent]:
+    """Its performer is gone, and somebody is asked what is to become of it."""
+    state = performing()
+    apply(state, adopted())
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    for each in record.events:
+        apply(state, each)
+    return state, record.events[0]
+
+
+def ended(state: RunState, now: datetime) -> AgentResult:
+    """What the first step ends with, in its own event or with the run."""
+    wanted(state, now)
+    if state.response is None:
+        result = state.steps["a"].result
+    else:
+        result = next(each for each in state.response.agent_results if each.agent_id == "echo_0")
+    assert result is not None
+    return result
+
+
+def is_unknown(result: AgentResult) -> bool:
+    assert result.status == AGENT_EXECUTION_STATUS_FAILED
+    told = [(each.action.digest, each.outcome_unknown) for each in result.performed_actions]
+    return result.error.type == "OutcomeUnknown" and told == [("sha256:1", True)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "now"),
+    [(None, LATE), (CANCEL, START), (LOST, START)],
+    ids=["late", "cancel", "lost"],
+)
+def test_what_was_being_performed_when_the_run_had_to_end(
+    outcome: LogEvent | None, now: datetime
+) -> None:
+    state = performing()
+    if outcome is not None:
+        apply(state, outcome)
+    result = ended(state, now)
+    assert is_unknown(result)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "now"), [(QUESTION, START), (None, LATE)], ids=["question", "late"]
+)
+def test_what_is_known_by_its_key_and_cannot_be_sent_again(
+    outcome: LogEvent | None, now: datetime
+) -> None:
+    state = performing(SIDE_EFFECT_CLASS_IDEMPOTENT)
+    if outcome is not None:
+        apply(state, outcome)
+    apply(state, adopted())
+    assert is_unknown(ended(state, now))
+
+
+@pytest.mark.parametrize("outcome", [CANCEL, QUESTION, LOST], ids=["cancel", "question", "lost"])
+def test_run_that_ends_before_anybody_has_said_what_is_to_become_of_it(outcome: LogEvent) -> None:
+    state, _ = asked_again()
+    apply(state, outcome)
+    result = ended(state, START)
+    assert is_unknown(result)
+    assert "was not done" not in result.error.message
+
+
+@pytest.mark.parametrize(
+    "status", [APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT]
+)
+@pytest.mark.parametrize(
+    ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
+)
+def test_decision_of_which_nothing_comes_any_more(
+    status: int, outcome: LogEvent | None, now: datetime
+) -> None:
+    state, requested = asked_again()
+    if outcome is not None:
+        apply(state, outcome)
+    apply(state, decided(requested, status))
+    assert is_unknown(ended(state, now))
+
+
+def test_no_tokens_for_what_is_to_be_done_again() -> None:
+    state, requested = asked_again()
+    state.request.settings.max_tokens = 10_000
+    ending = finished("b")
+    ending.step_finished.result.usage.input_tokens = 9_000
+    apply(state, ending)
+    apply(state, decided(requested))
+    assert is_unknown(ended(state, START))
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (APPROVAL_STATUS_DENIED, "denied_by_user"),
+        (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
+)
+def test_refusal_counts_also_if_nothing_could_have_come_of_an_approval_m_11(
+    status: int, reason: str, outcome: LogEvent | None, now: datetime
+) -> None:
+    state, requested = asking(step("b", "echo"))
+    if outcome is not None:
+        apply(state, outcome)
+    apply(state, decided(requested, status))
+    result = ended(state, now)
+    assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, reason)
+
+
+@pytest.mark.parametrize(
+    ("effect", "error"),
+    [
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (SIDE_EFFECT_CLASS_IDEMPOTENT, "DeadlineExceeded"),
+    ],
+)
+def test_step_that_was_interrupted_and_is_found_only_after_its_time(
+    effect: int, error: str
+) -> None:
+    start = accepted()
+    start.run_accepted.cards.append(
+        AgentCard(name="echo", tools=[Tool(name="x", side_effect=effect)])
+    )
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    apply(state, adopted())
+    assert ended(state, LATE).error.type == error
+
+
+def test_run_whose_stored_inputs_are_gone_closes_what_nobody_has_decided() -> None:
+    state, _ = asking()
+    apply(state, LOST)
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    closed, _ = record.events
+    assert closed.approval_resolved.approval.status == APPROVAL_STATUS_EXPIRED
+
+
+def test_request_about_an_unknown_outcome_is_within_bounds_whatever_is_said_in_it() -> None:
+    state = performing()
+    sent = state.steps["a"].sub_task
+    assert sent is not None
+    sent.task = "x" * MAX_APPROVAL_BYTES
+    apply(state, adopted())
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert record.events[0].ByteSize() < MAX_APPROVAL_BYTES
