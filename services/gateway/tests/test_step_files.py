@@ -16,10 +16,13 @@ from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
 from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Owner, open_artefacts
-from bos_gateway.api import LOCAL_USER
+from bos_chassis.errors import FailedPrecondition
+from bos_gateway.retention import Scope, erase, too_old
+from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import parse_run_id
 from bos_gateway.step_files import MAX_FILE_BYTES, StepFiles
 from bos_gateway.values import LargeValues
+from bos_postgres import connect
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
 
@@ -141,13 +144,17 @@ async def test_without_a_store_the_step_succeeds_and_the_trace_says_what_was_los
     ]
 
 
-async def test_files_go_with_their_run(house: House, folder: Path) -> None:
+async def test_files_go_with_their_run_and_never_stay_behind_it(house: House, folder: Path) -> None:
     await house.add_agent(FileAgent("files", FILES))
     house.planner.steps = [step("a", "files")]
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
-        run_id = (await gateway.events())[0].run_id
-    owner = Owner(LOCAL_USER, parse_run_id(run_id))
-    assert await LargeValues(open_artefacts(folder.as_uri())).forget(owner) == len(FILES)
+        scope = Scope(run_id=parse_run_id((await gateway.events())[0].run_id))
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        with pytest.raises(FailedPrecondition, match="BOS_GATEWAY_ARTEFACTS_URL"):
+            await erase(session, scope)
+        assert await too_old(session, after_s=0, limit=10) == []
+        erased = await erase(session, scope, LargeValues(open_artefacts(folder.as_uri())))
+    assert (erased.runs, erased.values) == (1, len(FILES))
     assert blobs(folder) == []
 
 

@@ -13,6 +13,7 @@ from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentResult
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import OrchestratorResponse, ResponseMetadata
 from bos.runlog.v1 import (
+    ApprovalRequested,
     ExternalEvent,
     LogEvent,
     PlanFailed,
@@ -31,7 +32,7 @@ MAX_EVENT_BYTES: Final = 256 * 1024
 PLAIN_VERSION: Final = 1
 """Schema version of events that stand in the log themselves."""
 EXTERNAL_VERSION: Final = 2
-"""Schema version of stubs; earlier readers leave the run to later ones."""
+"""Schema version of stubs, and of steps with files; earlier readers leave the run to later ones."""
 
 _MOVED: Final = frozenset(
     {"step_dispatched", "step_progressed", "step_finished", "approval_requested", "run_finished"}
@@ -53,8 +54,13 @@ def kind_of(event: LogEvent) -> str:
 
 
 def version_of(event: LogEvent) -> int:
-    """The oldest schema version that can read what is stored of the event."""
-    return EXTERNAL_VERSION if event.HasField("external_event") else PLAIN_VERSION
+    """The oldest schema version that can read what is stored of the event.
+
+    A step with files counts as one with values elsewhere, which go with the run when it is deleted.
+    """
+    with_files = event.HasField("step_finished") and event.step_finished.result.files
+    elsewhere = with_files or event.HasField("external_event")
+    return EXTERNAL_VERSION if elsewhere else PLAIN_VERSION
 
 
 def stub_of(event: LogEvent, artefact: Artefact) -> LogEvent:
@@ -90,7 +96,7 @@ def substitute(stub: LogEvent) -> LogEvent:
             response = event.run_finished.response
             response.trace.append(error_trace("", VALUE_MISSING, _GONE, now))
         case _:
-            revision = event.step_dispatched.revision
+            revision = event.step_dispatched.revision or event.approval_requested.revision
             error = AgentError(type=VALUE_MISSING, message=_GONE)
             event.plan_failed.CopyFrom(PlanFailed(revision=revision, error=error))
     return event
@@ -146,6 +152,9 @@ def _outline(event: LogEvent) -> LogEvent:
                     revision=dispatched.revision, step_id=dispatched.step_id
                 )
             )
+        case "approval_requested":
+            requested = ApprovalRequested(revision=event.approval_requested.revision)
+            return LogEvent(approval_requested=requested)
         case _:
             return LogEvent()
 

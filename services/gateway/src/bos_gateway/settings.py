@@ -41,8 +41,8 @@ class GatewaySettings(Settings):
     artefacts_url: str | None = Field(
         default=None,
         min_length=1,
-        description="Where values go that are too large for the log: file:///folder, shared by all "
-        "gateways, or s3://bucket/prefix; unset: results are cut to 256 KiB",
+        description="Where files go, and values that are too large for the log: file:///folder, "
+        "shared by all gateways, or s3://bucket/prefix; unset: no files, results cut to 256 KiB",
     )
     max_result_bytes: int = Field(
         default=2097152,
