@@ -18,7 +18,14 @@ from prometheus_client import CollectorRegistry
 from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import GetRunRequest, RunEvent, RunStatus
 from bos.planner.v1 import Plan
-from bos.runlog.v1 import LogEvent, RunAccepted, StepDispatched, StepFinished
+from bos.runlog.v1 import (
+    ApprovalRequested,
+    LogEvent,
+    RunAccepted,
+    StepDispatched,
+    StepFinished,
+    SubTask,
+)
 from bos_agentkit import succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import ConfigurationError, FailedPrecondition
@@ -355,9 +362,21 @@ def test_a_folder_is_for_its_owner_alone(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_run_whose_inputs_are_gone_ends_as_if_its_plan_had_failed() -> None:
-    event = LogEvent(step_dispatched=StepDispatched(revision=2, step_id="a"))
-    event.step_dispatched.sub_task.task = "x" * MAX_EVENT_BYTES
+@pytest.mark.parametrize(
+    "event",
+    [
+        LogEvent(
+            step_dispatched=StepDispatched(revision=2, sub_task=SubTask(task="x" * MAX_EVENT_BYTES))
+        ),
+        LogEvent(
+            approval_requested=ApprovalRequested(
+                revision=2, result=AgentResult(answer="x" * MAX_EVENT_BYTES)
+            )
+        ),
+    ],
+    ids=["dispatch", "request"],
+)
+def test_a_run_whose_inputs_are_gone_ends_as_if_its_plan_had_failed(event: LogEvent) -> None:
     stub = stub_of(event, Artefact("0" * 64, event.ByteSize()))
     assert stub.ByteSize() < 1000
     state = RunState("run", accepted=RunAccepted(), plan=Plan(), revision=2)
