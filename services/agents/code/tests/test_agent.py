@@ -252,6 +252,12 @@ async def test_a_program_of_the_plan_needs_no_model_but_an_approval(start: Any) 
     assert outcome.result.answer == "The result is 42."
 
 
+async def test_lines_of_other_systems_are_proposed_as_plain_ones(start: Any) -> None:
+    agent = await start(proposal("x = 6\r\nresult = x * 7\r\n"), summary("It is 42."))
+    action = await proposed(agent)
+    assert action.arguments.fields["code"].string_value == "x = 6\nresult = x * 7\n"
+
+
 @pytest.mark.parametrize("how", [{"models": False}, {"key": False}])
 async def test_without_a_model_it_says_what_to_set(start: Any, how: Any) -> None:
     agent = await start(**how)

@@ -193,7 +193,7 @@ class CodeAgent(Agent):
             raise _no_model() from error
         task.usage.add(reply.usage)
         proposal = reply.value
-        return proposal.model_copy(update={"code": with_helper(proposal.code)})
+        return proposal.model_copy(update={"code": with_helper(_with_plain_lines(proposal.code))})
 
     def _require_usable(self, code: str) -> None:
         problem = program_problem(code, self._settings.max_code_bytes)
@@ -248,8 +248,13 @@ def _given_program(task: AgentTask) -> str | None:
     code = task.arguments.get("code")
     if task.input.approval_context.user_instructions.strip():
         return None
-    named = task.input.tool_name == _TOOL
-    return code if named and isinstance(code, str) and code.strip() else None
+    if task.input.tool_name != _TOOL or not isinstance(code, str) or not code.strip():
+        return None
+    return _with_plain_lines(code)
+
+
+def _with_plain_lines(code: str) -> str:
+    return code.replace("\r\n", "\n")
 
 
 def _summary_of(proposal: CodeProposal, values: Mapping[str, Any]) -> str:

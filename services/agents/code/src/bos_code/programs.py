@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import unicodedata
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,6 +40,9 @@ _QUEUE_AND_KILL_S = 7.0
 """Beside its own time, a program may wait for a worker, and a stubborn one for its end."""
 _CAPABILITIES_S = 20.0
 """The sandbox says what it can do once it knows, which takes a few seconds after its start."""
+
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+_TURNS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 FRAME_HELPER = '''\
 def frame(rows):
@@ -129,6 +133,23 @@ def program_problem(code: str, max_bytes: int) -> str:
         return f"line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
         return f"The program cannot be read: {type(error).__name__}."
+    return _misleading(code)
+
+
+def _misleading(code: str) -> str:
+    """What people do not see as Python reads it, in a sentence; empty if nothing.
+
+    A carriage return ends a comment for Python and vanishes in a terminal; marks that turn the
+    direction of writing have the code shown in another order than the one that runs.
+    """
+    for number, line in enumerate(code.split("\n"), 1):
+        for character in line.replace("\t", ""):
+            hidden = unicodedata.category(character) in _CONTROLS
+            if hidden or unicodedata.bidirectional(character) in _TURNS:
+                return (
+                    f"line {number} holds U+{ord(character):04X}, which is not shown as it is "
+                    "read; in a text write it as an escape."
+                )
     return ""
 
 
