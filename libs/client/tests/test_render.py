@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from bos.agent.v1 import ProposedAction
 from bos.common.v1 import Column, ColumnType, Row, Table, Usage, Value
-from bos.gateway.v1 import Run, RunEvent, RunStatus
+from bos.gateway.v1 import Approval, Run, RunEvent, RunStatus
 from bos_client.render import View, make_console, show_run
-from bos_client.render.parts import show_journal
+from bos_client.render.parts import show_approval, show_journal
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import usage_text, value_text
 
@@ -162,6 +163,22 @@ async def test_clarification_shows_questions_options_and_assumptions() -> None:
 
 async def test_events_of_a_later_version_are_passed_over() -> None:
     assert await shown([event(1)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("x = 1  # harmless\rimport os", "code: x = 1  # harmless\\x0dimport os"),
+        ("x = 'a\u202eb\u2066c'", "code: x = 'a\\u202eb\\u2066c'"),
+        ("x = 1\r\ny = '\u0645\u0646'", "code: x = 1\n      y = '\u0645\u0646'"),
+    ],
+)
+def test_who_approves_sees_what_is_not_shown_as_it_is_read(code: str, shown: str) -> None:
+    action = ProposedAction(tool="execute_code")
+    action.arguments.fields["code"].string_value = code
+    out = io.StringIO()
+    show_approval(Console(file=out, width=120), Approval(actions=[action]))
+    assert shown in out.getvalue()
 
 
 def test_numbers_stand_to_the_right_and_keep_every_digit() -> None:

@@ -13,6 +13,7 @@ from bos_client.render.files import show_files
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
     ONE_LINE,
+    as_it_is,
     clean,
     clock_text,
     duration_text,
@@ -164,7 +165,7 @@ def show_approval(console: Console, approval: Approval) -> None:
         if action.tainted:
             console.print(Text("    rests on content that others wrote", style="yellow"))
         for name, value in sorted(action.arguments.fields.items()):
-            text = clean(value_text(value)).replace("\n", "\n      ")
+            text = as_it_is(value_text(value)).replace("\n", "\n      ")
             console.print(Text(f"    {one_line(name)}: {text}"))
 
 

@@ -18,12 +18,24 @@ if TYPE_CHECKING:
 # Control characters could move the cursor, change colours or worse; tab and newline may stay.
 _CONTROLS = dict.fromkeys([*range(0x20), 0x7F, *range(0x80, 0xA0)])
 del _CONTROLS[ord("\t")], _CONTROLS[ord("\n")]
+_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+_ESCAPED = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in (*_CONTROLS, *_TURNS)
+}
 ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
 
 
 def clean(text: str) -> str:
     """``text`` without control characters but tab and newline."""
     return text.translate(_CONTROLS)
+
+
+def as_it_is(text: str) -> str:
+    """``text`` with escapes for controls, and for marks that turn the direction of writing.
+
+    For what somebody approves: nothing of it may vanish, or stand elsewhere than where it is read.
+    """
+    return text.replace("\r\n", "\n").translate(_ESCAPED)
 
 
 def one_line(text: str, limit: int = 0) -> str:
