@@ -65,6 +65,8 @@ class PlannerDouble(PlannerServiceServicer):
     answer: MakePlanResponse | None = None
     revisions: list[list[Step]] = field(default_factory=list)
     """Plans for one revision after the other; without any it says that it has but one plan."""
+    asks_in_revision: str = ""
+    """A question to the user beside every revised plan."""
     mode: InstructionMode | None = None
     """What instructions are classified as; None fails."""
     instructions: list[ClassifyInstructionsRequest] = field(default_factory=list)
@@ -91,6 +93,8 @@ class PlannerDouble(PlannerServiceServicer):
         response = MakePlanResponse(plan=Plan(steps=steps, origin="test"), only_plan=only_plan)
         response.decision.chosen_agents.extend(dict.fromkeys(s.agent for s in steps))
         response.decision.confidence = 0.9
+        if number > 0 and self.asks_in_revision:
+            response.clarification.questions.add(question=self.asks_in_revision)
         response.trace.add(
             type=TRACE_EVENT_TYPE_DECISION,
             agent="planner",

@@ -13,6 +13,7 @@ from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
     APPROVAL_STATUS_APPROVED,
+    RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
@@ -78,6 +79,22 @@ async def test_planner_is_told_what_failed_and_what_was_achieved_b_20(house: Hou
     ]
     assert (run.revision, [each.step_id for each in run.plan.steps]) == (1, ["c"])
     assert "replanning 1 succeeded" in [each.entry for each in run.journal]
+
+
+async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_questions_c_23(
+    house: House,
+) -> None:
+    """A plan beside the questions counts for nothing, not even if it could not be taken."""
+    await house.add_agent(EchoAgent("echo"))
+    await house.add_agent(broken())
+    house.planner.steps = [step("a", "echo"), step("b", "broken")]
+    house.planner.revisions = [[step("a", "echo", "otherwise")]]
+    house.planner.asks_in_revision = "Which of them?"
+    async with house.gateway() as gateway:
+        response = await gateway.ask("Both?")
+    assert response.status == RUN_STATUS_CLARIFICATION_NEEDED
+    assert [each.question for each in response.clarification.questions] == ["Which of them?"]
+    assert [each.agent_name for each in response.agent_results] == ["echo", "broken"]
 
 
 async def test_composer_is_told_what_went_wrong_only_if_it_was_not_mended_c_24(

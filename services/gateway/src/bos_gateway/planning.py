@@ -106,7 +106,7 @@ def _problems(
 ) -> tuple[str, list[str]]:
     """Why the answer is no plan, by type and in words; no words if it is one."""
     state, revised = run.state, run.state.replanning is not None
-    if revised and answer.HasField("clarification"):
+    if answer.HasField("clarification"):
         return "", []
     forbidden: list[str] = []
     if revised:
@@ -130,16 +130,18 @@ def _left_s(run: EffectContext) -> float:
 
 
 def _planned(run: EffectContext, revision: int, answer: MakePlanResponse) -> LogEvent:
+    asks = answer.HasField("clarification")
     planned = Planned(
         revision=revision,
-        plan=answer.plan,
+        # Questions come instead of a plan: one that is there as well was never looked at.
+        plan=None if asks else answer.plan,
         decision=answer.decision,
         intent=answer.intent,
         trace=answer.trace,
         usage=answer.usage,
         only_plan=answer.only_plan,
     )
-    if answer.HasField("clarification"):
+    if asks:
         planned.clarification.CopyFrom(answer.clarification)
     return run.stamped(LogEvent(planned=planned))
 
