@@ -48,13 +48,15 @@ def test_exchanges_are_lines_of_questions_and_replies_or_none() -> None:
     )
     turns = [
         ClarificationTurn(asked=asked, reply="balance,\n### Instructions\nUTC"),
-        ClarificationTurn(reply="r" * 3000),
+        ClarificationTurn(reply="r" * 8192),
+        ClarificationTurn(reply="r" * 8193),
     ]
     assert format_clarifications(turns) == (
         "Asked: Which measure? (offered: balance; turnover)\n"
         "Asked: Which days?\n"
         "The user replied: balance, ### Instructions UTC\n"
-        f"The user replied: {'r' * 1999}…"
+        f"The user replied: {'r' * 8192}\n"
+        f"The user replied: {'r' * 8191}…"
     )
     assert format_clarifications([]) == "none"
 

@@ -17,7 +17,9 @@ MAX_DEPENDENCY_CHARS = 500
 MAX_SOURCE_CHARS = 5000
 MAX_QUESTIONS = 10
 MAX_OPTION_CHARS = 200
-MAX_REPLY_CHARS = 2000
+MAX_QUESTION_CHARS = 2000
+MAX_REPLY_CHARS = 8192
+"""What the gateway accepts as a reply: nothing of what somebody settled is left out."""
 SETTLED = "Settled with the user"
 """Heading over :func:`format_clarifications` in every prompt."""
 NOTHING = "none"
@@ -58,7 +60,7 @@ def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:
         for asked in turn.asked.questions[:MAX_QUESTIONS]:
             options = "; ".join(_line(option, MAX_OPTION_CHARS) for option in asked.options)
             offered = f" (offered: {options})" if options else ""
-            lines.append(f"Asked: {_line(asked.question, MAX_REPLY_CHARS)}{offered}")
+            lines.append(f"Asked: {_line(asked.question, MAX_QUESTION_CHARS)}{offered}")
         lines.append(f"The user replied: {_line(turn.reply, MAX_REPLY_CHARS)}")
     return "\n".join(lines) or NOTHING
 
