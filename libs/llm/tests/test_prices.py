@@ -119,6 +119,14 @@ def test_cached_tokens_are_read_and_never_more_than_the_input(details: object, c
     assert read_completion(body).tokens == TokenCount(100, 5, cached)
 
 
+@pytest.mark.parametrize(("sent", "received"), [(-1, 5), (5, -1), (None, 5)])
+def test_counts_that_are_none_are_not_taken_for_counts(sent: object, received: object) -> None:
+    """What is counted backwards would give tokens back to a budget."""
+    usage = {"prompt_tokens": sent, "completion_tokens": received}
+    body = {"choices": [{"message": {"content": "x"}}], "usage": usage}
+    assert read_completion(body).tokens is None
+
+
 async def test_a_call_is_priced_by_its_model(rig: Rig) -> None:
     usage = (await (await rig.model(model="gpt-4.1-2025-04-14")).text(HELLO)).usage
     assert usage.cost == pytest.approx((usage.input_tokens * 2 + usage.output_tokens * 8) / 1e6)

@@ -137,7 +137,7 @@ def _tokens(usage: Any) -> TokenCount | None:
     if not isinstance(usage, dict):
         return None
     sent, received = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(sent, int) or not isinstance(received, int):
+    if not isinstance(sent, int) or not isinstance(received, int) or min(sent, received) < 0:
         return None
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
