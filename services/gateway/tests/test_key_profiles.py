@@ -36,6 +36,7 @@ def test_n07_dispatch_names_the_profile_that_the_log_froze(
     assert isinstance(record, Record)
     tasks = [each.step_dispatched.sub_task for each in record.events]
     assert {task.assigned_agent_role: task.api_keys_config_ref for task in tasks} == chosen
+    assert state.request.settings.api_keys_config_refs == profiles  # asking a map adds to it
 
 
 async def test_n07_profiles_of_the_settings_reach_the_agents(house: House) -> None:

@@ -414,7 +414,7 @@ def _sub_task(state: RunState, step: StepState) -> SubTask:
 def _key_profile(state: RunState, agent: str) -> str:
     """The key profile that ``agent`` must use in this run (SPEC N-07); empty for its own choice."""
     profiles = state.request.settings.api_keys_config_refs
-    return profiles[agent if agent in profiles else "*"] if profiles else ""
+    return profiles.get(agent, profiles.get("*", ""))
 
 
 def step_key(run_id: str, revision: int, step_id: str) -> str:
