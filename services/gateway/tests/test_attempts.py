@@ -26,11 +26,13 @@ from revised_logs import (
 
 from bos.agent.v1 import (
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
     AgentResult,
     ProposedAction,
 )
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
     RUN_STATUS_FAILED,
@@ -42,6 +44,7 @@ from bos.planner.v1 import Plan
 from bos.runlog.v1 import (
     ApprovalRequested,
     ApprovalResolved,
+    InstructionsClassified,
     LogEvent,
     PlanFailed,
 )
@@ -49,7 +52,7 @@ from bos_chassis.values import to_value_map
 from bos_gateway.agent_input import agent_input
 from bos_gateway.attempts import journal, revision_context, working_context
 from bos_gateway.decide import Compose
-from bos_gateway.proposals import denied_before
+from bos_gateway.proposals import denied_before, done_before
 from bos_gateway.response import composed_response, final_answer
 from bos_gateway.revision import revision_problems
 from bos_gateway.state import BrokenLog, RunState, apply, fold
@@ -114,6 +117,28 @@ def test_log_with_plans_out_of_order_is_refused(events: list[LogEvent]) -> None:
         fold("r", [accepted(), planned(step("a", "echo")), failed("a"), *events])
 
 
+def approve(
+    state: RunState, effect: int, *, digest: str = "sha256:1", instructions: str = ""
+) -> ProposedAction:
+    """Step ``a`` proposes something, which is approved."""
+    action = ProposedAction(action_id="1", tool="act", digest=digest, side_effect=effect)
+    approval = Approval(
+        approval_id=f"a{state.steps['a'].proposals + 1}",
+        step_id="a",
+        actions=[action],
+        status=APPROVAL_STATUS_PENDING,
+    )
+    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
+    approval.status, approval.user_instructions = APPROVAL_STATUS_APPROVED, instructions
+    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
+    return action
+
+
+def classified(approval_id: str) -> LogEvent:
+    body = InstructionsClassified(step_id="a", approval_id=approval_id)
+    return event(instructions_classified=body)
+
+
 def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> None:
     card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
     state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
@@ -131,6 +156,44 @@ def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> Non
     other = ProposedAction(action_id="1", tool="act", digest="sha256:2")
     assert denied_before(state, AgentResult(proposed_actions=[action])) == ["act"]
     assert denied_before(state, AgentResult(proposed_actions=[other])) == []
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "turned_down"),
+    [
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, SUCCEEDED, ["act"]),
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, FAILED, ["act"]),
+        (SIDE_EFFECT_CLASS_NONE, SUCCEEDED, []),
+    ],
+    ids=["done", "perhaps done", "without effect"],
+)
+def test_action_that_was_begun_is_not_asked_about_again_in_other_words(
+    effect: int, status: int, turned_down: list[str]
+) -> None:
+    card = acting(effect, protected=True)
+    state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
+    proposed = AgentResult(proposed_actions=[approve(state, effect)])
+    wanted(state)
+    apply(state, finished("a", status))
+    apply(state, failed("b"))
+    assert done_before(state, proposed) == []
+    assert wanted(state) == MAKES_ANOTHER_PLAN
+    apply(state, planned(step("c", "actor", "in other words"), revision=1))
+    assert done_before(state, proposed) == turned_down
+    proposed.proposed_actions[0].digest = "sha256:2"
+    assert done_before(state, proposed) == []
+
+
+def test_step_that_has_acted_is_not_planned_again_also_if_it_then_proposed_something_else() -> None:
+    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
+    state = after(planned(step("a", "actor")), start=accepted(card))
+    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    wanted(state)
+    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE, digest="sha256:2", instructions="but quickly")
+    apply(state, classified("a2"))
+    assert wanted(state) == ["a"]
+    apply(state, failed("a"))
+    assert wanted(state) == COMPOSES
 
 
 # What counts in the end

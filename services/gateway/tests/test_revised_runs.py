@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pytest
 from gateway_house import Client, House, kinds
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED
@@ -172,21 +173,29 @@ def patient(house: House) -> AbstractAsyncContextManager[Client]:
     return house.gateway(lease_s=15.0, lease_renewal_s=1.0)
 
 
-async def denying(gateway: Client) -> list[RunEvent]:
-    """A run in which every request is denied."""
+async def deciding(gateway: Client, decision: int) -> list[RunEvent]:
+    """A run in which every request is decided so."""
     events = []
     async for message in gateway.stream("Deploy?"):
         events.append(message.event)
         if message.event.HasField("approval_requested"):
             approval_id = message.event.approval_requested.approval.approval_id
-            request = RespondApprovalRequest(
-                approval_id=approval_id, decision=APPROVAL_DECISION_DENY
-            )
+            request = RespondApprovalRequest(approval_id=approval_id, decision=decision)
             await ApprovalServiceStub(gateway.channel).RespondApproval(request)
     return events
 
 
-async def test_action_that_was_denied_is_not_asked_about_again_c_23(house: House) -> None:
+@pytest.mark.parametrize(
+    ("decision", "effects", "first", "again"),
+    [
+        (APPROVAL_DECISION_DENY, 0, "denied_by_user", "denied_by_user"),
+        (APPROVAL_DECISION_APPROVE, 1, "", "DoneBefore"),
+    ],
+    ids=["denied", "done"],
+)
+async def test_action_that_is_settled_is_not_asked_about_again_c_23(
+    house: House, decision: int, effects: int, first: str, again: str
+) -> None:
     """Its work comes back in other words, and the agent proposes the same action."""
     agent = DeployAgent()
     await house.add_agent(agent)
@@ -194,13 +203,14 @@ async def test_action_that_was_denied_is_not_asked_about_again_c_23(house: House
     house.planner.steps = [deploying("a", "deploy shop 1.2"), step("b", "broken")]
     house.planner.revisions = [[deploying("c", "please\ndeploy shop 1.2")]]
     async with patient(house) as gateway:
-        events = await denying(gateway)
+        events = await deciding(gateway, decision)
     response = events[-1].run_finished.response
     assert sum(e.HasField("approval_requested") for e in events) == 1
-    assert agent.effects == []
-    results = [(r.status, r.error.type) for r in response.agent_results]
-    assert results == [(AGENT_EXECUTION_STATUS_SKIPPED, "denied_by_user")] * 2
-    assert [each.step_id for each in house.planner.requests[1].revision.blocked_steps] == ["a"]
+    assert len(agent.effects) == effects
+    assert [result.error.type for result in response.agent_results] == [first, again]
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SKIPPED
+    blocked = [each.step_id for each in house.planner.requests[1].revision.blocked_steps]
+    assert blocked == (["a"] if first else [])
 
 
 async def until(connection: asyncpg.Connection[Any], query: str, *arguments: object) -> None:

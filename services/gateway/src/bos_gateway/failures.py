@@ -44,6 +44,8 @@ COMPOSING_FAILED = "ComposingFailed"
 HITL_SKIPPED = "hitl_skipped_non_streaming"
 HITL_TIMEOUT = "hitl_timeout"
 DENIED = "denied_by_user"
+DONE_BEFORE = "DoneBefore"
+"""An earlier attempt of the run has done just this, or may have."""
 
 _HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
 

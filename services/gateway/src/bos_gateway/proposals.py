@@ -6,7 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, ApprovalContext
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    SIDE_EFFECT_CLASS_NONE,
+    ApprovalContext,
+)
 from bos.gateway.v1 import (
     APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_KIND_PROPOSED,
@@ -22,6 +26,7 @@ from bos_gateway.unknown_outcomes import left_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
@@ -133,7 +138,26 @@ def denied_before(state: RunState, result: AgentResult) -> list[str]:
         if step.approval is not None and step.approval.status in _DENIED
         for action in step.approval.actions
     }
-    return sorted({a.tool for a in result.proposed_actions if a.digest in denied})
+    return _tools(result, denied)
+
+
+def done_before(state: RunState, result: AgentResult) -> list[str]:
+    """Tools of proposed actions that were performed in an earlier attempt, or may have been.
+
+    Who is asked about them in a new plan does not see that it would be once more.
+    """
+    begun = {
+        action.digest
+        for attempt in state.past
+        for step in attempt.steps.values()
+        for action in step.begun
+        if action.side_effect != SIDE_EFFECT_CLASS_NONE
+    }
+    return _tools(result, begun)
+
+
+def _tools(result: AgentResult, digests: AbstractSet[str]) -> list[str]:
+    return sorted({a.tool for a in result.proposed_actions if a.digest in digests})
 
 
 def turned_down(step: StepState, now: datetime) -> list[LogEvent]:

@@ -23,7 +23,6 @@ from bos_gateway.failures import (
     acts,
     may_have_acted,
 )
-from bos_gateway.proposals import actions_of
 from bos_plans import references_of, repetitions
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _mendable(state: RunState, step: StepState, found: AbstractSet[str]) -> bool
         )
     if step.sub_task is None or error.type in _NOT_BEGUN:
         return True
-    return not may_have_acted(state.card(step.step.agent), step.step, actions_of(step))
+    return not may_have_acted(state.card(step.step.agent), step.step, step.begun)
 
 
 def _is_final(error: AgentError) -> bool:

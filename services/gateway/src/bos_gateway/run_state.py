@@ -15,6 +15,7 @@ from bos.agent.v1 import (
     AgentExecutionStatus,
     AgentResult,
     InstructionMode,
+    ProposedAction,
 )
 from bos.common.v1 import AgentError, Clarification, TraceEvent, Usage
 from bos.gateway.v1 import (
@@ -74,6 +75,8 @@ class StepState:
     """Requests made so far."""
     performing: bool = False
     """Its approved actions were about to be performed; from then on they may have been."""
+    begun: list[ProposedAction] = field(default_factory=list)
+    """All approved actions that were ever about to be performed."""
     instructions: str = ""
     """What people added to its task, or put in its place."""
     instruction_mode: InstructionMode = INSTRUCTION_MODE_UNSPECIFIED

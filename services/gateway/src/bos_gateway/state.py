@@ -281,6 +281,7 @@ def _effect_intended(state: RunState, event: LogEvent) -> None:
     step = _step(state, intended.step_id, intended.revision)
     if step is not None:
         step.performing = True
+        step.begun += step.approval.actions if step.approval is not None else ()
 
 
 def _note_waiting(state: RunState) -> None:

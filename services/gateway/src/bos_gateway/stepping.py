@@ -41,6 +41,7 @@ from bos_gateway.failures import (
     CLARIFICATION_LIMIT,
     CREDENTIAL_LOST,
     DENIED,
+    DONE_BEFORE,
     HITL_SKIPPED,
     OUTCOME_UNKNOWN,
     RESULT_TOO_LARGE,
@@ -53,6 +54,7 @@ from bos_gateway.proposals import (
     MAX_APPROVAL_BYTES,
     approval_for,
     denied_before,
+    done_before,
     proposal_problem,
     proposal_timeout,
 )
@@ -261,6 +263,9 @@ class _StepRun:
             if denied := denied_before(self._run.state, checked):
                 text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
                 self._turn_down(checked, DENIED, text)
+            elif done := done_before(self._run.state, checked):
+                text = f"This was done before, or may have been, so not again: {', '.join(done)}."
+                self._turn_down(checked, DONE_BEFORE, text)
             elif not self._run.state.request.interactive:
                 tools = ", ".join(sorted({action.tool for action in checked.proposed_actions}))
                 text = f"This action needs a person's approval and was not performed: {tools}."
