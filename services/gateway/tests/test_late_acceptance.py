@@ -24,6 +24,7 @@ from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_gateway.state import fold
+from bos_gateway.step_files import FileRoom
 from bos_gateway.tokens import Tokens
 from bos_gateway.values import LargeValues
 from bos_postgres import migrate, open_database
@@ -68,6 +69,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 clock=DatabaseClock(telemetry, metrics),
                 vault=RunSecrets(None, pool, telemetry),
                 values=LargeValues(None),
+                file_room=FileRoom(0),
             ),
             lambda: held,
         )

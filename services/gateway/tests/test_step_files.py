@@ -20,7 +20,7 @@ from bos_chassis.errors import FailedPrecondition
 from bos_gateway.retention import Scope, erase, too_old
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import parse_run_id
-from bos_gateway.step_files import MAX_FILE_BYTES, StepFiles
+from bos_gateway.step_files import MAX_FILE_BYTES, FileRoom, StepFiles
 from bos_gateway.values import LargeValues
 from bos_postgres import connect
 from bos_testkit.agents import FileAgent, RecordingAgent
@@ -256,7 +256,7 @@ async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
 async def test_bounds_of_files_hold_one_by_one_and_together(
     folder: Path, sizes: list[int], names: list[str]
 ) -> None:
-    files = StepFiles()
+    files = StepFiles(FileRoom(64 * MIB))
     for number, size in enumerate(sizes):
         sent(files, str(number), size, parts=2 if size > 1 else 1)
     found, problems = await kept(files, folder)
@@ -266,7 +266,7 @@ async def test_bounds_of_files_hold_one_by_one_and_together(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u202ea", "x" * 256])
 async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -> None:
-    files = StepFiles()
+    files = StepFiles(FileRoom(64 * MIB))
     sent(files, name, 1)
     sent(files, "good.txt", 1)
     found, problems = await kept(files, folder)
@@ -276,10 +276,27 @@ async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -
 
 
 async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> None:
-    files = StepFiles()
+    files = StepFiles(FileRoom(64 * MIB))
     sent(files, "whole.txt", 10)
     sent(files, "half.txt", 10, last=False)
     assert await kept(files, folder) == (
         ["whole.txt"],
         ["The file half.txt was not kept: it did not arrive whole."],
     )
+
+
+async def test_files_of_steps_side_by_side_share_the_memory_of_the_process(folder: Path) -> None:
+    room = FileRoom(3 * MIB)
+    with StepFiles(room) as first:
+        sent(first, "first", 2 * MIB)
+        with StepFiles(room) as second:
+            sent(second, "too much", 2 * MIB)
+            sent(second, "small", MIB)
+            assert await kept(second, folder) == (
+                ["small"],
+                ["The file too much was not kept: the service holds too many files at the moment."],
+            )
+        assert room.take(MIB), "what the second step held is free again"
+        assert not room.take(1)
+        room.give_back(MIB)
+    assert room.take(3 * MIB)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
+    from bos_gateway.step_files import FileRoom
     from bos_gateway.tokens import Metadata, Tokens
     from bos_gateway.values import LargeValues
 
@@ -48,6 +49,7 @@ class Collaborators:
     clock: DatabaseClock
     vault: RunSecrets
     values: LargeValues
+    file_room: FileRoom
 
 
 @dataclass(frozen=True, slots=True)

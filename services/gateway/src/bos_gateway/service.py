@@ -42,6 +42,7 @@ from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
+from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
@@ -123,6 +124,7 @@ async def serve(
             clock=clock,
             vault=RunSecrets(ring, pool, telemetry),
             values=values,
+            file_room=FileRoom(settings.max_waiting_file_bytes),
         )
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)

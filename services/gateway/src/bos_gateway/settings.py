@@ -56,6 +56,12 @@ class GatewaySettings(Settings):
         description="Results and inputs of all steps of a run that are held in memory; beyond it "
         "results are cut to 256 KiB",
     )
+    max_waiting_file_bytes: int = Field(
+        default=134217728,
+        ge=6291456,
+        description="Files of all steps that are held in memory until their results have come; "
+        "beyond it files are left out",
+    )
 
     max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
     max_active_runs_per_user: int = Field(

@@ -1,7 +1,7 @@
 """Files of a step: from an agent's stream into the artefact store, and listed in its result.
 
 They wait in memory for the result, because only a result that counts gives them a meaning; their
-bounds are those of the contract (``bos.agent.v1.FileChunk``).
+bounds are those of the contract (``bos.agent.v1.FileChunk``), and one for all steps of the process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from bos.common.v1 import Artefact
 from bos_chassis.errors import BosError
@@ -38,14 +38,49 @@ class _File:
     problem: str = ""
 
 
-class StepFiles:
-    """The files that one call of an agent sends."""
+class FileRoom:
+    """Memory for files that wait, shared by all steps of the process.
 
-    def __init__(self) -> None:
+    Args:
+        max_bytes: Of all of them together.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for that many bytes more; if so, they are taken."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """That many bytes are not held any more."""
+        self._left += size
+
+
+class StepFiles:
+    """The files that one call of an agent sends; a context manager, behind which none is held.
+
+    Args:
+        room: Where they wait.
+    """
+
+    def __init__(self, room: FileRoom) -> None:
+        self._room = room
         self._files: list[_File] = []
         self._under_way: _File | None = None
         self._held = 0
         self._left_out: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._room.give_back(self._held)
+        self._held = 0
+        self._files.clear()
 
     def take(self, chunk: FileChunk) -> None:
         """The next part of a file; what is too much or unfit is dropped and remembered as such."""
@@ -105,10 +140,13 @@ class StepFiles:
             file.problem = f"it has more than {MAX_FILE_BYTES} bytes"
         elif self._held + len(content) > MAX_FILES_BYTES:
             file.problem = f"all files of a step may have {MAX_FILES_BYTES} bytes"
+        elif not self._room.take(len(content)):
+            file.problem = "the service holds too many files at the moment"
         else:
             file.content += content
             self._held += len(content)
             return
+        self._room.give_back(len(file.content))
         self._held -= len(file.content)
         file.content.clear()
 

@@ -215,18 +215,18 @@ class _StepRun:
         )
         performing = command.approval.approved_actions if command.approval else ()
         repeatable = may_repeat(self._card, self._step.step, performing)
-        files = StepFiles()
         try:
-            async for message in call:
-                match message.WhichOneof("payload"):
-                    case "result":
-                        result, again = await self._checked(message.result, repeatable)
-                        await self._keep_files(result, files)
-                        return result, again
-                    case "file":
-                        files.take(message.file)
-                    case _:
-                        await self._progress(*message.trace.events)
+            with StepFiles(self._run.services.file_room) as files:
+                async for message in call:
+                    match message.WhichOneof("payload"):
+                        case "result":
+                            result, again = await self._checked(message.result, repeatable)
+                            await self._keep_files(result, files)
+                            return result, again
+                        case "file":
+                            files.take(message.file)
+                        case _:
+                            await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = from_rpc_error(error)
             text = f"The agent {self._agent} could not do its part: {failure.message}"
