@@ -11,8 +11,9 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import ProgramStatus
+from bos.sandbox.v1 import ProgramStatus, Tier
 from bos_chassis.values import from_value
 from bos_testkit.waiting import eventually
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox_client import Sandbox
+
+    from bos_sandbox.settings import SandboxSettings
 
 pytestmark = [pytest.mark.security, pytest.mark.asyncio(loop_scope="module")]
 
@@ -421,6 +424,16 @@ async def test_a_forged_answer_harms_only_the_program_that_forged_it(
     assert response.status in {FAILED, LIMIT_EXCEEDED}, response
     assert response.error_type == kind
     await stands(isolated, inmates)
+
+
+async def test_a_flood_of_output_ends_with_the_limit_and_not_with_the_time(
+    process_settings: SandboxSettings,
+) -> None:
+    flood = "import os\nwhile True:\n    os.write(1, b'x' * 2**16)\n    os.write(2, b'y' * 2**16)"
+    patient = process_settings.model_copy(update={"timeout_s": 300.0})  # the client gives up first
+    async with open_sandbox(patient, Tier.TIER_PROCESS) as opened:
+        for _ in range(12):  # whether a pipe is full at the end is chance
+            assert (await opened.run(flood)).error_type == "output"
 
 
 @pytest.mark.parametrize("name", LIMITS)

@@ -178,6 +178,9 @@ class Isolated:
                 output.write_bytes(name, chunk)
         except OutputLimitExceeded:
             self._stop("output")
+            # A process has ended for asyncio only when its pipes are read to their end.
+            while await stream.read(1 << 16):
+                pass
 
     async def _watch_files(self, most: int) -> None:
         # The size of the folder is bounded by its mount; the number of its files, which cost kernel
