@@ -9,14 +9,16 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by
-from bos_gateway.budget import PLAN_SHARE
 from bos_gateway.continuing import with_inherited
+from bos_gateway.day_budget import DayLimit, day_limit
 from bos_gateway.effects import PLANNER
 from bos_gateway.planning import plan_request, usable_problems
 from bos_plans import stages
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
+    from bos.planner.v1 import MakePlanRequest, MakePlanResponse
+    from bos_gateway.dry_run_tokens import DryRunTokens
     from bos_gateway.effects import Collaborators
     from bos_gateway.runs import Runs
 
@@ -27,11 +29,13 @@ class DryRun:
     Args:
         collaborators: Planner, agents and settings.
         runs: Where the run is that a reply goes on from.
+        tokens: What planning may consume.
     """
 
-    def __init__(self, collaborators: Collaborators, runs: Runs) -> None:
+    def __init__(self, collaborators: Collaborators, runs: Runs, tokens: DryRunTokens) -> None:
         self._with = collaborators
         self._runs = runs
+        self._tokens = tokens
 
     async def plan(self, request: AgentRequest, user_id: str) -> PlanQuestionResponse:
         """The plan that the user's request would be run with at this moment.
@@ -40,6 +44,7 @@ class DryRun:
             InvalidArgument: the request could not be run.
             NotFound: it replies to a run that the user does not have.
             FailedPrecondition: the planner's plan is not valid, or the run asked nothing.
+            ResourceExhausted: the tokens of the day are spent.
         """
         settings, registry = self._with.settings, self._with.registry
         cards = registry.require_cards()
@@ -59,12 +64,7 @@ class DryRun:
         if continued is not None:
             message.question = continued.original_question
             message.clarifications.extend(continued.clarifications)
-        if settings.max_run_tokens:
-            message.token_budget = int(settings.max_run_tokens * PLAN_SHARE)
-        timeout_s = settings.plan_timeout_s
-        token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
-        with translate_rpc_errors():
-            answer = await self._with.planner.MakePlan(message, timeout=timeout_s, metadata=token)
+        answer = await self._asked(message, user_id)
         problems = usable_problems(answer, cards, normalised.disable_agents, settings.max_steps)
         if problems:
             raise FailedPrecondition(" ".join(problems), reason="INVALID_PLAN")
@@ -77,3 +77,20 @@ class DryRun:
         if answer.HasField("clarification"):
             response.clarification.CopyFrom(answer.clarification)
         return response
+
+    async def _asked(self, message: MakePlanRequest, user_id: str) -> MakePlanResponse:
+        timeout_s = self._with.settings.plan_timeout_s
+        token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
+        try:
+            async with self._tokens.held(user_id) as held:
+                if held.tokens is not None:
+                    message.token_budget = held.tokens
+                with translate_rpc_errors():
+                    answer = await self._with.planner.MakePlan(
+                        message, timeout=timeout_s, metadata=token
+                    )
+                held.usage = answer.usage
+                return answer
+        except DayLimit as limit:
+            self._with.metrics.refused.labels("day_limit").inc()
+            raise day_limit(limit, self._with.clock.now()) from None

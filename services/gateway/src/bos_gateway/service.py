@@ -31,6 +31,7 @@ from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.dry_run import DryRun
+from bos_gateway.dry_run_tokens import DryRunTokens
 from bos_gateway.effects import Collaborators
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
@@ -163,9 +164,8 @@ async def serve(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
         streams = Streams(settings.max_streams, metrics)
-        servicer = OrchestratorServicer(
-            replica, runs, registry, DryRun(collaborators, runs), streams, values
-        )
+        dry_run = DryRun(collaborators, runs, DryRunTokens(pool, settings))
+        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, values)
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),
