@@ -343,9 +343,9 @@ async def test_a_sandbox_that_is_down_is_a_retryable_failure(start: Any) -> None
 
 async def test_too_much_data_is_named(start: Any) -> None:
     agent = await start(plan(TASK, "len(text)"))
-    outcome = await agent.do(TASK, inputs={"text": "x" * (3 * 1024 * 1024)})
+    outcome = await agent.do(TASK, inputs={"text": "x" * (6 * 1024 * 1024)})
     assert failure(outcome) == ("InputTooLarge", False)
-    assert "Aggregate or limit it first" in outcome.result.error.message
+    assert "Aggregate or limit them first" in outcome.result.error.message
 
 
 async def test_the_sandbox_chooses_the_tier(start: Any) -> None:

@@ -23,11 +23,12 @@ from bos_agentkit import (
     tool,
 )
 from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs import ProgramError
 from bos_agentkit.variables import TODAY, needed, task_variables
 from bos_chassis.errors import BosError, InvalidArgument
 from bos_code import prompts
 from bos_code.card import code_card
-from bos_code.programs import ProgramError, input_digests, program_problem, with_helper
+from bos_code.programs import input_digests, program_problem, with_helper
 from bos_code.replies import CodeProposal, CodeSummary
 from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult, ProposedAction
     from bos.sandbox.v1 import ProgramFile
     from bos_agentkit import AgentTask
-    from bos_code.programs import Sandbox
+    from bos_agentkit.programs import Sandbox
     from bos_code.settings import CodeSettings
     from bos_llm import Message, Model
 

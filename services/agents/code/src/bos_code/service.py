@@ -3,11 +3,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bos.sandbox.v1 import Tier
 from bos_agentkit import agent_service
+from bos_agentkit.programs import Sandbox
 from bos_chassis.channels import Channels
 from bos_code.agent import CodeAgent
 from bos_code.card import NAME
-from bos_code.programs import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +42,11 @@ async def serve(
         if channels is None:
             channels = await stack.enter_async_context(Channels(telemetry))
         sandbox = Sandbox(
-            channels, settings.sandbox_target, program_timeout_s=settings.program_timeout_s
+            channels,
+            settings.sandbox_target,
+            program_timeout_s=settings.program_timeout_s,
+            tier=Tier.TIER_PROCESS,
+            return_files=True,
         )
         model = models.for_agent(NAME) if models is not None else None
         agent = CodeAgent(settings, sandbox, model)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import CONFIGURATION_ERROR, Agent, AgentFailure, ToolContext, succeeded, tool
 from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs import ProgramError, ProgramFailed, Run
 from bos_agentkit.variables import needed, task_variables
 from bos_chassis.errors import BosError, PermissionDenied
 from bos_chassis.values import render_value, to_value
@@ -24,7 +25,6 @@ from bos_computation.answers import summary_table
 from bos_computation.calculator import CalculationError, calculate
 from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
-from bos_computation.programs import ProgramError, ProgramFailed, Run
 from bos_computation.replies import ComputationPlan, ComputationSummary
 from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
     from bos_agentkit import AgentTask
-    from bos_computation.programs import Sandbox
+    from bos_agentkit.programs import Sandbox
     from bos_computation.settings import ComputationSettings
     from bos_llm import Message, Model
 

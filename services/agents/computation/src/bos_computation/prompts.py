@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_agentkit import AgentTask
+    from bos_agentkit.programs import Run
     from bos_agentkit.variables import Variable
-    from bos_computation.programs import Run
     from bos_computation.replies import ComputationPlan
 
 _MAX_SHOWN_RESULT_CHARS = 8_000

@@ -4,10 +4,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service
+from bos_agentkit.programs import Sandbox
 from bos_chassis.channels import Channels
 from bos_computation.agent import ComputationAgent
 from bos_computation.card import NAME
-from bos_computation.programs import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Running a program in the sandbox service."""
+"""Running programs in the sandbox service, for agents whose models write them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from google.protobuf.duration_pb2 import Duration
 
 from bos.sandbox.v1 import (
+    GetCapabilitiesRequest,
     Limits,
+    ProgramFile,
     ProgramStatus,
     RunProgramRequest,
     RunProgramResponse,
     SandboxServiceStub,
     Tier,
 )
-from bos_agentkit import SANDBOX_VIOLATION, AgentFailure
+from bos_agentkit.failures import SANDBOX_VIOLATION, AgentFailure
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.values import from_value, to_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bos_chassis.channels import Channels
 
 INPUT_TOO_LARGE = "InputTooLarge"
+NO_PROCESS_TIER = "NoProcessTier"
 
-_MAX_INPUT_BYTES = 3 * 1024 * 1024
-"""Below the 4 MiB that one message may have, with room for the program."""
+_MAX_INPUT_BYTES = 6 * 1024 * 1024
+"""Below the 8 MiB that one message may have, with room for the program."""
 _QUEUE_AND_KILL_S = 7.0
 """Beside its own time, a program may wait for a worker, and a stubborn one for its end."""
+_CAPABILITIES_S = 20.0
+"""The sandbox says what it can do once it knows, which takes a few seconds after its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,9 @@ class Run:
     code: str
     result: Any
     stdout: str
+    stderr: str = ""
+    files: Sequence[ProgramFile] = ()
+    file_problems: Sequence[str] = ()
 
 
 class ProgramError(AgentFailure):
@@ -50,12 +58,21 @@ class ProgramError(AgentFailure):
     def __init__(self, code: str, reply: RunProgramResponse) -> None:
         self.stdout = reply.stdout
         self.error = f"{reply.error_type}: {reply.error_message}"
-        details = {"code": code, "rule": reply.error_type, "error": reply.error_message}
+        # As the interpreter itself would have said it last.
+        self.stderr = "\n".join(part for part in (reply.stderr.rstrip("\n"), self.error) if part)
+        self.exit_code = reply.exit_code or 1
+        self.files = list(reply.files)
+        details = {
+            "code": code,
+            "rule": reply.error_type,
+            "error": reply.error_message,
+            "exit_code": self.exit_code,
+        }
         super().__init__(self.kind, f"The program {self.what}. {_sentence(reply)}", details)
 
 
 class ProgramFailed(ProgramError):
-    """It raised an exception, which a better program might not."""
+    """It raised an exception or left with another exit code than 0 (SPEC F-07)."""
 
     kind = "ProgramFailed"
     what = "failed"
@@ -83,11 +100,52 @@ _ERRORS: dict[ProgramStatus, type[ProgramError]] = {
 
 
 class Sandbox:
-    """Client of the sandbox service."""
+    """Client of the sandbox service.
 
-    def __init__(self, channels: Channels, target: str, *, program_timeout_s: float) -> None:
+    Args:
+        channels: Shared by the process.
+        target: Where the sandbox listens.
+        program_timeout_s: Time of one program.
+        tier: Where programs run; unspecified leaves it to the sandbox's own policy.
+        return_files: Whether the files that programs leave are wanted.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        target: str,
+        *,
+        program_timeout_s: float,
+        tier: Tier = Tier.TIER_UNSPECIFIED,
+        return_files: bool = False,
+    ) -> None:
         self._stub = SandboxServiceStub(channels.get(target))
         self._program_timeout_s = program_timeout_s
+        self._tier = tier
+        self._return_files = return_files
+
+    async def require_process_tier(self) -> None:
+        """Find out that full Python can be run, before anybody is asked about a program.
+
+        Raises:
+            AgentFailure: the sandbox has no process tier; there is no other way for full Python.
+            BosError: the sandbox is not reachable.
+        """
+        with translate_rpc_errors():
+            reply = await self._stub.GetCapabilities(
+                GetCapabilitiesRequest(), timeout=_CAPABILITIES_S
+            )
+        reason = "this sandbox has none"
+        for tier in reply.tiers:
+            if tier.tier == Tier.TIER_PROCESS:
+                if tier.available:
+                    return
+                reason = tier.reason
+        raise AgentFailure(
+            NO_PROCESS_TIER,
+            f"Full Python needs the sandbox's process tier, and it is off: {reason}. "
+            "Small computations work without it.",
+        )
 
     async def run(self, code: str, inputs: Mapping[str, Any], *, remaining_s: float) -> Run:
         """Run ``code`` to its end.
@@ -107,15 +165,15 @@ class Sandbox:
         request = RunProgramRequest(
             code=code,
             inputs={name: to_value(value) for name, value in inputs.items()},
-            # The sandbox has the one policy of which tier runs a program.
-            tier=Tier.TIER_UNSPECIFIED,
+            tier=self._tier,
             limits=Limits(timeout=timeout),
+            return_files=self._return_files,
         )
         if request.ByteSize() > _MAX_INPUT_BYTES:
             raise AgentFailure(
                 INPUT_TOO_LARGE,
-                f"The data for the computation has {request.ByteSize()} bytes, and "
-                f"{_MAX_INPUT_BYTES} can be handed to a program. Aggregate or limit it first.",
+                f"The data for the program have {request.ByteSize()} bytes, and "
+                f"{_MAX_INPUT_BYTES} can be handed over. Aggregate or limit them first.",
                 {name: to_value(value).ByteSize() for name, value in inputs.items()},
             )
         with translate_rpc_errors():
@@ -124,7 +182,14 @@ class Sandbox:
             )
         if reply.status != ProgramStatus.PROGRAM_STATUS_SUCCEEDED:
             raise _ERRORS.get(reply.status, ProgramFailed)(code, reply)
-        return Run(code, from_value(reply.result), reply.stdout)
+        return Run(
+            code,
+            from_value(reply.result),
+            reply.stdout,
+            reply.stderr,
+            reply.files,
+            reply.file_problems,
+        )
 
 
 def _sentence(reply: RunProgramResponse) -> str:
