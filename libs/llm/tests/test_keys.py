@@ -264,6 +264,35 @@ async def test_a_profile_may_be_all_that_a_worker_has(rig: Rig) -> None:
     assert sent(rig) == ["aaaa"]
 
 
+@pytest.mark.parametrize(
+    ("provider", "profile", "told"),
+    [
+        ("openai", "", True),
+        ("openai", "research", False),
+        ("compatible", "", False),
+        ("azure", "", False),
+    ],
+)
+async def test_what_the_environment_says_of_openai_goes_with_its_own_key_only(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, provider: str, profile: str, told: bool
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Proxy: secret")
+    model = await rig.model(
+        api_key=THREE,
+        provider=provider,
+        azure_endpoint=rig.server.base_url.removesuffix("/v1"),
+        azure_api_key=SecretStr(B),
+        key_profiles=PROFILES,
+    )
+    set_key_profile(profile)
+    await model.text(HELLO)
+    sent_along = {name.lower() for name in rig.server.requests[-1].headers}
+    ambient = {"openai-organization", "openai-project", "x-proxy"}
+    assert sent_along & ambient == (ambient if told else set())
+
+
 async def test_a_profile_goes_to_its_own_address(rig: Rig, unused_port: int) -> None:
     nowhere = f"http://127.0.0.1:{unused_port}/v1"
     profiles = {"eu": {"keys": [A], "base_url": rig.server.base_url}}

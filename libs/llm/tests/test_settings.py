@@ -157,6 +157,17 @@ async def test_without_a_model_calls_say_which_variables_to_set() -> None:
             await anext(model.stream([user("hello")]))
 
 
+def test_tokens_of_the_machine_never_go_where_a_profile_points() -> None:
+    settings = ModelSettings.load(
+        azure_endpoint="https://ours.example",
+        azure_auth="managed_identity",
+        key_profiles={"theirs": {"keys": ["k"], "base_url": "https://theirs.example"}},
+    )
+    assert settings.access("azure").managed_identity
+    theirs = settings.access("azure", "theirs")
+    assert (theirs.base_url, theirs.managed_identity) == ("https://theirs.example", False)
+
+
 def test_n05_several_keys_and_named_profiles_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", " sk-a, sk-b\n")
     monkeypatch.setenv("BOS_MODEL_KEYS", '{"research": ["sk-c", "sk-d"], "team": "sk-e"}')

@@ -328,8 +328,9 @@ def _client(
     access: Access, secret: SecretStr | None, tokens: AzureTokens | None, transport: ModelHttpClient
 ) -> AsyncOpenAI:
     key = secret.get_secret_value() if secret is not None else _NO_KEY
+    client: AsyncOpenAI
     if access.kind == "azure":
-        return AsyncAzureOpenAI(
+        client = AsyncAzureOpenAI(
             azure_endpoint=access.base_url or "",
             api_key=None if tokens else key,
             azure_ad_token_provider=tokens,
@@ -337,7 +338,16 @@ def _client(
             max_retries=0,
             http_client=transport,
         )
-    return AsyncOpenAI(api_key=key, base_url=access.base_url, max_retries=0, http_client=transport)
+    else:
+        client = AsyncOpenAI(
+            api_key=key, base_url=access.base_url, max_retries=0, http_client=transport
+        )
+    if access.provider != "openai" or access.profile:
+        # The package takes these from the environment (OPENAI_ORG_ID, OPENAI_PROJECT_ID,
+        # OPENAI_CUSTOM_HEADERS) for whatever it talks to; they belong to OPENAI_API_KEY alone.
+        client.organization = client.project = None
+        client._custom_headers = {}
+    return client
 
 
 def _turned_away(error: openai.APIStatusError) -> Refusal | None:
