@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_e
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import day_budget
-from bos_gateway.day_budget import DayLimit
+from bos_gateway.day_budget import DayBound, DayLimit
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, forget_days
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun, UserLimit
@@ -317,13 +318,28 @@ async def test_bound_of_everybody_holds_for_those_without_an_account_and_tells_n
 ) -> None:
     await house.add_agent(Spender(9000))
     house.planner.steps = [step("a", "echo")]
-    async with house.gateway(max_run_tokens=10_000, max_day_tokens=10_000) as gateway:
+    bounds = {"max_run_tokens": 10_000, "max_day_tokens": 10_000, "max_user_day_tokens": 1}
+    async with house.gateway(**bounds) as gateway:
         await gateway.ask()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await gateway.ask()
     error = from_rpc_error(caught.value)
     assert error.reason == "DAY_LIMIT"
     assert set(error.metadata) == {"reset_time"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "of_all", "reason"),
+    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, None, "USER_DAY_LIMIT")],
+)
+def test_who_is_told_numbers_is_told_their_own(mine: int, of_all: int | None, reason: str) -> None:
+    everybody = None if of_all is None else DayBound(900, of_all)
+    limit = DayLimit(DayBound(100, mine), everybody, 60.0)
+    error = day_budget.day_limit(limit, datetime(2026, 6, 15, 23, 59, tzinfo=UTC))
+    assert error.reason == reason
+    assert ("95 of the 100" in error.message) == (reason == "USER_DAY_LIMIT")
+    assert "900" not in error.message
+    assert error.metadata["reset_time"] == "2026-06-16T00:00:00Z"
 
 
 async def test_a_run_that_is_cancelled_frees_what_it_did_not_hold_for_work(house: House) -> None:

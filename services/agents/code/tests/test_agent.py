@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,13 @@ async def test_other_data_than_those_approved_are_not_read(start: Any) -> None:
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "InputsChanged"
     assert list(outcome.result.performed_actions) == []
+
+
+async def test_the_day_that_was_approved_is_the_programs_today(start: Any) -> None:
+    agent = await start(proposal("result = today"), summary("Nothing to add."))
+    action = changed(await proposed(agent), today=date(2026, 6, 14))
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)  # on the day after
+    assert outcome.data["result"] == date(2026, 6, 14)
 
 
 async def test_instructions_lead_to_a_fresh_proposal(start: Any) -> None:
