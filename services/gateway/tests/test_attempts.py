@@ -40,7 +40,13 @@ from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     Approval,
 )
-from bos.planner.v1 import Plan
+from bos.planner.v1 import (
+    INTENT_ANALYTICS_REPORT,
+    INTENT_DATA_QA,
+    INTENT_UNSPECIFIED,
+    IntentRoute,
+    Plan,
+)
 from bos.runlog.v1 import (
     ApprovalRequested,
     ApprovalResolved,
@@ -51,7 +57,7 @@ from bos.runlog.v1 import (
 from bos_chassis.values import to_value_map
 from bos_gateway.agent_input import agent_input
 from bos_gateway.attempts import journal, revision_context, working_context
-from bos_gateway.decide import Compose
+from bos_gateway.decide import Compose, RunStep, decide
 from bos_gateway.proposals import denied_before, done_before
 from bos_gateway.response import composed_response, final_answer
 from bos_gateway.revision import revision_problems
@@ -99,6 +105,14 @@ def test_plan_that_only_does_again_what_is_settled_is_refused(
 def test_log_that_plans_anew_what_has_ended_is_refused(step_id: str) -> None:
     with pytest.raises(BrokenLog):
         apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
+
+
+def test_log_that_plans_anew_what_ended_before_the_last_attempt_is_refused() -> None:
+    state = mended()
+    apply(state, finished("c", FAILED, revision=1))
+    wanted(state)
+    with pytest.raises(BrokenLog):
+        apply(state, planned(step("a", "echo", "otherwise"), revision=2))
 
 
 @pytest.mark.parametrize(
@@ -192,6 +206,10 @@ def test_step_that_has_acted_is_not_planned_again_also_if_it_then_proposed_somet
     approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE, digest="sha256:2", instructions="but quickly")
     apply(state, classified("a2"))
     assert wanted(state) == ["a"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert not command.approval.approved_actions, "instructions allow nothing yet"
     apply(state, failed("a"))
     assert wanted(state) == COMPOSES
 
@@ -204,6 +222,18 @@ def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
     assert state.steps["c"].sub_task is not None
     assert state.steps["c"].sub_task.task == "use 7"
     assert set(state.outputs) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "intent", [INTENT_UNSPECIFIED, INTENT_ANALYTICS_REPORT], ids=["unsaid", "said"]
+)
+def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
+    state = after(planned(step("a", "echo"), intent=IntentRoute(intent=INTENT_DATA_QA)))
+    apply(state, failed("a"))
+    wanted(state)
+    apply(state, planned(step("b", "echo"), revision=1, intent=IntentRoute(intent=intent)))
+    assert state.intent is not None
+    assert state.intent.intent == (intent or INTENT_DATA_QA)
 
 
 def test_results_are_those_that_stayed_and_those_of_the_last_plan() -> None:

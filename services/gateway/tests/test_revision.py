@@ -30,9 +30,10 @@ from bos.agent.v1 import (
     SIDE_EFFECT_CLASS_NONE,
     AgentCard,
 )
-from bos.common.v1 import AgentError
+from bos.common.v1 import AgentError, Row, Table, Usage
 from bos.planner.v1 import PlannerDecision
 from bos.runlog.v1 import (
+    AnswerStarted,
     CancelRequested,
     LogEvent,
     PlanFailed,
@@ -41,7 +42,7 @@ from bos.runlog.v1 import (
 from bos_chassis.values import to_value_map
 from bos_gateway.attempts import definitive_failure, revision_context
 from bos_gateway.decide import MakePlan, next_wake
-from bos_gateway.state import RunState, apply
+from bos_gateway.state import RunState, apply, fold
 from bos_testkit.plans import step
 
 # When there is another plan
@@ -207,6 +208,32 @@ def test_planning_that_takes_too_long_ends_the_attempts_and_the_answer_is_compos
     assert state.revision_failure.type == "DeadlineExceeded"
 
 
+@pytest.mark.parametrize(("left_s", "follows"), [(1.5, MAKES_ANOTHER_PLAN), (0.5, COMPOSES)])
+def test_short_run_needs_less_time_for_another_plan(left_s: float, follows: list[object]) -> None:
+    start = accepted()
+    start.run_accepted.deadline.FromDatetime(START + timedelta(seconds=10))
+    state = after(planned(step("a", "echo")), start=start)
+    apply(state, failed("a"))
+    assert wanted(state, START + timedelta(seconds=8 - left_s)) == follows
+
+
+def test_answer_that_was_begun_is_composed_whoever_began_it() -> None:
+    """Such as a replica of an earlier version, which knows no revisions."""
+    state = after(planned(step("a", "echo")))
+    apply(state, failed("a"))
+    apply(state, event(answer_started=AnswerStarted(attempt=1)))
+    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
+    assert wanted(state) == COMPOSES
+
+
+def test_step_that_nobody_has_begun_is_planned_again_whatever_it_could_have_done() -> None:
+    state = after(
+        planned(step("a", "actor")), start=accepted(acting(SIDE_EFFECT_CLASS_IRREVERSIBLE))
+    )
+    apply(state, failed("a", "AgentUnknown"))
+    assert wanted(state) == MAKES_ANOTHER_PLAN
+
+
 @pytest.mark.parametrize("how", ["plan_failed", "no steps"])
 def test_without_a_new_plan_nothing_more_is_attempted_c_22(how: str) -> None:
     state = after(planned(step("a", "echo")))
@@ -237,13 +264,37 @@ def test_new_owner_asks_for_the_same_revision_and_counts_the_planning_before_it(
     assert state.usage.unreported_tokens - used == before.token_budget
 
 
+def test_another_plan_leaves_tokens_for_a_step_of_it() -> None:
+    state = after(planned(step("a", "echo")), start=accepted(max_tokens=20_000))
+    outcome = failed("a")
+    outcome.step_finished.result.usage.input_tokens = 13_000
+    apply(state, outcome)
+    (command,) = wanted(state)
+    assert isinstance(command, MakePlan)
+    # Of the 7000 that are left 4000 are kept for composing.
+    assert command.token_budget == 2_000
+
+
 def test_cancelled_while_it_is_replanned() -> None:
-    state = after(planned(step("a", "echo")))
-    apply(state, failed("a"))
-    wanted(state)
+    state = after(planned(step("a", "echo")), start=accepted(max_tokens=100_000))
+    outcome = failed("a")
+    outcome.step_finished.result.usage.input_tokens = 1_000
+    apply(state, outcome)
+    (command,) = wanted(state)
+    assert isinstance(command, MakePlan)
     apply(state, event(cancel_requested=CancelRequested(reason="enough")))
     assert wanted(state) == []
-    assert state.finished
+    assert state.response is not None
+    assert state.response.metadata.usage.unreported_tokens == command.token_budget
+
+
+def test_planning_that_failed_is_over_also_for_the_next_owner() -> None:
+    state = fold("r", [accepted(max_tokens=100_000)])
+    error = AgentError(type="Unavailable", message="The question could not be planned.")
+    apply(state, event(plan_failed=PlanFailed(error=error, usage=Usage(input_tokens=10))))
+    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
+    assert state.planning is None
+    assert state.usage == Usage(input_tokens=10, duration={})
 
 
 # Uncertain plans
@@ -267,8 +318,10 @@ THIN: dict[str, Any] = {"answer": ""}
         (0.4, THIN, "heuristic", COMPOSES),
         (0.4, {"answer": "7"}, "model", COMPOSES),
         (0.4, {"partial_data": to_value_map({"x": 1})}, "model", MAKES_ANOTHER_PLAN),
+        (0.4, {"answer": "Nothing.", "table": Table()}, "model", MAKES_ANOTHER_PLAN),
+        (0.4, {"answer": "", "table": Table(rows=[Row()])}, "model", COMPOSES),
     ],
-    ids=["thin", "certain", "no model", "results are there", "partial"],
+    ids=["thin", "certain", "no model", "results are there", "partial", "no rows", "rows"],
 )
 def test_planner_is_asked_again_about_thin_results_of_an_uncertain_plan_b_22(
     confidence: float, result: dict[str, Any], origin: str, follows: list[object]
@@ -304,6 +357,9 @@ def test_side_effect_behind_a_failure_waits_for_another_plan(on: str) -> None:
     assert wanted(state) == ["between"]
     apply(state, finished("between"))
     assert wanted(state) == MAKES_ANOTHER_PLAN
+    context = revision_context(state)
+    assert [each.step_id for each in context.failed_plan.steps] == ["a", "between", "act"]
+    assert [each.step_id for each in context.execution_context] == ["a", "between"]
     apply(state, planned(step("again", "echo"), revision=1))
     assert wanted(state) == ["again"]
     assert "act" not in state.steps
