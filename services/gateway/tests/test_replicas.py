@@ -27,6 +27,7 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos.runlog.v1 import LogEvent
+from bos_gateway import bulletin, housekeeping
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -176,7 +177,7 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
         for events in await asyncio.gather(*asked):
             check_complete(events)
         house.planner.steps = [step("a", "quick")]
-        assert (await one.ask("Still there?")).status == RUN_STATUS_SUCCEEDED
+        assert (await until_served(one)).status == RUN_STATUS_SUCCEEDED
         assert first.returncode is None
     log = await log_of(house.dsn)
     assert sum(event.HasField("run_finished") for event in log) == _RUNS + 1
@@ -184,23 +185,27 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
     assert set(done.values()) == {1}
 
 
-async def test_cancel_at_another_replica_reaches_the_owner_at_once(house: House) -> None:
+@pytest.fixture
+def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways of this process look for inputs only when a message says that there are some."""
+    monkeypatch.setattr(bulletin, "POLL_S", 600.0)
+    monkeypatch.setattr(housekeeping, "POLL_S", 600.0)
+
+
+@pytest.mark.usefixtures("no_polls")
+async def test_cancel_at_another_replica_reaches_the_owner_by_a_message(house: House) -> None:
     slow = SlowAgent("slow")
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as one, house.gateway() as other:
         seen = await seen_until(one, "step_started")
         await slow.started.wait()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await slow.cancelled.wait()
-        took_s = loop.time() - began
         events = await other.watch(seen[0].run_id)
     assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
     assert [kind for kind in kinds(events) if kind == "cancel_requested"] == ["cancel_requested"]
-    assert took_s < 0.8, "woken by the poll, not by the message"
 
 
 async def test_watching_at_another_replica_sees_every_event_once_and_at_once(house: House) -> None:
