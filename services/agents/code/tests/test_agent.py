@@ -188,6 +188,37 @@ async def test_instructions_lead_to_a_fresh_proposal(start: Any) -> None:
     assert "plt.plot(" in code
 
 
+async def test_with_instructions_a_program_of_the_plan_is_not_proposed_again(start: Any) -> None:
+    agent = await start(proposal("result = 'as told'", "but in euros"))
+    context = ApprovalContext(
+        approval_id="a1",
+        user_instructions="but in euros",
+        instruction_mode=InstructionMode.INSTRUCTION_MODE_ENHANCE,
+    )
+    given = {"code": "result = 'as planned'"}
+    outcome = await agent.do(TASK, inputs=given, tool_name="execute_code", approval_context=context)
+    assert outcome.action.arguments.fields["code"].string_value == "result = 'as told'"
+
+
+async def test_one_program_is_performed_at_a_time(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    action = await proposed(agent)
+    both = ApprovalContext(approval_id="a1", approved_actions=[action, action])
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approval_context=both)
+    assert outcome.result.status == FAILED
+    assert "must be one program" in outcome.result.error.message
+    assert outcome.files == {}
+
+
+async def test_a_summary_that_cannot_be_used_counts_with_what_it_consumed(start: Any) -> None:
+    agent = await start(proposal(), summary())
+    action = await proposed(agent)
+    agent.model.knobs.prose_next(2, schema="CodeSummary")
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    assert outcome.result.answer.startswith("The result is months = 2; total = 200.75.")
+    assert outcome.result.usage.model_calls == 2
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "exit_code", "said"),
     [
