@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import grpc
 import pytest
+from admission_house import AS_ANNA, KEY, execute, writers
 from gateway_house import gateway_process
-from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
@@ -23,41 +21,21 @@ from bos.gateway.v1 import (
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
-from bos_chassis.settings import AuthSettings
-from bos_chassis.telemetry import Telemetry
-from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun, UserLimit
 from bos_gateway.service import MIGRATIONS, new_run_id
-from bos_postgres import connect, migrate
+from bos_postgres import migrate
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from gateway_house import Client, House
-
-KEY = "a-key-that-is-long-enough-0123456789"
-AS_ANNA = (("authorization", f"Bearer {KEY}"),)
 
 
 @pytest.fixture
 async def store(postgres_dsn: str) -> str:
     await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
     return postgres_dsn
-
-
-@asynccontextmanager
-async def writers(store: str, count: int) -> AsyncIterator[list[LogWriter]]:
-    metrics = GatewayMetrics(CollectorRegistry())
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests())
-            )
-            for _ in range(count)
-        ]
 
 
 def run_of(user: str, request_id: str = "", *, active: int = 0, waiting: int = 0) -> NewRun:
@@ -79,11 +57,6 @@ async def accept_all(logs: list[LogWriter], runs: list[NewRun]) -> list[bool | B
     """Accept the runs at once, each by the next of the writers."""
     accepts = [logs[i % len(logs)].accept(run) for i, run in enumerate(runs)]
     return await asyncio.gather(*accepts, return_exceptions=True)
-
-
-async def execute(store: str, statement: str, *values: object) -> None:
-    async with connect(store, schema=SCHEMA) as connection:
-        await connection.execute(statement, *values)
 
 
 async def test_bound_of_a_user_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
@@ -162,17 +135,13 @@ async def ask(gateway: Client, **request: Any) -> Any:
     return (await gateway.stub.Ask(message, timeout=30, metadata=AS_ANNA)).response
 
 
-def anna() -> AuthSettings:
-    return AuthSettings.load(static_key=KEY, static_key_user="anna")
-
-
 async def test_user_hears_when_to_come_back_and_a_repeated_request_is_not_refused(
     house: House,
 ) -> None:
     slow = SlowAgent("slow")
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
-    async with house.gateway(auth=anna(), max_active_runs_per_user=1) as gateway:
+    async with house.gateway(auth=as_account(), max_active_runs_per_user=1) as gateway:
         running = asyncio.create_task(ask(gateway, request_id="first"))
         await eventually(lambda: len(slow.inputs) == 1)
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from prometheus_client import CollectorRegistry
+from admission_house import AS_ANNA, as_account, execute, writers
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Usage
@@ -25,13 +23,10 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
 from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
-from bos_chassis.settings import AuthSettings
-from bos_chassis.telemetry import Telemetry
 from bos_gateway import day_budget
 from bos_gateway.day_budget import DayBound, DayLimit
-from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, forget_days
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun, UserLimit
+from bos_gateway.run_log import SCHEMA, Append, NewRun, UserLimit
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect, migrate
@@ -40,32 +35,15 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from gateway_house import House
 
     from bos_agentkit import AgentTask
-
-KEY = "a-key-that-is-long-enough-0123456789"
-AS_ANNA = (("authorization", f"Bearer {KEY}"),)
 
 
 @pytest.fixture
 async def store(postgres_dsn: str) -> str:
     await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
     return postgres_dsn
-
-
-@asynccontextmanager
-async def writers(store: str, count: int) -> AsyncIterator[list[LogWriter]]:
-    metrics = GatewayMetrics(CollectorRegistry())
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests())
-            )
-            for _ in range(count)
-        ]
 
 
 def run_of(
@@ -115,11 +93,6 @@ async def of_runs(store: str) -> int:
     async with connect(store, schema=SCHEMA) as connection:
         total: int = await connection.fetchval("SELECT coalesce(sum(day_tokens), 0)::int FROM runs")
     return total
-
-
-async def execute(store: str, statement: str, *values: object) -> None:
-    async with connect(store, schema=SCHEMA) as connection:
-        await connection.execute(statement, *values)
 
 
 async def test_bound_of_a_user_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
@@ -282,10 +255,6 @@ class Spender(RecordingAgent):
     async def behave(self, task: AgentTask) -> AgentResult:
         usage = Usage(input_tokens=self._tokens - 100, output_tokens=100)
         return AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer="done", usage=usage)
-
-
-def as_account() -> Any:
-    return AuthSettings.load(static_key=KEY, static_key_user="anna")
 
 
 async def test_user_hears_what_was_used_what_may_be_and_when_it_begins_anew(house: House) -> None:

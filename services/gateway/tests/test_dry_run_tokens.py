@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import grpc
 import pytest
+from admission_house import AS_ANNA, as_account
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import Unavailable, from_rpc_error
-from bos_chassis.settings import AuthSettings
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.dry_run_tokens import DryRunTokens
 from bos_gateway.run_log import SCHEMA
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import asyncpg
     from gateway_house import House
 
-KEY = "a-key-that-is-long-enough-0123456789"
-AS_ANNA = (("authorization", f"Bearer {KEY}"),)
 PLAN = PlanQuestionRequest(request=AgentRequest(question="What would you do?"))
 
 
@@ -118,8 +116,7 @@ async def test_user_hears_why_there_is_no_plan(house: House) -> None:
     await house.add_agent(EchoAgent())
     house.planner.steps = [step("a", "echo")]
     bounds: dict[str, Any] = {"max_run_tokens": 20_000, "max_user_day_tokens": 20_000}
-    auth = AuthSettings.load(static_key=KEY, static_key_user="anna")
-    async with house.gateway(auth=auth, **bounds) as gateway:
+    async with house.gateway(auth=as_account(), **bounds) as gateway:
         await gateway.stub.PlanQuestion(PLAN, metadata=AS_ANNA, timeout=30)
         async with connect(house.dsn, schema=SCHEMA) as connection:
             await connection.execute("UPDATE token_days SET tokens = 19001")
