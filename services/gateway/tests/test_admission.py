@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from admission_house import AS_ANNA, KEY, execute, writers
+from admission_house import AS_ANNA, KEY, as_account, execute, writers
 from gateway_house import gateway_process
 
 from bos.gateway.v1 import (
