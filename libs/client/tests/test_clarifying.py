@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import AskStreamResponse, RunStatus
+from bos_client.cli import clarifying
 from bos_client.cli.clarifying import chosen
 
 from .conftest import KEY, RUN_ID, Gateway, Starter, response, story
@@ -99,6 +101,20 @@ async def test_a_question_back_is_settled_at_the_terminal_and_the_answer_follows
     assert "1. balance\n" in shown
     assert "2. turnover\n" in shown
     assert "succeeded" in shown
+
+
+async def test_a_question_cannot_command_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def typed() -> str:
+        return "1"
+
+    monkeypatch.setattr(clarifying, "line_from_terminal", typed)
+    hostile = ClarifyingQuestion(question="Which\x1b[2J\x9b1mmeasure?", options=["a"])
+    await clarifying.reply_to(Clarification(questions=[hostile]))
+    shown = capsys.readouterr().out
+    assert "Which[2J1mmeasure?" in shown
+    assert "\x1b" not in shown
 
 
 async def test_what_is_left_open_is_not_in_the_reply(gateway: UnclearGateway) -> None:
