@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -74,12 +75,12 @@ def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
     A number counts as held when one of theirs, or it as a percentage, rounds to it.
     """
     numbers = (abs(number) for source in sources for number in _numbers_in(source))
-    known = set(islice(numbers, _MAX_KNOWN))
-    known |= {number * 100 for number in known}
+    given = set(islice(numbers, _MAX_KNOWN))
+    known = sorted(given | {number * 100 for number in given})
     return [
         number.written
         for number in _written_numbers(text)
-        if not number.proves_nothing and not any(number.rounds(exact) for exact in known)
+        if not number.proves_nothing and not number.rounds_one_of(known)
     ]
 
 
@@ -98,9 +99,12 @@ class _Written:
         whole = self.value == self.value.to_integral_value()
         return whole and self.value <= _SMALL and not self.word
 
-    def rounds(self, exact: Decimal) -> bool:
+    def rounds_one_of(self, known: Sequence[Decimal]) -> bool:
+        """Whether one of ``known``, which is sorted, rounds to it."""
         # Half a unit of the last digit, and a hair more: both ways of rounding halves are fine.
-        return abs(exact - self.value) <= self.unit * Decimal("0.5001")
+        off = self.unit * Decimal("0.5001")
+        nearest = bisect_left(known, self.value - off)
+        return nearest < len(known) and known[nearest] <= self.value + off
 
 
 def _numbers_in(value: Any) -> Iterator[Decimal]:

@@ -51,6 +51,23 @@ def test_invented_numbers_are_found(text: str, strange: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("known", "held"),
+    [
+        (["9.95"], True),
+        (["10.05"], True),
+        (["9.94", "10.06"], False),
+        (["5", "9.94", "10.04", "50"], True),
+        (["0.1004"], True),
+    ],
+)
+def test_what_rounds_to_a_number_holds_it_whichever_others_there_are(
+    known: list[str], held: bool
+) -> None:
+    numbers = [Decimal(each) for each in known]
+    assert ungrounded_numbers("It is 10.0 now.", numbers) == ([] if held else ["10.0"])
+
+
+@pytest.mark.parametrize(
     ("result", "stdout", "sentence"),
     [
         (Decimal("87.50"), "", "The result is 87.50."),
