@@ -290,6 +290,19 @@ def test_final_answer_is_that_of_the_last_attempt_c_24(flagged: str) -> None:
     assert (output.answer if output else None) == ("c done" if flagged == "c" else None)
 
 
+def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undone_c_24() -> None:
+    final = step("c", "echo")
+    final.is_final_answer = True
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", SKIPPED, error="denied_by_user"))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(final, revision=1))
+    wanted(state)
+    apply(state, finished("c", revision=1))
+    assert final_answer(state) is None
+
+
 def test_working_context_keeps_findings_and_errors_of_all_attempts_c_25() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1, error="QueryError"))
@@ -317,6 +330,23 @@ def test_step_of_a_plan_that_was_made_of_untrusted_content_is_tainted(
     assert new.sub_task is not None
     sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
     assert sent.tainted is tainted
+
+
+def test_untrusted_content_counts_for_all_plans_after_it() -> None:
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", tainted=True))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(step("c", "echo", "otherwise"), revision=1))
+    wanted(state)
+    apply(state, finished("c", FAILED, revision=1))
+    wanted(state)
+    apply(state, planned(step("d", "echo", "as it says"), revision=2))
+    wanted(state)
+    new = state.steps["d"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.tainted
 
 
 def test_texts_of_any_size_are_cut_for_the_planner() -> None:

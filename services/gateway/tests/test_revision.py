@@ -226,6 +226,17 @@ def test_answer_that_was_begun_is_composed_whoever_began_it() -> None:
     assert wanted(state) == COMPOSES
 
 
+@pytest.mark.parametrize(("tool", "follows"), [("look", MAKES_ANOTHER_PLAN), ("act", COMPOSES)])
+def test_only_the_tools_of_the_plan_can_have_acted(tool: str, follows: list[object]) -> None:
+    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    card.tools.add(name="look", side_effect=SIDE_EFFECT_CLASS_NONE)
+    using = step("a", "actor")
+    using.tools.append(tool)
+    state = after(planned(using), start=accepted(card))
+    apply(state, failed("a"))
+    assert wanted(state) == follows
+
+
 def test_step_that_nobody_has_begun_is_planned_again_whatever_it_could_have_done() -> None:
     state = after(
         planned(step("a", "actor")), start=accepted(acting(SIDE_EFFECT_CLASS_IRREVERSIBLE))
@@ -341,10 +352,12 @@ def test_planner_is_asked_about_thin_results_once_in_a_run_b_22() -> None:
 # Side effects
 
 
-def held(on: str = "a", card: AgentCard | None = None) -> RunState:
+def held(
+    on: str = "a", card: AgentCard | None = None, tools: tuple[str, ...] = ("act",)
+) -> RunState:
     """A step that acts, behind one that failed."""
     acts = step("act", "actor", "act", on)
-    acts.tools.append("act")
+    acts.tools.extend(tools)
     card = card or acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
     plan = planned(step("a", "echo"), step("between", "echo", "x", "a"), acts)
     return after(plan, start=accepted(card))
@@ -381,7 +394,22 @@ def test_side_effect_behind_a_denial_does_not_wait() -> None:
     assert wanted(state) == ["between", "act"]
 
 
-def test_step_without_side_effects_does_not_wait() -> None:
-    state = held(card=acting(SIDE_EFFECT_CLASS_NONE))
+def test_step_that_needs_an_approval_waits_whatever_its_effect() -> None:
+    state = held(card=acting(SIDE_EFFECT_CLASS_NONE, protected=True))
+    apply(state, failed("a"))
+    assert wanted(state) == ["between"]
+
+
+@pytest.mark.parametrize(
+    ("card", "tools"),
+    [
+        (acting(SIDE_EFFECT_CLASS_NONE), ("act",)),
+        (acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True), ()),
+    ],
+    ids=["harmless", "not named"],
+)
+def test_step_without_side_effects_does_not_wait(card: AgentCard, tools: tuple[str, ...]) -> None:
+    """A tool that needs approval can be used only if the plan names it."""
+    state = held(card=card, tools=tools)
     apply(state, failed("a"))
     assert wanted(state) == ["between", "act"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from decide_logs import (
@@ -10,6 +10,7 @@ from decide_logs import (
     accepted,
     adopted,
     asking,
+    classified,
     decided,
     event,
     finished,
@@ -194,6 +195,42 @@ def test_run_whose_stored_inputs_are_gone_closes_what_nobody_has_decided() -> No
     assert isinstance(record, Record)
     closed, _ = record.events
     assert closed.approval_resolved.approval.status == APPROVAL_STATUS_EXPIRED
+
+
+def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
+    state = performing()
+    first = state.steps["a"].approval
+    assert first is not None
+    first.user_id = "ann"
+    first.create_time.FromDatetime(START)
+    first.expire_time.FromDatetime(START + timedelta(seconds=120))
+    apply(state, adopted())
+    later = START + timedelta(seconds=30)
+    (record,) = decide(state, later)
+    assert isinstance(record, Record)
+    asked = record.events[0].approval_requested.approval
+    assert asked.create_time.ToDatetime(tzinfo=UTC) == later
+    assert asked.expire_time.ToDatetime(tzinfo=UTC) == later + timedelta(seconds=120)
+    assert (asked.run_id, asked.user_id, asked.agent_id) == (
+        first.run_id,
+        "ann",
+        first.agent_id,
+    )
+
+
+def test_nobody_is_asked_about_what_was_never_begun() -> None:
+    """It was approved with instructions, so another proposal was being made of it."""
+    state, requested = asking()
+    unprotected = Tool(name="other", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    state.request.cards[0].tools.append(unprotected)
+    apply(state, decided(requested, instructions="but quickly"))
+    (command,) = decide(state, START)
+    apply(state, classified(command))
+    recorded(state)
+    apply(state, adopted())
+    result = ended(state, START)
+    assert result.error.type == "OutcomeUnknown"
+    assert not result.performed_actions
 
 
 def test_request_about_an_unknown_outcome_is_within_bounds_whatever_is_said_in_it() -> None:
