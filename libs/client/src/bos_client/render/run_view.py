@@ -131,7 +131,7 @@ class RunView:
                 outcome = approval_status_text(approval.status)
                 self._line(Text(f"⏵ {outcome}: {approval.step_id}", style="yellow"))
             case "run_resumed":
-                self._line(Text("↻ the run goes on after an interruption", style="yellow"))
+                self._line(Text("↻ the run goes on", style="yellow"))
             case "cancel_requested":
                 self._line(Text("✘ cancel requested", style="yellow"))
                 self._busy("ending")
