@@ -27,6 +27,7 @@ from bos.gateway.v1 import (
     GetRunRequest,
     PlanQuestionRequest,
 )
+from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
 from bos_agentkit import needs_clarification, succeeded
 from bos_chassis.errors import BosError, FailedPrecondition, InvalidArgument, from_rpc_error
@@ -164,6 +165,18 @@ async def test_d04_after_the_last_round_no_agent_asks_any_more(house: House) -> 
     assert result.error.type == "ClarificationLimit"
     assert "2 rounds" in result.error.message
     assert "Which metric?" in result.error.message
+
+
+async def test_d04_after_the_last_round_no_planner_asks_any_more_either(house: House) -> None:
+    house.planner.answer = MakePlanResponse(clarification=ASKED)
+    async with house.gateway(max_clarification_turns=1) as gateway:
+        first = await gateway.ask(QUESTION)
+        last = await gateway.ask("the balance", continues_run_id=first.run_id)
+
+    assert (first.status, last.status) == (RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_FAILED)
+    assert last.error.type == "ClarificationLimit"
+    assert "1 rounds" in last.error.message
+    assert not last.HasField("clarification")
 
 
 async def test_a_repetition_of_a_reply_is_the_same_run_and_another_reply_is_another(

@@ -120,11 +120,16 @@ def question_of(accepted: RunAccepted) -> str:
 
 def clarification_limit(accepted: RunAccepted, result: AgentResult) -> str | None:
     """Why an agent's questions are not put to the user any more; None if they are (SPEC D-04)."""
-    limit, taken = accepted.settings.max_clarification_turns, accepted.clarification_turn_count
     asks = result.status == AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
-    if not asks or not limit or taken < limit:
+    return questions_limit(accepted, result.clarification) if asks else None
+
+
+def questions_limit(accepted: RunAccepted, asked: Clarification) -> str | None:
+    """The same of questions that somebody does ask."""
+    limit, taken = accepted.settings.max_clarification_turns, accepted.clarification_turn_count
+    if not limit or taken < limit:
         return None
-    questions = " ".join(each.question for each in _cut(result.clarification).questions)
+    questions = " ".join(each.question for each in _cut(asked).questions)
     return (
         f"The question is still unclear after {taken} rounds of questions. Ask it anew and settle: "
         f"{questions}"

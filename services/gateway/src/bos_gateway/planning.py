@@ -12,10 +12,16 @@ from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import from_rpc_error
 from bos_gateway.attempts import revision_context
 from bos_gateway.budget import steps_left
-from bos_gateway.continuing import question_of
+from bos_gateway.continuing import question_of, questions_limit
 from bos_gateway.decide import run_deadline, steps_deadline
 from bos_gateway.effects import PLANNER
-from bos_gateway.failures import INVALID_PLAN, NO_NEW_PLAN, STEPS_EXHAUSTED, error_trace
+from bos_gateway.failures import (
+    CLARIFICATION_LIMIT,
+    INVALID_PLAN,
+    NO_NEW_PLAN,
+    STEPS_EXHAUSTED,
+    error_trace,
+)
 from bos_gateway.revision import completed, revision_problems
 from bos_plans import plan_problems
 
@@ -62,7 +68,7 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
         await run.emit(_failed(run, revision, type(failure).__name__, message, None))
         return
     error_type, problems = _problems(run, answer, max_steps)
-    if error_type == NO_NEW_PLAN:
+    if problems and error_type in (NO_NEW_PLAN, CLARIFICATION_LIMIT):
         await run.emit(_failed(run, revision, error_type, " ".join(problems), answer))
         return
     if problems:
@@ -107,7 +113,8 @@ def _problems(
     """Why the answer is no plan, by type and in words; no words if it is one."""
     state, revised = run.state, run.state.replanning is not None
     if answer.HasField("clarification"):
-        return "", []
+        limit = questions_limit(state.request, answer.clarification)
+        return CLARIFICATION_LIMIT, [] if limit is None else [limit]
     forbidden: list[str] = []
     if revised:
         error_type, forbidden = revision_problems(state, answer.plan)
