@@ -54,6 +54,7 @@ async def test_what_was_settled_is_shown_with_the_question(rig: Any, make: Any) 
     await rig.compose(make.request(make.top_customers()))
     replied, plain = (request.prompt for request in rig.model.requests)
     assert (
-        "### Settled with the user\nAsked: Which? (offered: a; b)\nThe user replied: a" in replied
-    )
+        "### Settled with the user\n<untrusted>\nAsked: Which? (offered: a; b)\n</untrusted>\n"
+        "The user replied: a"
+    ) in replied
     assert "Settled with the user" not in plain

@@ -122,8 +122,8 @@ def _planned(book: FixtureBook, reply: str) -> str:
         for ask in SHIFT.asks
     )
     prompt = (
-        f"### Question\n{SHIFT.question}\n\n### Settled with the user\n{asked}\n"
-        f"The user replied: {reply}\n\n### Context keys\nnone"
+        f"### Question\n{SHIFT.question}\n\n### Settled with the user\n<untrusted>\n{asked}\n"
+        f"</untrusted>\nThe user replied: {reply}\n\n### Context keys\nnone"
     )
     found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
     assert found is not None

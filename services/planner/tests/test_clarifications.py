@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bos_agentkit.prompts import mark_untrusted
+
 TURN = {
     "asked": {"questions": [{"question": "Which measure?", "options": ["balance", "turnover"]}]},
     "reply": "the balance",
@@ -14,7 +16,8 @@ async def test_the_prompt_shows_the_original_question_and_what_was_settled(rig: 
     await rig.plan(clarifications=[TURN])
     await rig.plan()
     replied, plain = (request.messages[1]["content"] for request in rig.model.requests)
-    settled = "Asked: Which measure? (offered: balance; turnover)\nThe user replied: the balance"
+    asked = mark_untrusted("Asked: Which measure? (offered: balance; turnover)")
+    settled = f"{asked}\nThe user replied: the balance"
     question, _, rest = replied.partition("\n\n### Settled with the user\n")
     assert question.startswith("### Question\nWhich five customers")
     assert rest.startswith(f"{settled}\n\n### Context keys")

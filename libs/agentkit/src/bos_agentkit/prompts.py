@@ -11,7 +11,12 @@ from bos_chassis.values import render_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bos.common.v1 import ClarificationTurn, LongTermMemory, ValueMap
+    from bos.common.v1 import (
+        ClarificationTurn,
+        ClarifyingQuestion,
+        LongTermMemory,
+        ValueMap,
+    )
 
 MAX_DEPENDENCY_CHARS = 500
 MAX_SOURCE_CHARS = 5000
@@ -53,16 +58,22 @@ def format_user_profile(memory: LongTermMemory) -> str:
 def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:
     """What the user was asked and replied, in order; ``none`` if nothing was (SPEC D-03, D-04).
 
-    One line per question with its options, one per reply.
+    One line per question with its options, marked as data since agents quote what they found, and
+    one per reply. A prompt that shows it needs :data:`UNTRUSTED_NOTICE`.
     """
     lines: list[str] = []
     for turn in turns:
-        for asked in turn.asked.questions[:MAX_QUESTIONS]:
-            options = "; ".join(_line(option, MAX_OPTION_CHARS) for option in asked.options)
-            offered = f" (offered: {options})" if options else ""
-            lines.append(f"Asked: {_line(asked.question, MAX_QUESTION_CHARS)}{offered}")
+        asked = "\n".join(map(_asked, turn.asked.questions[:MAX_QUESTIONS]))
+        if asked:
+            lines.append(mark_untrusted(asked))
         lines.append(f"The user replied: {_line(turn.reply, MAX_REPLY_CHARS)}")
     return "\n".join(lines) or NOTHING
+
+
+def _asked(question: ClarifyingQuestion) -> str:
+    options = "; ".join(_line(option, MAX_OPTION_CHARS) for option in question.options)
+    offered = f" (offered: {options})" if options else ""
+    return f"Asked: {_line(question.question, MAX_QUESTION_CHARS)}{offered}"
 
 
 def format_entities(entities: Mapping[str, Value]) -> str:
