@@ -60,12 +60,15 @@ class AskingAgent(RecordingAgent):
     def __init__(self, name: str, rounds: int) -> None:
         super().__init__(name)
         self.rounds = rounds
+        self.reads_cells = False
         self.hold = asyncio.Event()
         self.hold.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
         """Ask, or succeed."""
         await self.hold.wait()
+        if self.reads_cells:
+            task.taint()
         if task.input.clarification_turn_count < self.rounds:
             return needs_clarification(task, [METRIC], assumptions=ASKED.assumptions)
         return succeeded(task, answer="It fell.")
@@ -76,6 +79,20 @@ async def asking(house: House, rounds: int = 1) -> AskingAgent:
     await house.add_agent(agent)
     house.planner.steps = [step("a", "asker")]
     return agent
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+async def test_what_untrusted_content_asks_taints_what_is_planned_after_it(
+    house: House, tainted: bool
+) -> None:
+    agent = await asking(house, rounds=2)
+    agent.reads_cells = tainted
+    async with house.gateway() as gateway:
+        first = await gateway.ask(QUESTION)
+        agent.reads_cells = False
+        second = await gateway.ask("the balance", continues_run_id=first.run_id)
+        await gateway.ask("as I said", continues_run_id=second.run_id)
+    assert [given.tainted for given in agent.inputs] == [False, tainted, tainted]
 
 
 async def refused(call: Any) -> BosError:

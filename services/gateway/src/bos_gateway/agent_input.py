@@ -95,9 +95,12 @@ def missing_secrets(state: RunState, step: StepState, secrets: Mapping[str, str]
 def _is_tainted(state: RunState, step: StepState) -> bool:
     """Whether the step rests on untrusted content: on what it is handed, or on a plan made of it.
 
-    A revised plan is made by somebody who has read what came of the earlier attempts, so its steps
-    may repeat anything of that without depending on it.
+    A revised plan is made by somebody who has read what came of the earlier attempts, and one after
+    clarifying questions by somebody who has read these, so its steps may repeat anything of that
+    without depending on it.
     """
+    if any(turn.tainted for turn in state.request.clarifications):
+        return True
     handed = [state.outputs[needed] for needed in step.needs if needed in state.outputs]
     told = [each.result for attempt in state.past for each in attempt.steps.values()]
     return any(result is not None and result.tainted for result in (*handed, *told))

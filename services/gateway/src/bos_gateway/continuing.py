@@ -64,6 +64,7 @@ def continued(
         InvalidArgument: the reply is too long, or names another conversation than the run's.
     """
     asked = _asked(last)
+    results = last.run_finished.response.agent_results
     if len(request.question) > MAX_REPLY_CHARS:
         raise InvalidArgument.field(
             "request.question",
@@ -77,7 +78,12 @@ def continued(
             "is not that of the run in continues_run_id; leave it out, and the reply belongs to "
             "that run's conversation",
         )
-    turn = ClarificationTurn(run_id=run_id, asked=asked, reply=request.question)
+    turn = ClarificationTurn(
+        run_id=run_id,
+        asked=asked,
+        reply=request.question,
+        tainted=any(result.tainted for result in results),
+    )
     return Continued(accepted.request, question_of(accepted), (*accepted.clarifications, turn))
 
 
