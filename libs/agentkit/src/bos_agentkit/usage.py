@@ -43,6 +43,7 @@ class UsageMeter:
             duration=duration,
             cost_micros=self._models.cost_micros,
             models=self._models.models,
+            cached_input_tokens=self._models.cached_tokens,
         )
 
 

@@ -15,6 +15,7 @@ from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models
 from bos_llm.profiles import KeyProfile, current_key_profile, set_key_profile
+from bos_llm.prompt_files import PromptFile, prompt_file
 from bos_llm.settings import AgentModelConfig, ModelSettings
 from bos_llm.usage import ModelPrice, Usage
 
@@ -34,6 +35,7 @@ __all__ = [
     "ModelSettings",
     "ModelUnavailable",
     "Models",
+    "PromptFile",
     "Structured",
     "TextDelta",
     "TokenBudget",
@@ -42,6 +44,7 @@ __all__ = [
     "current_budget",
     "current_key_profile",
     "identity_available",
+    "prompt_file",
     "set_budget",
     "set_key_profile",
     "system",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -123,12 +123,30 @@ class Model:
             reply, usage = await self._complete(endpoint, body, call)
             return self._completion(reply, usage)
 
+    @property
+    def tier(self) -> Literal["standard", "small"]:
+        """What the model can be trusted with: ``small`` gets simpler calls, one thing at a time."""
+        return self.config.tier
+
     async def structured(
-        self, messages: Sequence[Message], schema: type[T], *, max_tokens: int | None = None
+        self,
+        messages: Sequence[Message],
+        schema: type[T],
+        *,
+        max_tokens: int | None = None,
+        form_in: Literal["system", "last"] = "system",
     ) -> Structured[T]:
-        """A reply as a value of ``schema``, a pydantic model (SPEC N-10).
+        """A reply as a value of ``schema``, a pydantic model.
 
         A reply that is not such a value is shown to the model once, with what is wrong with it.
+
+        Args:
+            messages: The conversation; the first one holds the instructions.
+            schema: What the reply must be.
+            max_tokens: Longest reply; None: as the settings say.
+            form_in: Where the form of the reply is written down for models that must be told:
+                at the end of the first message, or of the last one if the ones before it are
+                shared with other calls and should stay the same for prompt caches.
         """
         shape = self._shape(schema)
         first = await self._structured(messages, shape, max_tokens, repaired=False)
@@ -325,6 +343,7 @@ class Model:
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens,
             calls=1,
+            cached_tokens=tokens.cached_tokens,
             cost=None
             if price is None
             else price.of(tokens.input_tokens, tokens.output_tokens, tokens.cached_tokens),

@@ -65,6 +65,8 @@ class AgentModelConfig:
     """None: not sent, so that the model's own default holds."""
     keys: str = ""
     """The profile whose keys are used; empty for the provider's own variable."""
+    tier: Literal["standard", "small"] = "standard"
+    """``small``: simpler calls, one thing at a time."""
 
 
 @dataclass(frozen=True, slots=True)

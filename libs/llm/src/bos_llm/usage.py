@@ -19,6 +19,8 @@ class Usage:
     """Replies that were received. Failed attempts are not billed, so they do not count."""
     cost: float | None = None
     """In US dollars; None if no price is known for any of the models."""
+    cached_tokens: int = 0
+    """Part of ``input_tokens`` that the provider had cached from an earlier call."""
 
     def __add__(self, other: Usage) -> Usage:
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
@@ -27,6 +29,7 @@ class Usage:
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             calls=self.calls + other.calls,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
             cost=sum(costs) if costs else None,
         )
 

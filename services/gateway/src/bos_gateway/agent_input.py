@@ -78,6 +78,7 @@ def agent_input(
         tool_name=sub_task.tool_name,
         tainted=_is_tainted(state, step),
         api_keys_config_ref=sub_task.api_keys_config_ref,
+        is_final_answer=step.step.is_final_answer,
     )
     if token_budget is not None:
         message.token_budget = token_budget
