@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +50,15 @@ class TokenBudget:
     """How many tokens may be consumed; calls side by side may share one.
 
     Args:
-        tokens: Sent and received together; 0 admits no call.
+        tokens: Sent and received together; 0 admits no call. None: no bound, calls are only counted.
     """
 
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
+    def __init__(self, tokens: int | None) -> None:
+        self.tokens = sys.maxsize if tokens is None else tokens
         self.counted = 0
         """Tokens consumed, and those of calls that ended without saying what they consumed."""
+        self.abandoned = 0
+        """Calls given up before their reply was there; the model may have worked on them."""
         self._held = 0
         self._calls = 0
         self._changed = asyncio.Event()
@@ -115,6 +118,8 @@ class Reservation:
 
     def forfeit(self) -> None:
         """Nobody will say what the call consumed: all that it could have counts."""
+        if self._open:
+            self._budget.abandoned += 1
         self.settle(self._tokens)
 
 
