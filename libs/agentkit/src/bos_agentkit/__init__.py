@@ -2,6 +2,7 @@
 
 from bos_agentkit.actions import action_digest, digest_matches
 from bos_agentkit.agent import Agent, agent_card
+from bos_agentkit.dates import format_dates
 from bos_agentkit.effective_task import effective_task
 from bos_agentkit.failures import (
     CONFIGURATION_ERROR,
@@ -63,6 +64,7 @@ __all__ = [
     "effective_task",
     "failed",
     "format_clarifications",
+    "format_dates",
     "format_dependencies",
     "format_entities",
     "format_user_profile",
