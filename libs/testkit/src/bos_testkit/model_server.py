@@ -25,13 +25,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from bos_testkit import model_wire as wire
-from bos_testkit.model_faults import HTML, TEXT_CALLS, Knobs, as_content
+from bos_testkit.model_faults import HTML, PROSE, TEXT_CALLS, Knobs, as_content
 from bos_testkit.model_fixtures import (
     AmbiguousPromptError,
     CaptureError,
     Fixture,
     load_fixtures,
 )
+from bos_testkit.model_quirks import Quirks
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -42,7 +43,15 @@ if TYPE_CHECKING:
 
     from bos_testkit.model_faults import Fault
 
-__all__ = ["TEXT_CALLS", "UNPREPARED", "Fixture", "Knobs", "RecordedRequest", "ScriptedModel"]
+__all__ = [
+    "TEXT_CALLS",
+    "UNPREPARED",
+    "Fixture",
+    "Knobs",
+    "Quirks",
+    "RecordedRequest",
+    "ScriptedModel",
+]
 
 UNPREPARED = (
     "I am a scripted stand-in for a language model and have no prepared reply for this. "
@@ -64,15 +73,20 @@ class RecordedRequest:
     body: Mapping[str, Any]
     model: str
     schema: str | None
-    """Name of the JSON schema asked for; None for text."""
+    """Name of the JSON schema asked for, in the body or in the prompt; None for text."""
     stream: bool
     messages: Sequence[Mapping[str, Any]]
     prompt: str
     """The text of all messages."""
+    prompt_tokens: int
     fixture: str | None
     """Name of the fixture that answers; None if none was prepared."""
     problem: str | None = None
     """Why the fixtures could not answer."""
+    reply: str = ""
+    """What the model said, or would have said if nothing had broken; empty if it was an error."""
+    reply_tokens: int = 0
+    status: int = 200
     key_end: str = ""
     """The last four characters of the key or token that was presented."""
 
@@ -85,6 +99,7 @@ class ScriptedModel:
         host: Address to bind.
         port: Port to bind; 0 takes a free one.
         models: What ``/v1/models`` lists. Any other model name is answered just the same.
+        keep: How many requests are kept, the last ones.
 
     Raises:
         FixtureError: a fixture is wrong; the message names it and the fix.
@@ -97,9 +112,11 @@ class ScriptedModel:
         host: str = "127.0.0.1",
         port: int = 0,
         models: Sequence[str] = ("scripted",),
+        keep: int = _KEPT_REQUESTS,
     ) -> None:
         self.knobs = Knobs()
-        self.requests: deque[RecordedRequest] = deque(maxlen=_KEPT_REQUESTS)
+        self.quirks = Quirks()
+        self.requests: deque[RecordedRequest] = deque(maxlen=keep)
         self.calls = 0
         """Chat requests since the start."""
         self.input_tokens = 0
@@ -156,11 +173,9 @@ class ScriptedModel:
     def _application(self) -> Starlette:
         return Starlette(
             routes=[
-                Route("/v1/chat/completions", _Asgi(self._chat), methods=["POST"]),
-                Route(
-                    "/openai/deployments/{deployment}/chat/completions",
-                    _Asgi(self._chat),
-                    methods=["POST"],
+                *(
+                    Route(f"{base}/chat/completions", _Asgi(self._chat), methods=["POST"])
+                    for base in ("/v1", "/openai/v1", "/openai/deployments/{deployment}")
                 ),
                 Route("/v1/embeddings", self._embeddings, methods=["POST"]),
                 Route("/v1/models", self._list_models, methods=["GET"]),
@@ -188,29 +203,20 @@ class ScriptedModel:
             await _error(400, str(error))(scope, receive, send)
             return
         self.calls += 1
-        fault = self.knobs.take(call.schema, _key_of(request))
-        answer, response = self._prepare(request, body, call)
-        if response is None:
-            response = self._respond(call, answer, fault)
-        self.in_flight += 1
-        try:
-            await self._while_connected(receive, self._send_later(response, scope, receive, send))
-        finally:
-            self.in_flight -= 1
-
-    def _prepare(
-        self, request: Request, body: Mapping[str, Any], call: wire.ChatCall
-    ) -> tuple[wire.Answer, Response | None]:
-        """Find and record the answer; a response instead if the fixtures are at fault."""
-        found: Fixture | None = None
-        problem: str | None = None
-        answer = _refusal()
-        try:
-            found = self._book.find(schema=call.schema, model=call.model, prompt=call.prompt)
-            if found is not None:
-                answer = wire.Answer(as_content(found.render(call.prompt)))
-        except (AmbiguousPromptError, CaptureError) as error:
-            problem = str(error)
+        schema = self.quirks.schema_of(call)
+        refused = self.quirks.refusal(body, call)
+        fault = self.knobs.take(schema, _key_of(request)) if refused is None else None
+        found, answer, problem = self._find(call, schema)
+        if fault is not None:
+            answer = fault.spoil(answer)
+        answer = self.quirks.say(answer, schema).limited(call.max_tokens)
+        if problem is not None:
+            response = _error(400, problem, code="fixture_problem")
+        elif refused is not None:
+            response = JSONResponse(dict(refused.body), status_code=refused.status)
+        else:
+            response = self._respond(call, schema, answer, fault)
+        said = answer.said if response.status_code == 200 else ""
         self.requests.append(
             RecordedRequest(
                 path=request.url.path,
@@ -220,51 +226,80 @@ class ScriptedModel:
                 },
                 body=body,
                 model=call.model,
-                schema=call.schema,
+                schema=schema,
                 stream=call.stream,
                 messages=call.messages,
                 prompt=call.prompt,
+                prompt_tokens=wire.count_prompt_tokens(call.messages),
                 fixture=None if found is None else found.name,
                 problem=problem,
+                reply=said,
+                reply_tokens=wire.count_tokens(said),
+                status=response.status_code,
                 key_end=_key_of(request)[-4:],
             )
         )
-        return answer, None if problem is None else _error(400, problem, code="fixture_problem")
+        self.in_flight += 1
+        try:
+            await self._while_connected(receive, self._send_later(response, scope, receive, send))
+        finally:
+            self.in_flight -= 1
 
-    def _respond(self, call: wire.ChatCall, answer: wire.Answer, fault: Fault | None) -> Response:
+    def _find(
+        self, call: wire.ChatCall, schema: str | None
+    ) -> tuple[Fixture | None, wire.Answer, str | None]:
+        """The fixture for a call, what it says, and why the fixtures are at fault if they are."""
+        found: Fixture | None = None
+        try:
+            found = self._book.find(schema=schema, model=call.model, prompt=call.prompt)
+            if found is not None:
+                return found, wire.Answer(as_content(found.render(call.prompt))), None
+        except (AmbiguousPromptError, CaptureError) as error:
+            return found, _refusal(), str(error)
+        if call.schema is not None and schema is None:
+            return None, wire.Answer(PROSE), None  # it was never told that JSON is wanted
+        return None, _refusal(), None
+
+    def _respond(
+        self, call: wire.ChatCall, schema: str | None, answer: wire.Answer, fault: Fault | None
+    ) -> Response:
         if fault is not None:
             if fault.kind == "status":
                 headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
                 return _error(fault.status, "an injected failure", code=fault.code, headers=headers)
             if fault.kind == "html":
                 return HTMLResponse(HTML)
-            if fault.kind == "malformed" and call.schema is None:
+            if fault.kind == "malformed" and schema is None:
                 media = "text/event-stream" if call.stream else "application/json"
                 return Response(b'data: {"choices": [\n\n', media_type=media)
-            answer = fault.spoil(answer)
-        answer = answer.limited(call.max_tokens)
         call_id = f"chatcmpl-scripted-{self.calls}"
         broken_after = fault.after_chunks if fault is not None and fault.kind == "broken" else None
         if broken_after is None and (call.include_usage or not call.stream):
             reported = wire.usage(call, answer)
             self.input_tokens += reported["prompt_tokens"]
             self.output_tokens += reported["completion_tokens"]
-        if call.stream:
-            chunks = wire.chunks(call_id, call, answer)
-            return _EventStream(chunks, self.knobs.chunk_delay_s, broken_after)
-        if broken_after is not None:
-            return _HalfBody(json.dumps(wire.completion(call_id, call, answer)))
-        return JSONResponse(wire.completion(call_id, call, answer))
+        quirks = self.quirks
+        if call.stream and not quirks.whole_for_stream:
+            events = quirks.events(wire.chunks(call_id, call, answer))
+            hang_after = quirks.hangs_after_chunks if quirks.hangs else None
+            return _EventStream(events, self.knobs.chunk_delay_s, broken_after, hang_after)
+        body = quirks.completion(wire.completion(call_id, call, answer), schema)
+        return _HalfBody(json.dumps(body)) if broken_after is not None else JSONResponse(body)
 
     async def _send_later(
         self, response: Response, scope: Scope, receive: Receive, send: Send
     ) -> None:
         if self.knobs.latency_s > 0:
             await asyncio.sleep(self.knobs.latency_s)
+        if self.quirks.hangs and not (
+            isinstance(response, _EventStream) and self.quirks.hangs_after_chunks
+        ):
+            await asyncio.Event().wait()
         await response(scope, receive, send)
 
     async def _while_connected(self, receive: Receive, reply: Coroutine[Any, Any, None]) -> None:
-        if self.knobs.latency_s <= 0 and self.knobs.chunk_delay_s <= 0:
+        knobs = self.knobs
+        if knobs.latency_s <= 0 and knobs.chunk_delay_s <= 0 and not self.quirks.hangs:
             await reply  # nothing to wait for, so nothing to watch
             return
         work = asyncio.create_task(reply)
@@ -299,22 +334,29 @@ class _EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, chunks: Iterator[dict[str, Any]], delay_s: float, broken_after: int | None
+        self,
+        events: Iterator[bytes],
+        delay_s: float,
+        broken_after: int | None,
+        hang_after: int | None,
     ) -> None:
         super().__init__(headers={"cache-control": "no-store"})
         del self.headers["content-length"]
-        self._chunks = chunks
+        self._events = events
         self._delay_s = delay_s
         self._broken_after = broken_after
+        self._hang_after = hang_after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        for index, chunk in enumerate(self._chunks):
+        for index, event in enumerate(self._events):
             if index == self._broken_after:
                 return  # an ASGI server closes the connection of an unfinished response
+            if index == self._hang_after:
+                await asyncio.Event().wait()
             if index > 0 and self._delay_s > 0:
                 await asyncio.sleep(self._delay_s)
-            await _send_part(send, wire.server_sent_event(chunk), more=True)
+            await _send_part(send, event, more=True)
         await _send_part(send, b"data: [DONE]\n\n", more=False)
 
 

@@ -19,6 +19,8 @@ FinishReason = Literal["stop", "length", "content_filter"]
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _PIECE = re.compile(r"\s*\S+\s*")
+# How a prompt itself asks for a reply of a form: a heading, and the form's name in parentheses.
+_REPLY_FORM = re.compile(r"(?s)^### Reply\b(?:(?!^### ).){0,300}?\bJSON\b[^\n(]*\((\w+)\)", re.M)
 # Nothing in a scripted conversation depends on the clock, so replies can be compared as bytes.
 _CREATED = 1_767_225_600
 _TOKENS_PER_MESSAGE = 3
@@ -70,6 +72,20 @@ class ChatCall:
         """The text of all messages, one after another."""
         return "\n".join(_text(message.get("content")) for message in self.messages)
 
+    @property
+    def schema_in_prompt(self) -> str | None:
+        """Name of the form in which the prompt itself asks for the reply, if it does."""
+        asked: list[str] = _REPLY_FORM.findall(self.prompt)
+        return asked[-1] if asked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """An HTTP error."""
+
+    status: int
+    body: Mapping[str, Any]
+
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -81,6 +97,11 @@ class Answer:
     content: str | None
     refusal: str | None = None
     finish_reason: FinishReason = "stop"
+
+    @property
+    def said(self) -> str:
+        """The text, or that of the refusal."""
+        return self.content or self.refusal or ""
 
     def limited(self, max_tokens: int | None) -> Answer:
         """This answer, cut where the token limit of the call ends it."""
@@ -95,13 +116,16 @@ def count_tokens(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
+def count_prompt_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Tokens of the messages of a request."""
+    return sum(
+        _TOKENS_PER_MESSAGE + count_tokens(_text(message.get("content"))) for message in messages
+    )
+
+
 def usage(call: ChatCall, answer: Answer) -> dict[str, int]:
     """The ``usage`` object of a reply."""
-    prompt = sum(
-        _TOKENS_PER_MESSAGE + count_tokens(_text(message.get("content")))
-        for message in call.messages
-    )
-    completion = count_tokens(answer.content or answer.refusal or "")
+    prompt, completion = count_prompt_tokens(call.messages), count_tokens(answer.said)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -163,9 +187,9 @@ def server_sent_event(data: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
 
 
-def error(message: str, *, kind: str, code: str) -> dict[str, Any]:
+def error(message: str, *, kind: str, code: str | int, param: str | None = None) -> dict[str, Any]:
     """The body of an error reply."""
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def embeddings(body: Any) -> dict[str, Any]:
