@@ -1,0 +1,1 @@
+"""Asks the demo questions of a real model and says how it did."""

@@ -1,0 +1,221 @@
+"""The command: which model, which questions, and what counts as passed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bos_chassis.errors import BosError, ConfigurationError
+from bos_chassis.loop import new_event_loop
+from bos_chassis.telemetry import Telemetry
+from bos_demo.questions import load_questions
+from bos_llm import ModelSettings
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+from bos_try.asking import Asker, facts_of
+from bos_try.calls import calls_of
+from bos_try.report import line, summary, table, write_json
+from bos_try.servers import (
+    MODEL,
+    ROOT,
+    SLOW,
+    forget_models,
+    litellm,
+    llama,
+    still_generating,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_demo.questions import Question
+    from bos_try.judge import Outcome
+
+OUTPUT = ROOT / ".data/try-model.json"
+CONFIGURED, SCRIPTED, LLAMA, LITELLM = "configured", "scripted", "llama", "litellm"
+
+_PATIENCE_S = 30.0
+_WHAT_TO_SET = (
+    "No model is configured. Set OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL, here or in .env "
+    "(docs/models.md has a block for each provider); or MODEL=llama for a small real model of our "
+    "own, MODEL=litellm for the same behind LiteLLM, MODEL=scripted for the demo's scripted model."
+)
+
+
+@dataclass
+class Tried:
+    """What came of it."""
+
+    model: str = ""
+    outcomes: list[Outcome] = field(default_factory=list)
+    abandoned: int | None = None
+    """Generations of our own server that nobody waits for any more; None if not known."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask, tell, and return the exit code: 0 passed, 1 not passed, 2 nothing could be tried."""
+    options = _options(arguments)
+    tried = Tried()
+    try:
+        questions = _chosen(options)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_try(options, questions, tried))
+    except BosError as error:
+        print(f"Error: {error.message}", file=sys.stderr)
+        return 2
+    finally:
+        if tried.outcomes:
+            _tell(options, tried)
+    return _exit_code(options, tried)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="try-model", description=__doc__)
+    parser.add_argument(
+        "--model",
+        choices=(CONFIGURED, SCRIPTED, LLAMA, LITELLM),
+        default=CONFIGURED,
+        help="whose answers; default: what the environment or .env configures",
+    )
+    parser.add_argument("--questions", default="", help="ids, separated by commas; default: all")
+    parser.add_argument("--limit", type=int, default=0, help="only the first so many; 0: all")
+    parser.add_argument("--wire", action="store_true", help="judge the wire and not the answers")
+    parser.add_argument(
+        "--at-least", type=float, default=0, help="percent of answers that must be right"
+    )
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
+    options = parser.parse_args(arguments)
+    options.output = options.output.resolve()
+    # Of a model with 135 million parameters nobody expects answers.
+    options.wire = options.wire or options.model in (LLAMA, LITELLM)
+    return options
+
+
+def _chosen(options: argparse.Namespace) -> list[Question]:
+    known = {question.id: question for question in load_questions()}
+    wanted = [each.strip() for each in options.questions.split(",") if each.strip()] or list(known)
+    if unknown := [each for each in wanted if each not in known]:
+        raise ConfigurationError(
+            f"There is no demo question {', '.join(unknown)}; there are {', '.join(known)}."
+        )
+    return [known[each] for each in wanted][: options.limit or None]
+
+
+async def _try(options: argparse.Namespace, questions: list[Question], tried: Tried) -> None:
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    telemetry = Telemetry.for_tests("try-model")
+    async with AsyncExitStack() as stack:
+        stack.callback(_write_log, options.output.with_suffix(".log"), telemetry)
+        # A house of its own each time: what an earlier try left in memory would be in the prompts.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-try-")))
+        server = await _model(options, folder, stack)
+        settings = StandaloneSettings.load(data_dir=folder / "data", rest=False, port=0)
+        facts = await facts_of(questions, folder / "reference")
+        product = await stack.enter_async_context(serve_all(settings, telemetry))
+        asker = await stack.enter_async_context(Asker.of(product, telemetry))
+        tried.model = product.model
+        print(f"Asking {len(questions)} questions of {product.model}.", flush=True)
+        try:
+            for question in questions:
+                outcome = await asker.ask(question, facts[question.id])
+                tried.outcomes.append(outcome)
+                print(line(outcome), flush=True)
+            if server:
+                tried.abandoned = await still_generating(server, _PATIENCE_S)
+        finally:
+            _complete(tried, telemetry)
+
+
+async def _model(options: argparse.Namespace, folder: Path, stack: AsyncExitStack) -> str:
+    """Configure the model; returns the address of the llama.cpp server, if it is one of ours."""
+    if options.model == CONFIGURED:
+        _require_model()
+        return ""
+    forget_models()
+    # A .env beside the project must not choose another model for some agent.
+    os.chdir(folder)
+    if options.model == SCRIPTED:
+        return ""
+    server = await stack.enter_async_context(llama(options.output.parent))
+    url, key = f"{server}/v1", ""
+    if options.model == LITELLM:
+        proxy, key = await stack.enter_async_context(litellm(options.output.parent, LLAMA_URL=url))
+        url = f"{proxy}/v1"
+    for name, value in SLOW.items():
+        os.environ.setdefault(name, value)
+    os.environ |= {"BOS_MODEL": MODEL, "OPENAI_BASE_URL": url, "BOS_MODEL_PROVIDER": "compatible"}
+    if key:
+        os.environ["OPENAI_API_KEY"] = key
+    return server
+
+
+def _require_model() -> None:
+    settings = ModelSettings.load()
+    if settings.missing("", settings.get_agent_model_config("")):
+        raise ConfigurationError(_WHAT_TO_SET)
+
+
+def _complete(tried: Tried, telemetry: Telemetry) -> None:
+    """Add calls that went on when their run had ended, such as memory's."""
+    ends = [outcome.since_ns for outcome in tried.outcomes[1:]] + [None]
+    spans = telemetry.spans
+    tried.outcomes[:] = [
+        replace(outcome, calls=calls_of(spans, outcome.since_ns, end))
+        for outcome, end in zip(tried.outcomes, ends, strict=False)
+    ]
+
+
+def _write_log(path: Path, telemetry: Telemetry) -> None:
+    """What the services said, one JSON object a line."""
+    with path.open("w", encoding="utf-8") as file:
+        for entry in telemetry.logs:
+            file.write(json.dumps(entry, default=str) + "\n")
+
+
+def _tell(options: argparse.Namespace, tried: Tried) -> None:
+    about: dict[str, Any] = {"asked_of": options.model, "still_generating": tried.abandoned}
+    write_json(options.output, tried.model, about, tried.outcomes)
+    print(f"\n{table(tried.outcomes)}\n\n{summary(tried.outcomes)}")
+    if tried.abandoned:
+        print(f"Still generating for nobody: {tried.abandoned}.")
+    print(f"Details: {options.output}")
+
+
+def _exit_code(options: argparse.Namespace, tried: Tried) -> int:
+    broken = [outcome.question_id for outcome in tried.outcomes if outcome.broken]
+    if broken:
+        print(f"Not passed: {', '.join(broken)} broke what no model may break; see above.")
+        return 1
+    if options.wire:
+        return _wire_code(tried)
+    right = sum(outcome.judgement.verdict == "right" for outcome in tried.outcomes)
+    failed = sum(outcome.judgement.verdict == "failed" for outcome in tried.outcomes)
+    share = 100 * right / len(tried.outcomes)
+    if failed or share < options.at_least:
+        print(f"Not passed: {failed} failed, {share:.0f} % right.")
+        return 1
+    print(f"Passed: none failed, {share:.0f} % right.")
+    return 0
+
+
+def _wire_code(tried: Tried) -> int:
+    whole = [o for o in tried.outcomes if o.by_model and o.plan.startswith("model")]
+    if not whole:
+        print("Not passed: no question went from the model's plan to the model's streamed answer.")
+        return 1
+    if tried.abandoned:
+        print("Not passed: generations went on that nobody waits for.")
+        return 1
+    print(
+        f"Passed: {len(tried.outcomes)} questions ended as they may, {len(whole)} of them from "
+        "the model's plan to the model's streamed answer."
+    )
+    return 0

@@ -1,0 +1,170 @@
+"""Model servers of our own: llama.cpp's with a small model, and LiteLLM in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import socket
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parents[1]
+LITELLM = ROOT / ".cache/litellm/bin/litellm"
+MODEL = "smollm2"
+
+_HOST = "127.0.0.1"
+_START_S = 120.0
+_STOP_S = 10.0
+_POLL_S = 0.2
+_MODEL_VARIABLES = re.compile(
+    r"BOS_MODEL|OPENAI_|AZURE_OPENAI_|[A-Z0-9_]*_(MODEL|MODEL_PROVIDER|MODEL_KEYS|TEMPERATURE)$"
+)
+
+SLOW = {
+    # One thing at a time, in short replies: 60 to 200 tokens a second are read, 10 to 90 written.
+    "BOS_MODEL_TIER": "small",
+    "BOS_MODEL_MAX_REPLY_TOKENS": "400",
+    "BOS_MODEL_TIMEOUT_S": "180",
+    "BOS_MODEL_STREAM_TIMEOUT_S": "300",
+    "BOS_MODEL_STREAM_IDLE_TIMEOUT_S": "180",
+    "BOS_PLANNER_MODEL_TIMEOUT_S": "240",
+    "BOS_GATEWAY_PLAN_TIMEOUT_S": "250",
+    "BOS_SQL_STEP_TIMEOUT_S": "400",
+    "BOS_COMPUTATION_STEP_TIMEOUT_S": "400",
+    "BOS_CODE_STEP_TIMEOUT_S": "400",
+    "BOS_GATEWAY_AGENT_TIMEOUT_S": "400",
+    "BOS_COMPOSER_MODEL_TIMEOUT_S": "240",
+    "BOS_GATEWAY_COMPOSE_TIMEOUT_S": "250",
+    "BOS_GATEWAY_RUN_TIMEOUT_S": "1800",
+    "BOS_MEMORY_EXTRACTION_TIMEOUT_S": "120",
+    "BOS_GATEWAY_MEMORY_EXTRACTION_TIMEOUT_S": "130",
+}
+"""Times and tier for a model on a processor; whatever is set already stays."""
+
+
+def forget_models() -> None:
+    """Take every setting of a model out of the environment, so that only ours hold."""
+    for name in [name for name in os.environ if _MODEL_VARIABLES.match(name)]:
+        del os.environ[name]
+
+
+@asynccontextmanager
+async def llama(logs: Path) -> AsyncIterator[str]:
+    """A running llama.cpp server, built if need be; yields its address."""
+    script = str(HERE / "llama.sh")
+    builder = await asyncio.create_subprocess_exec(script, "build", stdout=asyncio.subprocess.PIPE)
+    await builder.communicate()
+    if builder.returncode:
+        raise ConfigurationError("llama.cpp's server could not be built; see above")
+    port = free_port()
+    url = f"http://{_HOST}:{port}"
+    async with _running(logs / "llama.log", f"{url}/health", script, "serve", str(port)):
+        yield url
+
+
+@asynccontextmanager
+async def litellm(logs: Path, **addresses: str) -> AsyncIterator[tuple[str, str]]:
+    """A running LiteLLM proxy; yields its address and its key.
+
+    Args:
+        logs: Folder of its log.
+        addresses: Variables that litellm.yaml refers to, such as ``LLAMA_URL``.
+    """
+    if not LITELLM.exists():
+        raise ConfigurationError("LiteLLM is not installed; `make litellm` installs it")
+    port, key = free_port(), f"sk-{secrets.token_hex(16)}"
+    url = f"http://{_HOST}:{port}"
+    environment = {
+        "LITELLM_MASTER_KEY": key,
+        # Else it looks its table of models up on the network at every start.
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_TELEMETRY": "False",
+        **addresses,
+    }
+    command = (str(LITELLM), "--config", str(HERE / "litellm.yaml"), "--host", _HOST)
+    async with _running(
+        logs / "litellm.log",
+        f"{url}/health/liveliness",
+        *(*command, "--port", str(port)),
+        environment=environment,
+    ):
+        yield url, key
+
+
+async def generating(url: str) -> int:
+    """Generations that a llama.cpp server is working on."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/slots") as response:
+        slots: list[dict[str, Any]] = await response.json()
+    return sum(bool(slot.get("is_processing")) for slot in slots)
+
+
+async def still_generating(url: str, patience_s: float) -> int:
+    """Generations that nobody waits for any more and that have not ended after a while."""
+    deadline = asyncio.get_running_loop().time() + patience_s
+    # What is waited for happens in another process and sets no event.
+    while (left := await generating(url)) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)
+    return left
+
+
+def free_port() -> int:
+    """A port on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def _running(
+    log: Path, health: str, *command: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[None]:
+    """A server as a child process, from when it is healthy until the block is left."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+    try:
+        await _healthy(process, health, log)
+        yield
+    finally:
+        await _stop(process)
+
+
+async def _healthy(process: asyncio.subprocess.Process, health: str, log: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + _START_S
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        while asyncio.get_running_loop().time() < deadline and process.returncode is None:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                async with session.get(health) as response:
+                    if response.ok:
+                        return
+            await asyncio.sleep(_POLL_S)
+    why = "it ended" if process.returncode is not None else f"not healthy after {_START_S:.0f} s"
+    raise ConfigurationError(f"the server did not start ({why}); see {log}")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """End the server and whatever it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _STOP_S)

@@ -1,0 +1,10 @@
+"""`make try-model`: asks the demo questions of whatever model is configured; see docs/models.md."""
+
+from __future__ import annotations
+
+import sys
+
+from bos_try.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())
