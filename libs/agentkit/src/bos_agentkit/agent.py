@@ -17,7 +17,7 @@ from bos_chassis.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from bos.agent.v1 import ProposedAction
+    from bos.agent.v1 import ProposedAction, TaskMetadata
     from bos_agentkit.task import AgentTask
 
 
@@ -41,6 +41,19 @@ class Agent(ABC):
         Raises:
             AgentFailure: the task cannot be done.
             ApprovalNeeded: passed on from the toolbox; ends the step AWAITING_APPROVAL.
+        """
+
+    async def prepare(self, metadata: TaskMetadata, question: str) -> None:
+        """Read ahead what a step of the run is likely to need, while its plan is being made.
+
+        Override it where a step begins with something slow that does not depend on the task, such
+        as reading a schema; the card then says so by itself. It changes nothing outside the agent,
+        and no step may rely on it: it is left out when there is no time or room, cancelled when its
+        time is over, and no step waits for it. What it raises is logged and concerns nobody else.
+
+        Args:
+            metadata: User and run; there is no step yet.
+            question: The user's question; untrusted text.
         """
 
     async def perform(self, task: AgentTask, actions: Sequence[ProposedAction]) -> AgentResult:
@@ -88,6 +101,7 @@ def agent_card(
     downstream_audiences: Sequence[str] = (),
     aliases: Sequence[str] = (),
     version: str = "",
+    prepares: bool = False,
 ) -> AgentCard:
     """A card (SPEC B-14, S-01); see ``bos/agent/v1/card.proto`` for what each field means.
 
@@ -108,6 +122,7 @@ def agent_card(
         downstream_audiences: Services it calls on behalf of a step.
         aliases: Other names accepted on input.
         version: Version of the agent's code.
+        prepares: Whether ``Agent.prepare`` is worth calling; an override of it is found by itself.
     """
     return AgentCard(
         name=name,
@@ -129,7 +144,23 @@ def agent_card(
         downstream_audiences=downstream_audiences,
         aliases=list(dict.fromkeys([f"{name}_agent", *aliases])),
         version=version,
+        prepares=prepares,
     )
+
+
+def served_card(agent: Agent, *, step_timeout_s: float | None = None) -> AgentCard:
+    """The card as others see it: with what follows from the agent's class and its settings.
+
+    Args:
+        agent: The agent.
+        step_timeout_s: Seconds for one attempt in place of the card's own; None leaves them.
+    """
+    card = AgentCard()
+    card.CopyFrom(agent.card)
+    card.prepares = card.prepares or type(agent).prepare is not Agent.prepare
+    if step_timeout_s is not None:
+        card.default_timeout.CopyFrom(_duration(step_timeout_s))
+    return card
 
 
 def check_tools(agent: Agent) -> None:

@@ -17,7 +17,13 @@ from opentelemetry.trace import StatusCode
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos_agentkit.actions import digest_matches
 from bos_agentkit.agent import check_tools
-from bos_agentkit.failures import ApprovalNeeded, agent_error, error_of, is_retryable
+from bos_agentkit.failures import (
+    MODEL_TIMEOUT,
+    ApprovalNeeded,
+    agent_error,
+    error_of,
+    is_retryable,
+)
 from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_agentkit.usage import add_unreported
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from bos.agent.v1 import AgentInput
+    from bos.agent.v1 import AgentCard, AgentInput
     from bos_agentkit.agent import Agent
     from bos_chassis.telemetry import Telemetry
 
@@ -59,14 +65,23 @@ class AgentRunner:
         agent: The agent.
         telemetry: For spans and the log; the only place where tracebacks go.
         max_result_bytes: Larger results become failures here, before the transport refuses them.
+        card: The agent's card as it is served; None: its own.
 
     Raises:
         ConfigurationError: the agent's card and code disagree about its tools.
     """
 
-    def __init__(self, agent: Agent, telemetry: Telemetry, *, max_result_bytes: int) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        telemetry: Telemetry,
+        *,
+        max_result_bytes: int,
+        card: AgentCard | None = None,
+    ) -> None:
         check_tools(agent)
         self.agent = agent
+        self._card = card or agent.card
         self._tools = agent.all_tools()
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("bos.agent")
@@ -118,7 +133,7 @@ class AgentRunner:
         """The plan's limit, or else the card's, but never beyond the caller's deadline."""
         wanted = input.retry_config.timeout.ToTimedelta().total_seconds()
         if wanted <= 0:
-            wanted = self.agent.card.default_timeout.ToTimedelta().total_seconds()
+            wanted = self._card.default_timeout.ToTimedelta().total_seconds()
         if wanted <= 0:
             wanted = DEFAULT_TIMEOUT_S
         remaining = remaining_s()
@@ -136,7 +151,12 @@ class AgentRunner:
         finally:
             if not work.done():
                 await self._cancel(work)
-        return _failure(task, _out_of_time(task))
+        # The agent has ended, so the budget knows of a call that was cut off with it.
+        failure = _failure(task, _out_of_time(task))
+        if task.budget.counted:
+            # The same calls would take the same time once more, and cost as much.
+            failure.error.MergeFrom(agent_error("", "", retryable=False))
+        return failure
 
     async def _work(self, task: AgentTask) -> AgentResult:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
@@ -178,6 +198,8 @@ class AgentRunner:
                 step=task.input.metadata.step_key,
                 exc_info=error,
             )
+        if isinstance(error, DeadlineExceeded) and task.budget.abandoned:
+            error = DeadlineExceeded(error.message, reason=MODEL_TIMEOUT, metadata=error.metadata)
         return _failure(task, error)
 
     async def _cancel(self, work: asyncio.Task[AgentResult]) -> None:
@@ -277,10 +299,12 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _out_of_time(task: AgentTask) -> DeadlineExceeded:
-    return DeadlineExceeded(
-        f"The agent {task.agent} did not finish within {task.timeout_s:.3g} s.",
-        reason="STEP_TIMEOUT",
-    )
+    text = f"The agent {task.agent} did not finish within {task.timeout_s:.3g} s"
+    if task.budget.abandoned:
+        variable = f"BOS_{task.agent.upper().replace('-', '_')}_STEP_TIMEOUT_S"
+        text = f"{text}: its model had not answered. {variable} gives it more time."
+        return DeadlineExceeded(text, reason=MODEL_TIMEOUT)
+    return DeadlineExceeded(f"{text}.", reason="STEP_TIMEOUT")
 
 
 def _too_large(result: AgentResult, limit: int) -> BosError:

@@ -9,6 +9,7 @@ import grpc
 from bos.common.v1 import AgentError, Value
 from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, from_rpc_error
 from bos_chassis.values import to_value
+from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,8 @@ CONFIGURATION_ERROR = "ConfigurationError"
 
 RETRYABLE_DETAIL = "retryable"
 """Key in ``AgentError.details`` (bool): whether another attempt may end better (SPEC C-32)."""
+MODEL_TIMEOUT = "MODEL_TIMEOUT"
+"""Reason of failures of time that went into waiting for a model."""
 
 # The state of the world may be another one next time. UNKNOWN and INTERNAL are unexpected
 # exceptions elsewhere, and those are retried like our own (SPEC X-04).
@@ -39,6 +42,9 @@ _TRANSIENT = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
+# Model calls have been repeated already as often as it was worth it, with the pauses that the
+# endpoint asked for; a whole step on top would multiply that, at the expense of a busy endpoint.
+_REPEATED_ALREADY = (ModelUnavailable, ModelRateLimited, ModelOutputInvalid)
 
 
 class AgentFailure(BosError):
@@ -98,9 +104,15 @@ def error_of(exc: BaseException) -> AgentError:
                 **exc.metadata,
                 **{violation.field: violation.description for violation in exc.violations},
             },
-            retryable=exc.code in _TRANSIENT,
+            retryable=_is_transient(exc),
         )
     return agent_error(type(exc).__name__, NEUTRAL_INTERNAL_MESSAGE, retryable=True)
+
+
+def _is_transient(exc: BosError) -> bool:
+    if isinstance(exc, _REPEATED_ALREADY) or exc.reason == MODEL_TIMEOUT:
+        return False
+    return exc.code in _TRANSIENT
 
 
 def agent_error(

@@ -38,6 +38,14 @@ class AgentServiceSettings(Settings):
     max_concurrent_steps: int = Field(
         default=64, ge=1, description="Steps at once; more are RESOURCE_EXHAUSTED"
     )
+    step_timeout_s: float | None = Field(
+        default=None,
+        ge=1,
+        le=86_400,
+        description="Time for one attempt at a step, its model calls included; raise it for slow"
+        " models, together with BOS_GATEWAY_RUN_TIMEOUT_S; unset: the agent's own, which its card"
+        " shows",
+    )
 
 
 class Serve(Protocol[S_contra]):
@@ -63,6 +71,7 @@ async def agent_service(
         telemetry,
         max_concurrent_steps=settings.max_concurrent_steps,
         max_result_bytes=settings.server.max_message_bytes - _ENVELOPE_BYTES,
+        step_timeout_s=settings.step_timeout_s,
     )
     auth = authenticator_from(settings.auth, audience=agent.card.name)
     offered = Servicer(servicer, add_AgentServiceServicer_to_server, _SERVICE)

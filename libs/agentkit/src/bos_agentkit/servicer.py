@@ -13,21 +13,33 @@ from bos.agent.v1 import (
     DescribeResponse,
     ExecuteRequest,
     ExecuteResponse,
+    PrepareRequest,
+    PrepareResponse,
 )
+from bos_agentkit.agent import served_card
 from bos_agentkit.execution import AgentRunner
 from bos_chassis.auth import current_principal
-from bos_chassis.errors import InvalidArgument, PermissionDenied, ResourceExhausted
+from bos_chassis.deadlines import remaining_s, set_remaining
+from bos_chassis.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    PermissionDenied,
+    ResourceExhausted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import grpc
 
-    from bos.agent.v1 import AgentInput
+    from bos.agent.v1 import AgentInput, TaskMetadata
     from bos_agentkit.agent import Agent
     from bos_chassis.telemetry import Telemetry
 
 _RETRY_AFTER_S = 1.0
+# What is read ahead for longer than this comes too late for the steps of its run.
+_PREPARE_S = 10.0
+_STEPS_PER_PREPARATION = 4
 _WITH_FILES = (AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED)
 _MAX_RESULT_BYTES = 4 * 1024 * 1024 - 1024  # gRPC's own default, less room for the envelope
 
@@ -40,6 +52,7 @@ class AgentServicer(AgentServiceServicer):
         telemetry: Telemetry of the service.
         max_concurrent_steps: Steps at once; more are RESOURCE_EXHAUSTED.
         max_result_bytes: Largest result that the server can send.
+        step_timeout_s: Time for a step in place of that on the agent's card; None leaves it.
 
     Raises:
         ConfigurationError: the agent's card and code disagree about its tools.
@@ -52,12 +65,18 @@ class AgentServicer(AgentServiceServicer):
         *,
         max_concurrent_steps: int = 64,
         max_result_bytes: int = _MAX_RESULT_BYTES,
+        step_timeout_s: float | None = None,
     ) -> None:
-        self._card = agent.card
+        self._agent = agent
+        self._card = served_card(agent, step_timeout_s=step_timeout_s)
         self._names = frozenset({agent.card.name, *agent.card.aliases})
-        self._runner = AgentRunner(agent, telemetry, max_result_bytes=max_result_bytes)
+        self._runner = AgentRunner(
+            agent, telemetry, max_result_bytes=max_result_bytes, card=self._card
+        )
         self._max_concurrent_steps = max_concurrent_steps
+        self._max_preparations = max(1, max_concurrent_steps // _STEPS_PER_PREPARATION)
         self._running = 0
+        self._preparing = 0
 
     async def Describe(
         self,
@@ -66,6 +85,38 @@ class AgentServicer(AgentServiceServicer):
     ) -> DescribeResponse:
         """The card."""
         return DescribeResponse(card=self._card)
+
+    async def Prepare(
+        self,
+        request: PrepareRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> PrepareResponse:
+        """Have the agent read ahead for a run; takes no room from steps, and is cut off in time.
+
+        Raises:
+            PermissionDenied: the caller's run token was minted for another run or user, or a step.
+            ResourceExhausted: too many of these at once; it may as well be left out.
+            DeadlineExceeded: it took too long.
+        """
+        _require_own(request.metadata)
+        if self._preparing >= self._max_preparations:
+            raise ResourceExhausted(
+                f"The agent {self._card.name} reads ahead for {self._max_preparations} runs.",
+                reason="AGENT_BUSY",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        left = remaining_s()
+        time_s = _PREPARE_S if left is None else min(_PREPARE_S, left)
+        self._preparing += 1
+        try:
+            set_remaining(time_s)
+            async with asyncio.timeout(time_s):
+                await self._agent.prepare(request.metadata, request.question)
+        except TimeoutError:
+            raise DeadlineExceeded(f"Reading ahead took more than {time_s:.3g} s.") from None
+        finally:
+            self._preparing -= 1
+        return PrepareResponse()
 
     async def Execute(
         self, request: ExecuteRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -98,7 +149,7 @@ class AgentServicer(AgentServiceServicer):
                 self._running -= 1
 
     def _admit(self, input: AgentInput) -> None:
-        _require_own_step(input)
+        _require_own(input.metadata, step=True)
         if input.agent_name and input.agent_name not in self._names:
             raise InvalidArgument.field(
                 "input.agent_name",
@@ -112,13 +163,17 @@ class AgentServicer(AgentServiceServicer):
             )
 
 
-def _require_own_step(input: AgentInput) -> None:
-    """A run token opens exactly one step: a leaked one must not start others in its user's name."""
+def _require_own(metadata: TaskMetadata, *, step: bool = False) -> None:
+    """A run token opens exactly one step: a leaked one must not start others in its user's name.
+
+    One for no step at all opens what comes before a run's first step, and no ``step``.
+    """
     principal = current_principal()
     if principal is None or principal.kind != "run_token":
         return
-    named = (input.metadata.user_id, input.metadata.run_id, input.metadata.step_key)
-    if named != (principal.user_id, principal.run_id, principal.step_key):
+    named = (metadata.user_id, metadata.run_id, metadata.step_key)
+    own = (principal.user_id, principal.run_id, principal.step_key)
+    if named != own or (step and not principal.step_key):
         raise PermissionDenied(
             "The run token was not made for this step.", reason="RUN_TOKEN_OTHER_STEP"
         )

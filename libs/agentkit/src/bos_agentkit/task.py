@@ -54,8 +54,9 @@ class AgentTask:
         """Whether a person replaced the task on approval."""
         self.trace = TraceRecorder(self.agent, secrets=input.secrets.values())
         self.usage = UsageMeter()
-        self.budget = TokenBudget(input.token_budget) if input.HasField("token_budget") else None
-        """What the model calls of this attempt may consume; None for no bound."""
+        bound = input.token_budget if input.HasField("token_budget") else None
+        self.budget = TokenBudget(bound)
+        """What the model calls of this attempt may consume and have consumed, bounded or not."""
         self.tainted = input.tainted
         """Whether the step rests on untrusted content (web, mail, documents)."""
         self.tools = Toolbox(tools, self, tracer)

@@ -61,3 +61,4 @@ def add_unreported(message: UsageMessage, budget: TokenBudget | None) -> None:
     if budget is not None:
         reported = message.input_tokens + message.output_tokens
         message.unreported_tokens = max(0, budget.counted - reported)
+        message.abandoned_calls = budget.abandoned

@@ -38,7 +38,7 @@ from bos_llm import user
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from bos.agent.v1 import AgentCard, AgentInput, AgentResult
+    from bos.agent.v1 import AgentCard, AgentInput, AgentResult, TaskMetadata
     from bos.common.v1 import TraceEvent
     from bos_agentkit import AgentTask
     from bos_llm import Model
@@ -122,6 +122,36 @@ class EchoAgent(RecordingAgent):
         }
         data = given if self._data is None else self._data
         return succeeded(task, answer=task.effective_task, data=data)
+
+
+class PreparingAgent(RecordingAgent):
+    """Reads ahead until ``release`` is set or it is cancelled, then raises ``error`` if given."""
+
+    def __init__(
+        self, name: str = "preparing", *, error: Exception | None = None, **card: Any
+    ) -> None:
+        super().__init__(name, **card)
+        self._error = error
+        self.prepared: deque[tuple[TaskMetadata, str]] = deque(maxlen=_KEPT_INPUTS)
+        """For whom, and the question, in order of arrival."""
+        self.started = asyncio.Event()
+        """Reading ahead has begun."""
+        self.release = asyncio.Event()
+        """Set it to let it end."""
+        self.cancelled = asyncio.Event()
+        """Reading ahead was cancelled."""
+
+    async def prepare(self, metadata: TaskMetadata, question: str) -> None:
+        """Record the call, then wait."""
+        self.prepared.append((metadata, question))
+        self.started.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        if self._error is not None:
+            raise self._error
 
 
 class FailingAgent(RecordingAgent):
@@ -232,12 +262,14 @@ async def agent_server(
     telemetry: Telemetry | None = None,
     max_concurrent_steps: int = 64,
     auth: AuthSettings | None = None,
+    step_timeout_s: float | None = None,
 ) -> AsyncIterator[str]:
     """Serve ``agent`` on a free loopback port, as in production; yields the address."""
     settings = AgentServiceSettings(
         server=ServerSettings(port=0, grace_s=1.0),
         auth=auth or AuthSettings(),
         max_concurrent_steps=max_concurrent_steps,
+        step_timeout_s=step_timeout_s,
     )
     async with agent_service(
         settings, telemetry or Telemetry.for_tests(agent.card.name), agent

@@ -1,0 +1,118 @@
+"""What is told about a step whose model was slow or failed: whether to repeat it, what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, RetryConfig
+from bos_agentkit import AgentTask, is_retryable, succeeded
+from bos_agentkit.failures import error_of
+from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value
+from bos_llm import Models, user
+from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
+from bos_testkit.agents import OneCallAgent, RecordingAgent, SlowAgent, agent_server, call_agent
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.models import model_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.agent.v1 import AgentResult
+    from bos_llm import Model
+    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.models import ScriptedModelFactory
+
+
+class CallsThenWaits(RecordingAgent):
+    """Has its model's reply and then waits for something else."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__("waits")
+        self._model = model
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        task.usage.add((await self._model.text([user("greet")])).usage)
+        await asyncio.Event().wait()
+        return succeeded(task, answer="never")
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+
+
+@pytest.fixture
+async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
+    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
+        yield models.for_agent("one_call")
+
+
+async def run(agent: Any, *, within_s: float) -> AgentResult:
+    limit = RetryConfig()
+    limit.timeout.FromTimedelta(timedelta(seconds=within_s))
+    async with agent_server(agent) as address:
+        _, result = await call_agent(address, AgentInput(task="greet", retry_config=limit))
+    assert result.status == AGENT_EXECUTION_STATUS_FAILED
+    return result
+
+
+def reason(result: AgentResult) -> Any:
+    return from_value(result.error.details["reason"])
+
+
+async def test_step_that_waited_for_its_model_is_not_repeated_and_the_call_is_counted(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    scripted.knobs.latency_s = 30
+    result = await run(OneCallAgent(model, "my-agent"), within_s=2)
+    assert scripted.calls == 1
+    assert (result.error.type, reason(result)) == ("DeadlineExceeded", "MODEL_TIMEOUT")
+    assert "BOS_MY_AGENT_STEP_TIMEOUT_S" in result.error.message
+    assert not is_retryable(result.error)
+    assert result.usage.abandoned_calls == 1
+    assert result.usage.unreported_tokens > 0
+    assert result.usage.model_calls == 0
+
+
+async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_after(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    result = await run(CallsThenWaits(model), within_s=2)
+    assert scripted.calls == 1
+    assert reason(result) == "STEP_TIMEOUT"
+    assert not is_retryable(result.error)
+    assert (result.usage.model_calls, result.usage.abandoned_calls) == (1, 0)
+    assert result.usage.unreported_tokens == 0
+
+
+async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_is_over() -> None:
+    result = await run(SlowAgent(), within_s=0.2)
+    assert reason(result) == "STEP_TIMEOUT"
+    assert is_retryable(result.error)
+    assert (result.usage.abandoned_calls, result.usage.unreported_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        (ModelUnavailable("down"), False),
+        (ModelUnavailable("slow", reason="MODEL_TIMEOUT"), False),
+        (ModelUnavailable("known to be down", reason="MODEL_CIRCUIT_OPEN"), False),
+        (ModelRateLimited("too many", retry_after_s=1), False),
+        (ModelOutputInvalid("no JSON"), False),
+        (DeadlineExceeded("slow", reason="MODEL_TIMEOUT"), False),
+        (DeadlineExceeded("a slow query"), True),
+        (Unavailable("the database is away"), True),
+    ],
+    ids=lambda value: (
+        f"{type(value).__name__} {value.reason}" if isinstance(value, BosError) else ""
+    ),
+)
+def test_failures_of_models_were_repeated_already(error: BosError, retryable: bool) -> None:
+    assert is_retryable(error_of(error)) is retryable
