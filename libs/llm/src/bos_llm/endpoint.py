@@ -25,27 +25,24 @@ import httpx2
 import openai
 from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream
 
-from bos_chassis.errors import BosError, InvalidArgument
-from bos_llm.errors import (
-    ModelNotConfigured,
-    ModelRateLimited,
-    ModelRefused,
-    ModelRequestRejected,
-    ModelUnavailable,
-)
+from bos_chassis.errors import BosError
+from bos_llm.breaker import CircuitBreaker
+from bos_llm.errors import ModelRateLimited, ModelUnavailable
 from bos_llm.identity import AzureTokens
 from bos_llm.keys import KeyPool
+from bos_llm.refusals import judge_refusal, key_trouble, read_refusal
 from bos_llm.retry import Verdict
 from bos_llm.sse import EventReader
 from bos_llm.transport import ModelHttpClient
-from bos_llm.wire import Reply, read_chunk, read_completion
+from bos_llm.wire import Reply, ReportedError, read_chunk, read_completion
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from pydantic import SecretStr
 
-    from bos_llm.keys import Refusal
+    from bos_llm import keys
+    from bos_llm.refusals import Refusal
     from bos_llm.settings import Access
 
 R = TypeVar("R")
@@ -53,14 +50,11 @@ R = TypeVar("R")
 _PATH = "/chat/completions"
 _CONNECT_TIMEOUT_S = 5.0
 _NO_KEY = "none"  # the client insists on a key where a local server needs none
-_RETRYABLE_STATUS = frozenset((408, 409, 429))
-_TIMED_OUT = frozenset((408, 502, 504))
-_TOO_LONG = frozenset(("context_length_exceeded", "string_above_max_length"))
-_FILTERED = frozenset(("content_filter", "content_policy_violation"))
-_QUOTA_USED_UP = "insufficient_quota"
 _MAX_EVENT_BYTES = 1024 * 1024
 _DRAIN_S = 0.1
 _DONE = b"[DONE]"
+_LOADING_LOOK_S = 1.0
+_BROKEN_STATUS = 502  # of an error that an endpoint reports without a status
 
 
 class _KeysRest(Exception):
@@ -83,6 +77,8 @@ class Endpoint:
         set_aside_s: How long a key rests that is not valid or has no quota, and longest rest of one
             that is too busy.
         on_rest: Told when a key is turned away: its index, why, and for how many seconds it rests.
+        breaker: Shared by all that call the same address.
+        sleep: Waits while a server loads its model; tests pass their own.
 
     Raises:
         ConfigurationError: a managed identity is wanted and its package is not installed.
@@ -93,9 +89,13 @@ class Endpoint:
         access: Access,
         *,
         set_aside_s: float = 300.0,
-        on_rest: Callable[[int, Refusal, float], None] | None = None,
+        on_rest: Callable[[int, keys.Refusal, float], None] | None = None,
+        breaker: CircuitBreaker | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.access = access
+        self.breaker = breaker or CircuitBreaker()
+        self._sleep = sleep
         self._on_rest = on_rest
         self._tokens = AzureTokens(access.client_id) if access.managed_identity else None
         self._transport = ModelHttpClient()
@@ -119,7 +119,7 @@ class Endpoint:
             Exception: see :meth:`judge`.
         """
         async with asyncio.timeout(timeout_s):
-            reply = await self._with_keys(
+            reply = await self._when_loaded(
                 lambda client: client.post(
                     _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
                 )
@@ -127,7 +127,12 @@ class Endpoint:
         return read_completion(reply)
 
     async def stream(
-        self, body: dict[str, Any], timeout_s: float, idle_timeout_s: float
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        idle_timeout_s: float,
+        *,
+        with_usage: bool = True,
     ) -> ReplyStream:
         """Open a streamed reply, at most ``timeout_s`` long and ``idle_timeout_s`` silent.
 
@@ -135,18 +140,54 @@ class Endpoint:
             Exception: see :meth:`judge`.
         """
         ends_at = asyncio.get_running_loop().time() + timeout_s
+        usage = {"stream_options": {"include_usage": True}} if with_usage else {}
         async with asyncio.timeout_at(ends_at):
-            chunks = await self._with_keys(
+            chunks = await self._when_loaded(
                 lambda client: client.post(
                     _PATH,
                     cast_to=object,
-                    body={**body, "stream": True, "stream_options": {"include_usage": True}},
+                    body={**body, "stream": True, **usage},
                     options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
                     stream=True,
                     stream_cls=AsyncStream[object],
                 )
             )
         return ReplyStream(chunks, ends_at)
+
+    async def served_models(self, timeout_s: float) -> object:
+        """What the endpoint lists as its models, as it says it; for operators.
+
+        Raises:
+            Exception: see :meth:`judge`.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self._with_keys(
+                lambda client: client.get(
+                    "/models", cast_to=object, options={"timeout": _timeout(timeout_s)}
+                )
+            )
+
+    async def _when_loaded(self, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
+        """Send; if the server is still loading its model, wait for that and send once more."""
+        try:
+            return await self._with_keys(send)
+        except openai.APIStatusError as error:
+            if not refusal_of(error).loading:
+                raise
+        while await self._is_loading():
+            await self._sleep(_LOADING_LOOK_S)
+        return await self._with_keys(send)
+
+    async def _is_loading(self) -> bool:
+        try:
+            await self._clients[0].get(
+                "/models", cast_to=object, options={"timeout": _timeout(_CONNECT_TIMEOUT_S)}
+            )
+        except openai.APIStatusError as error:
+            return refusal_of(error).loading
+        except openai.APIError:
+            return False  # the call itself will say what is wrong
+        return False
 
     async def _with_keys(self, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
         """Send with one key after the other until one is not turned away."""
@@ -156,10 +197,11 @@ class Endpoint:
             try:
                 reply = await send(self._clients[index])
             except openai.APIStatusError as error:
-                why = _turned_away(error)
+                refusal = refusal_of(error)
+                why = key_trouble(refusal)
                 if why is None:
                     raise
-                asked_s = _retry_after_s(error)
+                asked_s = refusal.retry_after_s
                 rest_s = self._keys.turned_away(index, why, asked_s)
                 if self._on_rest is not None:
                     self._on_rest(index, why, rest_s)
@@ -175,12 +217,24 @@ class Endpoint:
                 return reply
         raise AssertionError("a first key is always picked")
 
-    def judge(self, error: Exception) -> Verdict | None:
-        """What a failed attempt means; None for an exception that is not one."""
+    def refused(self, error: BaseException) -> Refusal | None:
+        """The error reply behind a failed attempt; None if it failed otherwise."""
+        if isinstance(error, openai.APIStatusError):
+            return refusal_of(error)
+        return _reported(error) if isinstance(error, ReportedError) else None
+
+    def judge(self, error: Exception, sent: Collection[str] = ()) -> Verdict | None:
+        """What a failed attempt means; None for an exception that is not one.
+
+        Args:
+            error: The exception.
+            sent: Parameters of the request, of which the endpoint may not take one.
+        """
         if isinstance(error, BosError):
             return None
-        if isinstance(error, openai.APIStatusError):
-            return self._judge_status(error)
+        refusal = self.refused(error)
+        if refusal is not None:
+            return judge_refusal(refusal, self.access, sent)
         if isinstance(error, _KeysRest):
             limited = ModelRateLimited(
                 f"The model endpoint ({self.access.provider}) admits no more calls for now, with "
@@ -192,13 +246,21 @@ class Endpoint:
                 limited, retryable=True, retry_after_s=error.retry_after_s, turned_away=True
             )
         if isinstance(error, TimeoutError | openai.APITimeoutError):
-            # The client also calls a connection that was refused a time-out.
+            # The client also calls a connection that was refused a time-out. A call that was slow
+            # is not repeated: the second one would take as long, beside what is left of the first.
+            unheard = _never_connected(error)
             return self._unavailable(
-                "did not answer in time", "MODEL_TIMEOUT", turned_away=_never_connected(error)
+                "did not answer in time",
+                "MODEL_TIMEOUT",
+                turned_away=unheard,
+                retryable=unheard,
+                endpoint_failed=True if unheard else None,
             )
         if isinstance(error, openai.APIError | aiohttp.ClientError | OSError):
             return self._unavailable(
-                "could not be reached or broke off", turned_away=_never_connected(error)
+                "could not be reached or broke off",
+                turned_away=_never_connected(error),
+                endpoint_failed=True,
             )
         if isinstance(error, ValueError):
             # JSON that is none, or JSON of another API: a proxy or a wrong address.
@@ -209,50 +271,19 @@ class Endpoint:
         return None
 
     def _unavailable(
-        self, what: str, reason: str | None = None, *, turned_away: bool = False
+        self,
+        what: str,
+        reason: str | None = None,
+        *,
+        turned_away: bool = False,
+        retryable: bool = True,
+        endpoint_failed: bool | None = None,
     ) -> Verdict:
         text = f"The model endpoint ({self.access.provider}) {what}."
         error = ModelUnavailable(text, reason=reason)
-        return Verdict(error, retryable=True, turned_away=turned_away)
-
-    def _judge_status(self, error: openai.APIStatusError) -> Verdict:
-        status, name = error.status_code, f"The model endpoint ({self.access.provider})"
-        wait = _retry_after_s(error)
-        metadata = {"http_status": str(status)}
-        if status == 429:
-            used_up = error.code == _QUOTA_USED_UP
-            what = "has no quota left" if used_up else "admits no more calls for now"
-            limited = ModelRateLimited(f"{name} {what}.", metadata=metadata, retry_after_s=wait)
-            return Verdict(limited, retryable=not used_up, retry_after_s=wait, turned_away=True)
-        if status in _RETRYABLE_STATUS or status >= 500:
-            failed = ModelUnavailable(f"{name} failed.", metadata=metadata, retry_after_s=wait)
-            # A gateway that gave up on the model may leave it working.
-            turned_away = status not in _TIMED_OUT
-            return Verdict(failed, retryable=True, retry_after_s=wait, turned_away=turned_away)
-        return Verdict(self._refusal(error, name, metadata), retryable=False, turned_away=True)
-
-    def _refusal(
-        self, error: openai.APIStatusError, name: str, metadata: dict[str, str]
-    ) -> BosError:
-        if error.status_code in (401, 403):
-            text = f"{name} refused the key. Check {self.access.key_variable}."
-            if self.access.managed_identity:
-                text = (
-                    f"{name} refused the managed identity. Give it the role Cognitive Services "
-                    "OpenAI User on the resource in AZURE_OPENAI_ENDPOINT."
-                )
-            return ModelNotConfigured(text, reason="MODEL_KEY_REJECTED", metadata=metadata)
-        if error.status_code == 404:
-            text = (
-                f"{name} does not know the model or the path. "
-                f"Check BOS_MODEL (or <AGENT>_MODEL) and {self.access.url_variable}."
-            )
-            return ModelNotConfigured(text, reason="MODEL_NOT_FOUND", metadata=metadata)
-        if error.status_code == 413 or error.code in _TOO_LONG:
-            return InvalidArgument.field("messages", "too long for the model; shorten the input")
-        if error.code in _FILTERED:
-            return ModelRefused("A content filter declined the request.", metadata=metadata)
-        return ModelRequestRejected(f"{name} does not accept this request.", metadata=metadata)
+        return Verdict(
+            error, retryable, turned_away=turned_away, endpoint_failed=endpoint_failed
+        )
 
 
 class ReplyStream:
@@ -303,18 +334,12 @@ class ReplyStream:
                 if data.startswith(_DONE):
                     self._done = True
                     break
-                chunks.append(self._chunk(json.loads(data)))
+                chunks.append(read_chunk(json.loads(data)))
         except Exception as error:
             if not chunks:
                 raise
             self._failure = error  # what came before it counts
         return chunks
-
-    def _chunk(self, body: object) -> Reply:
-        if isinstance(body, dict) and body.get("error"):
-            text = "the endpoint reports an error in its stream"
-            raise openai.APIError(text, request=self._response.request, body=None)
-        return read_chunk(body)
 
     async def _drain(self) -> None:
         """Read what follows the end, usually nothing, so that the connection can be used again."""
@@ -329,7 +354,15 @@ def _client(
 ) -> AsyncOpenAI:
     key = secret.get_secret_value() if secret is not None else _NO_KEY
     client: AsyncOpenAI
-    if access.kind == "azure":
+    if access.kind == "azure" and not access.api_version:
+        # The v1 endpoint speaks like OpenAI's own; a token is asked for before every request.
+        client = AsyncOpenAI(
+            api_key=tokens or key,
+            base_url=access.base_url,
+            max_retries=0,
+            http_client=transport,
+        )
+    elif access.kind == "azure":
         client = AsyncAzureOpenAI(
             azure_endpoint=access.base_url or "",
             api_key=None if tokens else key,
@@ -350,13 +383,24 @@ def _client(
     return client
 
 
-def _turned_away(error: openai.APIStatusError) -> Refusal | None:
-    """Why the endpoint does not want this key; None if the key is not the reason."""
-    if error.status_code in (401, 403):
-        return "rejected"
-    if error.status_code == 429:
-        return "quota" if error.code == _QUOTA_USED_UP else "rate_limited"
-    return None
+def refusal_of(error: openai.APIStatusError) -> Refusal:
+    """The error reply, taken apart."""
+    try:
+        body: object = error.response.json()
+    except (ValueError, UnicodeDecodeError, httpx2.StreamError):
+        body = error.body
+    return read_refusal(error.status_code, body, _retry_after_s(error))
+
+
+def _reported(error: ReportedError) -> Refusal:
+    """An error inside of a reply with status 200, judged as if it were the status itself."""
+    body = {
+        "code": error.code,
+        "type": error.type,
+        "param": error.param,
+        "message": error.text,
+    }
+    return read_refusal(error.status or _BROKEN_STATUS, body)
 
 
 def _never_connected(error: BaseException | None) -> bool:

@@ -8,10 +8,13 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from bos_llm.breaker import CircuitBreaker
+from bos_llm.capabilities import Ladder
 from bos_llm.errors import ModelNotConfigured
 from bos_llm.model import Model
 from bos_llm.observe import KeyObserver, ModelMetrics, Observer
 from bos_llm.profiles import current_key_profile
+from bos_llm.providers import provider_row
 from bos_llm.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 class Models:
     """Models by agent, sharing one client per provider and profile; an async context manager.
 
-    Clients are created on first use (SPEC N-09) and closed on leaving.
+    Clients are created on first use and closed on leaving. What is known of an endpoint, whether it
+    is up and what it takes, is shared by all agents that call it.
 
     Args:
         settings: Where the models are.
@@ -60,6 +64,9 @@ class Models:
         )
         self._models: dict[str, Model] = {}
         self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._ladders: dict[tuple[str, str], Ladder] = {}
+        self._sleep = sleep
         self._closed = False
 
     @property
@@ -84,6 +91,7 @@ class Models:
                 self.settings,
                 prices=self._prices,
                 endpoint=lambda: self._endpoint(name, config),
+                ladder=self._ladder(config),
                 retry=self._retry,
                 observer=Observer(self._telemetry, self._metrics, name, config),
             )
@@ -101,10 +109,19 @@ class Models:
         self._endpoints.clear()
         await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
 
+    def _ladder(self, config: AgentModelConfig) -> Ladder:
+        """What is known of the model where it is served."""
+        where = self.settings.access(config.provider, config.keys).base_url or config.provider
+        key = (where, config.model)
+        if key not in self._ladders:
+            start = provider_row(config.provider).capabilities(config.model)
+            self._ladders[key] = Ladder(start, self.settings.structured)
+        return self._ladders[key]
+
     def _endpoint(self, agent: str, config: AgentModelConfig) -> Endpoint:
         if self._closed:
             raise RuntimeError("Models is closed")
-        # A task that names a profile gets that one or none (SPEC N-07).
+        # A task that names a profile gets that one or none.
         config = replace(config, keys=current_key_profile() or config.keys)
         key = (config.provider, config.keys)
         endpoint = self._endpoints.get(key)
@@ -118,9 +135,15 @@ class Models:
             from bos_llm.endpoint import Endpoint
 
             access = self.settings.access(config.provider, config.keys)
+            where = access.base_url or access.provider
+            breaker = self._breakers.setdefault(
+                where, CircuitBreaker(open_s=self.settings.breaker_s)
+            )
             endpoint = self._endpoints[key] = Endpoint(
                 access,
                 set_aside_s=self.settings.key_set_aside_s,
                 on_rest=KeyObserver(self._telemetry, self._metrics, access),
+                breaker=breaker,
+                sleep=self._sleep,
             )
         return endpoint

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from bos_chassis.telemetry import Telemetry
+    from bos_llm.capabilities import Lesson
     from bos_llm.keys import Refusal
+    from bos_llm.request import Request
     from bos_llm.retry import Verdict
     from bos_llm.settings import Access, AgentModelConfig
     from bos_llm.usage import Usage
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 # https://opentelemetry.io/docs/specs/semconv/gen-ai/
 _PROVIDERS = {"openai": "openai", "azure": "azure.ai.openai"}
+# No text has more characters per token, so fewer tokens were not all of it.
+_MOST_CHARS_PER_TOKEN = 8
+_SMALL_PROMPT_TOKENS = 200
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 
 
@@ -80,6 +85,8 @@ class ModelMetrics(Collector):
         )
         self.told_unpriced: set[str] = set()
         """Models whose missing price was logged."""
+        self.told_cut: set[str] = set()
+        """Models of which it was logged that they do not read whole prompts."""
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> ModelMetrics:
@@ -183,8 +190,15 @@ class ObservedCall:
         self.span = span
         self.outcome = "ok"
 
-    def replied(self, reply: Reply, usage: Usage) -> None:
+    def adapting(self, lesson: Lesson) -> None:
+        """Record that the endpoint refused a parameter and is asked again in another way."""
+        observer = self._observer
+        self.span.add_event("bos.model.adapted", {"parameter": lesson.parameter})
+        observer._log.warning("the model endpoint " + lesson.text, parameter=lesson.parameter)
+
+    def replied(self, request: Request, reply: Reply, usage: Usage) -> None:
         """Record a reply and what it consumed."""
+        self._warn_if_cut(request, usage)
         metrics, labels = self._observer._metrics, (self._observer._agent, usage.model)
         metrics.tokens.labels(*labels, "input").inc(usage.input_tokens)
         metrics.tokens.labels(*labels, "output").inc(usage.output_tokens)
@@ -207,6 +221,19 @@ class ObservedCall:
         )
         if reply.finish_reason is not None:
             self.span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
+
+    def _warn_if_cut(self, request: Request, usage: Usage) -> None:
+        """A server with a small context drops the beginning of a prompt and says nothing of it."""
+        least = sum(len(message.text) for message in request.messages) // _MOST_CHARS_PER_TOKEN
+        told = self._observer._metrics.told_cut
+        if usage.input_tokens < least - _SMALL_PROMPT_TOKENS and usage.model not in told:
+            told.add(usage.model)
+            self._observer._log.warning(
+                "the endpoint has read less than it was sent: give its server a larger context "
+                "(Ollama: OLLAMA_CONTEXT_LENGTH=16384)",
+                input_tokens=usage.input_tokens,
+                expected_tokens=least,
+            )
 
     def unusable(self) -> None:
         """The reply is not what was asked for; the caller may still repair it."""

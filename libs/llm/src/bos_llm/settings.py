@@ -1,49 +1,61 @@
 """Which model each agent uses, and how to reach it.
 
-``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` and ``BOS_MODEL``, is all it takes. Beyond that, each
-agent may have its own ``<AGENT>_MODEL_PROVIDER``, ``<AGENT>_MODEL`` and ``<AGENT>_TEMPERATURE``
-(SPEC N-02). The providers:
+``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` and ``BOS_MODEL``, is all it takes: which provider is at
+an address is recognised by it (``providers.py``). Beyond that, each agent may have its own
+``<AGENT>_MODEL_PROVIDER``, ``<AGENT>_MODEL``, ``<AGENT>_TEMPERATURE`` and more. The providers:
 
 =============  =======================================================  =========================
-``openai``     ``OPENAI_API_KEY``, ``OPENAI_BASE_URL`` if not theirs    default models known
+``openai``     ``OPENAI_API_KEY``                                       default models known
 ``azure``      ``AZURE_OPENAI_ENDPOINT``, ``AZURE_OPENAI_API_KEY``,     model = deployment name
                or ``AZURE_OPENAI_AUTH=managed_identity`` without a key
-``compatible`` ``OPENAI_BASE_URL``, ``OPENAI_API_KEY`` if it needs one  model name required
-any other      ``<PROVIDER>_BASE_URL``, ``<PROVIDER>_API_KEY``          model name required
+any other      ``<PROVIDER>_BASE_URL``, ``<PROVIDER>_API_KEY`` if it    model name required
+               needs one; of ``BOS_MODEL_PROVIDER`` also
+               ``OPENAI_BASE_URL``, ``OPENAI_API_KEY``
 =============  =======================================================  =========================
 
 Each of these variables may hold several keys, separated by commas. Other keys have names:
-``BOS_MODEL_KEYS`` holds profiles, ``<AGENT>_MODEL_KEYS`` chooses one for an agent (SPEC N-05).
+``BOS_MODEL_KEYS`` holds profiles, ``<AGENT>_MODEL_KEYS`` chooses one for an agent.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
 from bos_llm.prices import PriceTable
 from bos_llm.profiles import NamedProfile, split_keys
+from bos_llm.providers import StructuredMode, provider_row, recognise
 from bos_llm.usage import ModelPrice
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_settings import BaseSettings
 
-# SPEC N-04: the analytics agents. Everybody else starts with the default of SPEC X-21.
-_DEFAULT_MODELS = {"sql": "gpt-4.1"}
-_DEFAULT_MODEL = "gpt-4o-mini"
-# SPEC L-03.
+O = TypeVar("O")
+
+# Chosen for their price and speed; whoever writes queries gets the stronger one.
+DEFAULT_MODELS = {"": "gpt-6-luna", "sql": "gpt-6-sol"}
 _DEFAULT_TEMPERATURES = {"memory": 0.1}
-_PER_AGENT = re.compile(r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL_KEYS|MODEL|TEMPERATURE)")
-_BUILT_IN_PROVIDERS = ("openai", "azure", "compatible")
+# How long models that think do so unless settings say otherwise: people wait for every call.
+_CAN_SKIP_THINKING = re.compile(r"gpt-(5\.[1-9]|[6-9])(?!.*-pro)")
+_THINKING_AGENTS = frozenset({"sql"})
+_PER_AGENT = re.compile(
+    r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL_KEYS|MODEL_TIER|MODEL|TEMPERATURE"
+    r"|REASONING_EFFORT|MAX_REPLY_TOKENS|EXTRA_BODY)"
+)
+_SHARED_VARIABLES = ("openai", "azure", "compatible")
+_OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
+_V1 = "v1"
+_MAX_REPLY_TOKENS = 131_072
 
 Temperature = Annotated[
     float | None,
@@ -52,12 +64,29 @@ Temperature = Annotated[
 ]
 """``none`` leaves it to the model; some models accept no other value."""
 
+Effort = Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
+Tier = Literal["standard", "small"]
+ReplyTokens = Annotated[int, Field(ge=64, le=_MAX_REPLY_TOKENS)]
+
+
+def _checked_body(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if taken := sorted(_OURS & value.keys()):
+        raise ValueError(f"must not hold {', '.join(taken)}, which every call sets itself")
+    return value
+
+
+ExtraBody = Annotated[Mapping[str, Any], Field(max_length=32), AfterValidator(_checked_body)]
+
 _TEMPERATURE: TypeAdapter[float | None] = TypeAdapter(Temperature)
+_EFFORT: TypeAdapter[str] = TypeAdapter(Effort)
+_TIER: TypeAdapter[Tier] = TypeAdapter(Tier)
+_REPLY_TOKENS: TypeAdapter[int] = TypeAdapter(ReplyTokens)
+_EXTRA_BODY: TypeAdapter[Mapping[str, Any]] = TypeAdapter(ExtraBody)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentModelConfig:
-    """The model of one agent (SPEC N-03)."""
+    """The model of one agent."""
 
     provider: str
     model: str
@@ -65,8 +94,14 @@ class AgentModelConfig:
     """None: not sent, so that the model's own default holds."""
     keys: str = ""
     """The profile whose keys are used; empty for the provider's own variable."""
-    tier: Literal["standard", "small"] = "standard"
+    tier: Tier = "standard"
     """``small``: simpler calls, one thing at a time."""
+    reasoning_effort: str | None = None
+    """How long a model that thinks may do so; None: not sent."""
+    max_reply_tokens: int = 4096
+    """Longest reply, without what a model thinks."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Sent along with every call, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +117,7 @@ class Access:
     url_variable: str
     key_variable: str
     api_version: str = ""
+    """Of Azure OpenAI; empty for its v1 endpoint."""
     profile: str = ""
     """Where the keys are from; empty for the provider's own variable."""
     managed_identity: bool = False
@@ -115,7 +151,45 @@ class ModelSettings(Settings):
         default=None, description="Provider of every agent that has none of its own"
     )
     temperature: Temperature = Field(
-        default=0.0, description="Temperature of every agent that has none of its own, or none"
+        default=0.0,
+        description="Temperature of every agent that has none of its own, or none; never sent to "
+        "models that take none",
+    )
+    tier: Tier = Field(
+        default="standard",
+        description="standard, or small for models of about 8 billion parameters and less: simpler "
+        "calls, one thing at a time",
+    )
+    reasoning_effort: Effort | None = Field(
+        default=None,
+        description="How long models that think may do so: none, minimal, low, medium, high; unset: "
+        "as little as the model allows, low for queries",
+    )
+    max_reply_tokens: ReplyTokens = Field(
+        default=4096,
+        description="Longest reply in tokens, sent with every call; models that think get room for "
+        "that beside it",
+    )
+    reasoning_tokens: int = Field(
+        default=8192,
+        ge=0,
+        le=_MAX_REPLY_TOKENS,
+        description="Room for what models think, on top of the reply",
+    )
+    extra_body: ExtraBody = Field(
+        default_factory=dict,
+        description="JSON that is merged into every request, such as "
+        '{"chat_template_kwargs": {"enable_thinking": false}}',
+    )
+    schema_in_prompt: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="Whether prompts describe the JSON that is asked for; auto: unless the provider "
+        "shows its models the schema itself",
+    )
+    structured: StructuredMode | None = Field(
+        default=None,
+        description="How JSON is asked for: json_schema, json_object, or prompt (in words alone); "
+        "unset: as the provider is known, or turns out, to take it",
     )
     azure_endpoint: str | None = Field(
         default=None,
@@ -140,14 +214,32 @@ class ModelSettings(Settings):
         description="Which managed identity, if there are several",
     )
     azure_api_version: str = Field(
-        default="2024-10-21", validation_alias="OPENAI_API_VERSION", description="Its API version"
+        default=_V1,
+        validation_alias="OPENAI_API_VERSION",
+        description="Its API version: v1, or a date for the older interface, such as 2024-10-21",
     )
-    timeout_s: float = Field(default=60.0, gt=0, description="One attempt of a model call")
+    timeout_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="One attempt of a model call; it is not repeated if that is not enough",
+    )
     stream_timeout_s: float = Field(default=300.0, gt=0, description="One streamed reply")
     stream_idle_timeout_s: float = Field(
         default=30.0, gt=0, description="Silence after which a streamed reply is given up"
     )
-    max_attempts: int = Field(default=4, ge=1, le=10, description="Attempts of one model call")
+    max_attempts: int = Field(
+        default=4,
+        ge=1,
+        le=10,
+        description="Attempts of one model call while the endpoint says when to come back; 2 at "
+        "most when it does not",
+    )
+    breaker_s: float = Field(
+        default=5.0,
+        gt=0,
+        le=600,
+        description="First pause of an endpoint that is down; it doubles up to a minute",
+    )
     retry_base_s: float = Field(default=0.5, gt=0, description="First wait before a retry")
     retry_cap_s: float = Field(default=8.0, gt=0, description="Longest computed wait")
     max_retry_after_s: float = Field(
@@ -199,30 +291,23 @@ class ModelSettings(Settings):
         return init_settings, env_settings, dotenv_settings, named, file_secret_settings
 
     def get_agent_model_config(self, agent: str) -> AgentModelConfig:
-        """The provider, model and temperature of ``agent`` (SPEC N-02, N-03).
+        """The provider, model and parameters of ``agent``.
 
         ``model`` is empty if none is set and the provider has no default.
 
         Raises:
-            ConfigurationError: ``<AGENT>_TEMPERATURE`` is not a number from 0 to 2 or ``none``, or
+            ConfigurationError: a variable of the agent holds something else than it may, or
                 ``<AGENT>_MODEL_KEYS`` names no profile that can be used.
         """
-        provider = (self._of(agent, "MODEL_PROVIDER") or self._default_provider()).lower()
+        provider = (self._of(agent, "MODEL_PROVIDER") or self.default_provider()).lower()
         model = self._of(agent, "MODEL") or self.model
         if model is None:
-            known = provider == "openai"
-            model = _DEFAULT_MODELS.get(agent, _DEFAULT_MODEL) if known else ""
+            # A deployment of Azure may have any name, whichever variables it is reached by.
+            known = provider == "openai" and recognise(self.base_url or "") != "azure"
+            model = DEFAULT_MODELS.get(agent, DEFAULT_MODELS[""]) if known else ""
         temperature = self.temperature
         if "temperature" not in self.model_fields_set:
             temperature = _DEFAULT_TEMPERATURES.get(agent, temperature)
-        own_temperature = self._of(agent, "TEMPERATURE")
-        if own_temperature is not None:
-            try:
-                temperature = _TEMPERATURE.validate_python(own_temperature)
-            except ValidationError:
-                raise ConfigurationError(
-                    f"{_variable(agent, 'TEMPERATURE')}: must be a number from 0 to 2, or none"
-                ) from None
         keys = self._of(agent, "MODEL_KEYS") or ""
         if keys:
             try:
@@ -230,7 +315,44 @@ class ModelSettings(Settings):
             except ConfigurationError as error:
                 variable = _variable(agent, "MODEL_KEYS")
                 raise ConfigurationError(f"{variable}: {error.message}") from None
-        return AgentModelConfig(provider, model, temperature, keys)
+        effort = self.reasoning_effort or _default_effort(agent, provider, model)
+        return AgentModelConfig(
+            provider,
+            model,
+            self._own(agent, "TEMPERATURE", _TEMPERATURE, "a number from 0 to 2, or none")
+            if self._of(agent, "TEMPERATURE")
+            else temperature,
+            keys,
+            self._own(agent, "MODEL_TIER", _TIER, "standard or small") or self.tier,
+            self._own(agent, "REASONING_EFFORT", _EFFORT, "one word, such as none or low")
+            or effort,
+            self._own(
+                agent, "MAX_REPLY_TOKENS", _REPLY_TOKENS, f"a number from 64 to {_MAX_REPLY_TOKENS}"
+            )
+            or self.max_reply_tokens,
+            {**self.extra_body, **(self._own_body(agent) or {})},
+        )
+
+    def _own(self, agent: str, what: str, kind: TypeAdapter[O], wanted: str) -> O | None:
+        """The agent's own variable as a value; None if it has none."""
+        text = self._of(agent, what)
+        if text is None:
+            return None
+        try:
+            return kind.validate_python(text)
+        except ValidationError:
+            raise ConfigurationError(f"{_variable(agent, what)}: must be {wanted}") from None
+
+    def _own_body(self, agent: str) -> Mapping[str, Any] | None:
+        text = self._of(agent, "EXTRA_BODY")
+        if text is None:
+            return None
+        try:
+            return _EXTRA_BODY.validate_python(json.loads(text))
+        except ValueError as error:
+            known = isinstance(error, ValidationError)
+            problem = error.errors()[0]["msg"] if known else "must be a JSON object"  # type: ignore[attr-defined]
+            raise ConfigurationError(f"{_variable(agent, 'EXTRA_BODY')}: {problem}") from None
 
     def price_table(self) -> PriceTable:
         """What models cost.
@@ -274,26 +396,33 @@ class ModelSettings(Settings):
 
     def _own_access(self, provider: str) -> Access:
         if provider == "azure":
+            version = "" if self.azure_api_version == _V1 else self.azure_api_version
+            endpoint = self.azure_endpoint
+            if endpoint is not None and endpoint.rstrip("/").endswith(f"/openai/{_V1}"):
+                version = ""
+            elif endpoint is not None and not version:
+                endpoint = f"{endpoint.rstrip('/')}/openai/{_V1}/"
             return Access(
                 provider,
                 "azure",
-                self.azure_endpoint,
+                endpoint,
                 split_keys(self.azure_api_key),
                 "AZURE_OPENAI_ENDPOINT",
                 "AZURE_OPENAI_API_KEY",
-                self.azure_api_version,
+                version,
                 managed_identity=self.azure_auth == "managed_identity",
                 client_id=self.azure_client_id,
             )
-        if provider in _BUILT_IN_PROVIDERS:
-            kind: Literal["openai", "compatible"] = (
-                "openai" if provider == "openai" else "compatible"
-            )
+        kind: Literal["openai", "compatible"] = "openai" if provider == "openai" else "compatible"
+        url, key = _variable(provider, "BASE_URL"), _variable(provider, "API_KEY")
+        own_url = self._value(url)
+        if provider in _SHARED_VARIABLES or (
+            own_url is None and provider == self.default_provider() and self.base_url is not None
+        ):
             keys = split_keys(self.api_key)
             return Access(provider, kind, self.base_url, keys, "OPENAI_BASE_URL", "OPENAI_API_KEY")
-        url, key = _variable(provider, "BASE_URL"), _variable(provider, "API_KEY")
         keys = split_keys(self.variables.get(key))
-        return Access(provider, "compatible", self._value(url), keys, url, key)
+        return Access(provider, kind, own_url, keys, url, key)
 
     def missing(self, agent: str, config: AgentModelConfig) -> tuple[str, ...]:
         """What to set before ``agent`` can call its model; empty if nothing.
@@ -303,7 +432,9 @@ class ModelSettings(Settings):
         """
         access = self.access(config.provider, config.keys)
         if access.kind == "openai":
-            # Its models and address are known, and its key is the short way in.
+            # Its address is known, its models mostly, and its key is the short way in.
+            if access.keys and not config.model:
+                return ("BOS_MODEL",)
             return () if access.keys else ("OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL",)
         missing = [] if access.base_url else [access.url_variable]
         if access.kind == "azure" and not access.keys and not access.managed_identity:
@@ -312,13 +443,18 @@ class ModelSettings(Settings):
             missing.append(f"BOS_MODEL or {_variable(agent, 'MODEL')}")
         return tuple(missing)
 
-    def _default_provider(self) -> str:
+    def default_provider(self) -> str:
+        """The provider of every agent that has none of its own.
+
+        An address of somebody else's, or of nobody whom we know, is not OpenAI's, key or not.
+        """
         if self.provider is not None:
-            return self.provider
-        if self.api_key is None and self.base_url is None and self.azure_endpoint is not None:
-            return "azure"
-        # A base URL without a key is somebody's own server, whose model names we cannot guess.
-        return "compatible" if self.api_key is None and self.base_url is not None else "openai"
+            return self.provider.lower()
+        if self.base_url is not None:
+            found = recognise(self.base_url)
+            # Azure's v1 endpoint by OpenAI's variables speaks as OpenAI does.
+            return "openai" if found == "azure" else found
+        return "azure" if self.api_key is None and self.azure_endpoint is not None else "openai"
 
     def _of(self, agent: str, what: str) -> str | None:
         return self._value(_variable(agent, what))
@@ -356,12 +492,21 @@ class _NamedVariables(PydanticBaseSettingsSource):
         providers = {
             value.lower() for name, value in known.items() if name.endswith("_MODEL_PROVIDER")
         }
-        for provider in providers.difference(_BUILT_IN_PROVIDERS):
+        for provider in providers.difference(_SHARED_VARIABLES):
             for part in ("BASE_URL", "API_KEY"):
                 name = _variable(provider, part)
                 if name in known:
                     chosen[name] = known[name]
         return {"variables": chosen} if chosen else {}
+
+
+def _default_effort(agent: str, provider: str, model: str) -> str | None:
+    """As little thinking as the model allows; queries are worth a little."""
+    if provider not in ("openai", "azure") or not provider_row(provider).capabilities(model).reasons:
+        return None
+    if agent in _THINKING_AGENTS or not _CAN_SKIP_THINKING.match(model.lower()):
+        return "low"
+    return "none"
 
 
 def _variable(name: str, what: str) -> str:

@@ -1,0 +1,248 @@
+"""Sending the calls of one agent: attempts, what the endpoint takes, and the tokens of each."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from bos_llm.budget import Reservation, current_budget, prompt_bound
+from bos_llm.errors import ModelRequestRejected
+from bos_llm.retry import final_error
+from bos_llm.thinking import ThinkFilter
+from bos_llm.wire import ForeignReply, Reply, ReplyBuilder, TokenCount
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bos_llm.capabilities import Ladder
+    from bos_llm.endpoint import Endpoint, ReplyStream
+    from bos_llm.observe import ObservedCall
+    from bos_llm.providers import Capabilities
+    from bos_llm.refusals import Refusal
+    from bos_llm.request import Request, RequestWriter
+    from bos_llm.retry import RetryPolicy
+    from bos_llm.settings import ModelSettings
+
+R = TypeVar("R")
+Body = dict[str, Any]
+
+_MAX_LESSONS: Final = 5
+"""Parameters that one attempt can find refused and do without."""
+_REFUSING_STATUS: Final = frozenset((400, 404, 413, 422))
+_CHARS_PER_TOKEN: Final = 4
+
+
+@dataclass(slots=True)
+class _Sent(Generic[R]):
+    """An attempt that got through; its tokens are still held."""
+
+    result: R
+    body: Body
+    reserved: Reservation | None
+
+
+@dataclass(slots=True)
+class OpenStream:
+    """A streamed reply, read up to its first text. Close ``stream`` when leaving it."""
+
+    stream: ReplyStream
+    whole: ReplyBuilder
+    body: Body
+    reserved: Reservation | None
+    endpoint: Endpoint
+    shown: ThinkFilter = field(default_factory=ThinkFilter)
+    """Takes out what the model thinks aloud."""
+
+    async def next_piece(self) -> str | None:
+        """The next text, which may be empty; None at the end.
+
+        Raises:
+            BosError: the stream failed; the original error is not chained, like in ``RetryPolicy``.
+        """
+        try:
+            chunks = await self.stream.next()
+            return None if chunks is None else self.shown.feed(self.whole.add_all(chunks))
+        except Exception as error:
+            verdict = self.endpoint.judge(error)
+            if verdict is None:
+                raise
+        raise final_error(verdict)
+
+    def settle(self, tokens: TokenCount) -> None:
+        """The reply said what it consumed."""
+        _settle(self.reserved, tokens)
+
+    def forfeit(self) -> None:
+        """Nobody will say what it consumed, unless that was said already."""
+        if self.reserved is not None:
+            self.reserved.forfeit()
+
+
+class Caller:
+    """Sends requests of one agent; safe to share.
+
+    Args:
+        writer: Writes their bodies.
+        ladder: What the model is known to take, shared with other agents that use it.
+        settings: Limits and times.
+        endpoint: The endpoint for the task at hand.
+        retry: When to try again.
+    """
+
+    def __init__(
+        self,
+        writer: RequestWriter,
+        ladder: Ladder,
+        settings: ModelSettings,
+        endpoint: Callable[[], Endpoint],
+        retry: RetryPolicy,
+    ) -> None:
+        self._writer = writer
+        self._ladder = ladder
+        self._settings = settings
+        self._endpoint = endpoint
+        self._retry = retry
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks before it replies."""
+        return self._writer.thinks(self._ladder.now)
+
+    async def whole(self, request: Request, call: ObservedCall) -> tuple[Reply, TokenCount]:
+        """A whole reply, and what it consumed."""
+        self._writer.check(request.messages)
+        endpoint = self._endpoint()
+
+        async def send(body: Body, takes: Capabilities, timeout_s: float) -> Reply:
+            if not self._writer.reads_streams:
+                return await endpoint.complete(body, timeout_s)
+            return await self._read(endpoint, body, takes, timeout_s)
+
+        async def attempt(timeout_s: float) -> tuple[Reply, TokenCount]:
+            sent = await self._send(endpoint, request, call, send, timeout_s)
+            tokens = count_tokens(sent.body, sent.result)
+            _settle(sent.reserved, tokens)
+            return sent.result, tokens
+
+        return await self._retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
+
+    async def stream(self, request: Request, call: ObservedCall) -> OpenStream:
+        """A streamed reply. Whatever fails before its first text is tried again."""
+        self._writer.check(request.messages)
+        endpoint = self._endpoint()
+
+        async def send(
+            body: Body, takes: Capabilities, timeout_s: float
+        ) -> tuple[ReplyStream, ReplyBuilder]:
+            idle_s = self._settings.stream_idle_timeout_s
+            stream = await endpoint.stream(
+                body, timeout_s, idle_s, with_usage=takes.stream_usage
+            )
+            try:
+                whole = ReplyBuilder(self._settings.max_reply_chars)
+                while not whole.text and (chunks := await stream.next()) is not None:
+                    whole.add_all(chunks)
+                if whole.is_blank:
+                    raise ForeignReply("a stream without a chunk")
+            except BaseException:
+                await stream.close()
+                raise
+            return stream, whole
+
+        async def attempt(timeout_s: float) -> OpenStream:
+            sent = await self._send(endpoint, request, call, send, timeout_s)
+            stream, whole = sent.result
+            return OpenStream(stream, whole, sent.body, sent.reserved, endpoint)
+
+        retry = replace(self._retry, timeout_s=self._settings.stream_timeout_s)
+        return await retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
+
+    async def _read(
+        self, endpoint: Endpoint, body: Body, takes: Capabilities, timeout_s: float
+    ) -> Reply:
+        """A whole reply by way of a stream, whose end the endpoint notices."""
+        stream = await endpoint.stream(body, timeout_s, timeout_s, with_usage=takes.stream_usage)
+        async with stream:
+            whole = ReplyBuilder(self._settings.max_reply_chars)
+            while (chunks := await stream.next()) is not None:
+                whole.add_all(chunks)
+            if whole.is_blank:
+                raise ForeignReply("a stream without a chunk")
+            return whole.reply()
+
+    async def _send(
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        call: ObservedCall,
+        send: Callable[[Body, Capabilities, float], Awaitable[R]],
+        timeout_s: float,
+    ) -> _Sent[R]:
+        """One attempt, repeated at once in other words while the endpoint refuses a parameter."""
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + timeout_s
+        lessons_left = _MAX_LESSONS
+        while True:
+            takes = self._ladder.now
+            body = self._writer.body(request, takes, self._ladder)
+            reserved, body = await _reserve(body, takes)
+            try:
+                result = await send(body, takes, max(0.0, ends_at - clock()))
+            except BaseException as error:
+                _give_up(reserved, endpoint, error)
+                refusal = endpoint.refused(error)
+                if refusal is None or not lessons_left or not self._learns(takes, refusal, body):
+                    raise _explained(endpoint, error, body) from None
+                call.adapting(self._ladder.lessons[-1])
+                lessons_left -= 1
+            else:
+                return _Sent(result, body, reserved)
+
+    def _learns(self, takes: Capabilities, refusal: Refusal, body: Body) -> bool:
+        if refusal.status not in _REFUSING_STATUS or refusal.bad_generation:
+            return False
+        limit = body.get(takes.limit)
+        return self._ladder.learn(
+            takes, refusal, body.keys(), limit if isinstance(limit, int) else 0
+        )
+
+
+def count_tokens(body: Body, reply: Reply) -> TokenCount:
+    """What a call consumed. Some servers count nothing: an estimate serves better than zero."""
+    if reply.tokens is not None:
+        return reply.tokens
+    sent = sum(len(message["content"]) for message in body["messages"])
+    return TokenCount(sent // _CHARS_PER_TOKEN, len(reply.text) // _CHARS_PER_TOKEN)
+
+
+async def _reserve(body: Body, takes: Capabilities) -> tuple[Reservation | None, Body]:
+    """Tokens for one attempt, and the request with its reply bounded by them."""
+    budget = current_budget()
+    if budget is None:
+        return None, body
+    reserved = await budget.reserve(prompt_bound(body), body.get(takes.limit))
+    return reserved, body if takes.limit == "none" else {**body, takes.limit: reserved.reply_tokens}
+
+
+def _explained(endpoint: Endpoint, error: BaseException, body: Body) -> BaseException:
+    """The error itself, or what it says about a parameter, if the endpoint refuses one for good."""
+    verdict = endpoint.judge(error, body.keys()) if isinstance(error, Exception) else None
+    if verdict is not None and isinstance(verdict.error, ModelRequestRejected):
+        return verdict.error
+    return error
+
+
+def _settle(reserved: Reservation | None, tokens: TokenCount) -> None:
+    if reserved is not None:
+        reserved.settle(tokens.input_tokens + tokens.output_tokens)
+
+
+def _give_up(reserved: Reservation | None, endpoint: Endpoint, error: BaseException) -> None:
+    """Calls that no model has worked on are not billed; of others nobody will say what they cost."""
+    if reserved is None:
+        return
+    verdict = endpoint.judge(error) if isinstance(error, Exception) else None
+    if verdict is not None and verdict.turned_away:
+        reserved.settle(0)
+    reserved.forfeit()

@@ -1,0 +1,220 @@
+"""What the error replies of model endpoints mean: pure functions from status and body to a verdict.
+
+Endpoints agree on statuses at most. Codes, types and words differ, and some send HTTP 200 with an
+error inside; all of them are judged here. The words serve to recognise an error and are never
+repeated: they may hold keys or prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bos_chassis.errors import BosError, InvalidArgument
+from bos_llm.capabilities import SETTINGS, named_parameter
+from bos_llm.errors import (
+    ModelNotConfigured,
+    ModelRateLimited,
+    ModelRefused,
+    ModelRequestRejected,
+    ModelUnavailable,
+)
+from bos_llm.retry import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bos_llm.settings import Access
+
+_RETRYABLE_STATUS: Final = frozenset((408, 409))
+# A gateway that gave up on the model may leave it working.
+_TIMED_OUT: Final = frozenset((408, 502, 504))
+_TOO_LONG_CODES: Final = frozenset(
+    ("context_length_exceeded", "string_above_max_length", "exceed_context_size_error")
+)
+_TOO_LONG_WORDS: Final = re.compile(
+    r"context (length|size|window)|contextwindowexceeded|maximum context|prompt is too long"
+    r"|input (is )?too long|too many (input )?tokens|exceeds? the (maximum|available|model)"
+    r"|reduce the length"
+)
+_FILTERED: Final = frozenset(("content_filter", "content_policy_violation"))
+_USED_UP: Final = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
+_NO_MODEL_CODES: Final = frozenset(("model_not_found", "invalid_model", "model_not_available"))
+_NO_MODEL_WORDS: Final = re.compile(
+    r"(invalid|unknown|no such) model|model.{0,80}(not found|does not exist|not exist|is not a valid)"
+    r"|not a valid model"
+)
+_BAD_GENERATION: Final = frozenset(("json_validate_failed", "output_parse_failed"))
+_MAX_WORDS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error reply, taken apart. Texts are in lower case."""
+
+    status: int
+    code: str = ""
+    type: str = ""
+    param: str = ""
+    words: str = ""
+    """The message, for recognising it only."""
+    retry_after_s: float | None = None
+    failed_generation: str = ""
+    """What the model wrote, if the endpoint refused its own model's reply."""
+
+    @property
+    def too_long(self) -> bool:
+        """Whether prompt, or prompt and reply together, are more than the model takes."""
+        known = self.code in _TOO_LONG_CODES or self.type in _TOO_LONG_CODES
+        return self.status == 413 or known or bool(_TOO_LONG_WORDS.search(self.words))
+
+    @property
+    def used_up(self) -> bool:
+        """Whether there is no money or quota left."""
+        return self.status == 402 or bool({self.code, self.type} & _USED_UP)
+
+    @property
+    def loading(self) -> bool:
+        """Whether the server is still reading the model into memory."""
+        return self.status == 503 and "loading" in self.words
+
+    @property
+    def bad_generation(self) -> bool:
+        """Whether the endpoint refuses what its own model wrote."""
+        return self.code in _BAD_GENERATION
+
+    @property
+    def unknown_model(self) -> bool:
+        """Whether the endpoint does not serve the model."""
+        if self.status == 404 or self.code in _NO_MODEL_CODES:
+            return True
+        return self.status in (400, 422) and (
+            self.param == "model" or bool(_NO_MODEL_WORDS.search(self.words))
+        )
+
+
+def read_refusal(status: int, body: object, retry_after_s: float | None = None) -> Refusal:
+    """An error body of any known shape; what is not understood is left empty."""
+    if isinstance(body, list):
+        body = body[0] if body else None
+    if not isinstance(body, dict):
+        return Refusal(status, words=_text(body), retry_after_s=retry_after_s)
+    error = body.get("error", body)
+    if isinstance(error, str):
+        return Refusal(status, words=_text(error), retry_after_s=retry_after_s)
+    if not isinstance(error, dict):
+        error = body
+    param, words = _text(error.get("param")), _text(error.get("message"))
+    detail = error.get("detail")
+    if isinstance(detail, list):
+        # The form of FastAPI servers: where, and what is wrong there.
+        places = [each for each in detail if isinstance(each, dict)]
+        param = param or " ".join(_text(each.get("loc")) for each in places)
+        words = words or " ".join(f"{_text(e.get('type'))} {_text(e.get('msg'))}" for e in places)
+    elif detail is not None:
+        words = words or _text(detail)
+    generation = error.get("failed_generation")
+    return Refusal(
+        status,
+        code=_text(error.get("code")),
+        type=_text(error.get("type")),
+        param=param[:_MAX_WORDS],
+        words=words[:_MAX_WORDS],
+        retry_after_s=retry_after_s,
+        failed_generation=generation if isinstance(generation, str) else "",
+    )
+
+
+def key_trouble(refusal: Refusal) -> str | None:
+    """Why the endpoint does not want this key: rejected, quota or rate_limited; None if it does."""
+    if refusal.status in (401, 403):
+        return "rejected"
+    if refusal.used_up:
+        return "quota"
+    return "rate_limited" if refusal.status == 429 else None
+
+
+def judge_refusal(refusal: Refusal, access: Access, sent: Collection[str] = ()) -> Verdict:
+    """What an error reply means for the call.
+
+    Args:
+        refusal: The reply.
+        access: Which endpoint, for its name and its variables.
+        sent: Parameters of the request, of which the endpoint may not take one.
+    """
+    status, name = refusal.status, f"The model endpoint ({access.provider})"
+    metadata = {"http_status": str(status)}
+    wait = refusal.retry_after_s
+    if refusal.used_up or status == 429:
+        what = "has no quota or credit left" if refusal.used_up else "admits no more calls for now"
+        limited = ModelRateLimited(f"{name} {what}.", metadata=metadata, retry_after_s=wait)
+        return Verdict(
+            limited, retryable=not refusal.used_up, retry_after_s=wait, turned_away=True
+        )
+    if status in _RETRYABLE_STATUS or status >= 500:
+        what = "is still loading the model" if refusal.loading else "failed"
+        reason = "MODEL_LOADING" if refusal.loading else None
+        failed = ModelUnavailable(
+            f"{name} {what}.", reason=reason, metadata=metadata, retry_after_s=wait
+        )
+        return Verdict(
+            failed,
+            retryable=True,
+            retry_after_s=wait,
+            turned_away=status not in _TIMED_OUT,
+            # One that says when to come back knows what it is doing.
+            endpoint_failed=not refusal.loading and wait is None,
+        )
+    error = _final(refusal, access, name, metadata, sent)
+    return Verdict(error, retryable=False, turned_away=True)
+
+
+def _final(
+    refusal: Refusal,
+    access: Access,
+    name: str,
+    metadata: dict[str, str],
+    sent: Collection[str],
+) -> BosError:
+    """The error of a request that would be refused again."""
+    if refusal.status in (401, 403):
+        text = f"{name} refused the key. Check {access.key_variable}."
+        if access.managed_identity:
+            text = (
+                f"{name} refused the managed identity. Give it the role Cognitive Services "
+                "OpenAI User on the resource in AZURE_OPENAI_ENDPOINT."
+            )
+        return ModelNotConfigured(text, reason="MODEL_KEY_REJECTED", metadata=metadata)
+    if {refusal.code, refusal.type} & _FILTERED:
+        return ModelRefused("A content filter declined the request.", metadata=metadata)
+    if refusal.unknown_model:
+        text = (
+            f"{name} does not know the model or the path. "
+            f"Check BOS_MODEL (or <AGENT>_MODEL) and {access.url_variable}."
+        )
+        return ModelNotConfigured(text, reason="MODEL_NOT_FOUND", metadata=metadata)
+    if refusal.too_long:
+        return InvalidArgument.field(
+            "messages",
+            f"too long for the model ({access.provider}); shorten the input, give the server a "
+            "larger context, or set BOS_MODEL_MAX_REPLY_TOKENS to a smaller number",
+        )
+    parameter = named_parameter(refusal, sent)
+    if parameter is not None:
+        metadata["parameter"] = parameter
+        return ModelRequestRejected(
+            f"{name} does not accept the parameter {parameter}; set {SETTINGS[parameter]}.",
+            metadata=metadata,
+        )
+    return ModelRequestRejected(
+        f"{name} does not accept this request. Check BOS_MODEL_EXTRA_BODY and "
+        "BOS_MODEL_PROVIDER, or see what `bos doctor --model` finds.",
+        metadata=metadata,
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        value = " ".join(str(each) for each in value[:16])
+    return "" if value is None else str(value)[:_MAX_WORDS].lower()

@@ -1,0 +1,171 @@
+"""Taking out of a reply what is not meant for its reader: thoughts and the marks of its end.
+
+Thinking models write their thoughts in front of the reply, between tags, unless the server keeps
+them apart. Servers with a wrong template also let the tokens through that end a turn.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+_THOUGHTS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<reasoning>": "</reasoning>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "[think]": "[/think]",
+    "<|channel|>analysis<|message|>": "<|channel|>final<|message|>",
+}
+_ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<|end_of_turn_token|>",
+    "<|eot|>",
+    "<|endofturn|>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_turn>",
+    "<eos>",
+    "</s>",
+)
+_IGNORE_CASE = re.IGNORECASE | re.ASCII
+_CLOSING = {
+    opening: re.compile(re.escape(closing), _IGNORE_CASE) for opening, closing in _THOUGHTS.items()
+}
+_END = re.compile("|".join(map(re.escape, _ENDS)), _IGNORE_CASE)
+_LONGEST_END = max(map(len, _ENDS))
+_SPACE = re.compile(r"\s*")
+# The chat template has written the opening tag into the prompt, so only the closing one is there.
+# On a line's end, as all models put it: a reply may speak about the tag.
+_LONE_CLOSING = re.compile(
+    r"</(?:think|thinking|reasoning|thought|seed:think)>[ \t]*(?:\r?\n|\Z)|\[/think\][ \t]*\n",
+    _IGNORE_CASE,
+)
+_MAX_HELD_CHARS = 1_000
+
+
+class ThinkFilter:
+    """Leaves thoughts and end marks out of a reply that arrives in pieces.
+
+    Blocks such as ``<think>…</think>`` are hidden at the beginning of the reply only, several in a
+    row too, and one that never ends hides the rest. Marks such as ``<|im_end|>`` are left out at
+    the end only, and so is white space at the beginning. However the text is cut, the same remains
+    of it; what is hidden is not kept.
+
+    Args:
+        opened: Whether the reply begins within thoughts, the prompt having opened them.
+    """
+
+    def __init__(self, *, opened: bool = False) -> None:
+        self._state: Literal["start", "thoughts", "text"] = "thoughts" if opened else "start"
+        self._opening = "<think>"
+        self._rest = ""
+        """What cannot be told yet: the beginning of a tag or of a mark."""
+        self._marks = ""
+        """End marks that are text after all if text follows."""
+        self._marks_chars = 0
+        self.hidden = False
+        """Whether thoughts were left out so far."""
+
+    def feed(self, text: str) -> str:
+        """The part of the reply that can be shown once ``text`` has arrived."""
+        self._rest += text
+        while self._state != "text":
+            step = self._skip_thoughts if self._state == "thoughts" else self._find_start
+            if not step():
+                return ""
+        return self._without_marks()
+
+    def end(self) -> str:
+        """What was held back and is to be shown, now that nothing follows."""
+        rest, self._rest = self._rest, ""
+        if self._state == "thoughts" or not rest:
+            return ""
+        return self._release_marks() + rest
+
+    def _find_start(self) -> bool:
+        """Whether it is known now what the reply begins with."""
+        self._rest = self._rest.lstrip()
+        beginning = self._rest.lower()
+        for opening in _THOUGHTS:
+            if beginning.startswith(opening):
+                self._state, self._opening = "thoughts", opening
+                self._rest = self._rest[len(opening) :]
+                return True
+        if any(opening.startswith(beginning) for opening in _THOUGHTS):
+            return False
+        self._state = "text"
+        return True
+
+    def _skip_thoughts(self) -> bool:
+        """Whether the thoughts have ended."""
+        self.hidden = True
+        closing = _CLOSING[self._opening].search(self._rest)
+        if closing is None:
+            self._rest = self._rest[1 - len(_THOUGHTS[self._opening]) :]
+            return False
+        self._rest = self._rest[closing.end() :]
+        self._state = "start"
+        return True
+
+    def _without_marks(self) -> str:
+        text, self._rest = self._rest, ""
+        shown: list[str] = []
+        at = 0
+        while at < len(text):
+            if self._marks and (space := _SPACE.match(text, at)) and space[0]:
+                self._hold_mark(space[0])
+                at = space.end()
+                continue
+            start = text.find("<", at)
+            if start != at:
+                end = len(text) if start < 0 else start
+                shown += self._release_marks(), text[at:end]
+                at = end
+            elif mark := _END.match(text, at):
+                self._hold_mark(mark[0])
+                at = mark.end()
+            elif _begins_mark(text, at):
+                self._rest = text[at:]
+                break
+            else:
+                shown += self._release_marks(), "<"
+                at += 1
+        return "".join(shown)
+
+    def _hold_mark(self, text: str) -> None:
+        # A model that does not know its end repeats it until it is stopped.
+        self._marks_chars += len(text)
+        self._marks += text[: _MAX_HELD_CHARS - len(self._marks)]
+
+    def _release_marks(self) -> str:
+        marks = self._marks if self._marks_chars <= _MAX_HELD_CHARS else ""
+        self._marks, self._marks_chars = "", 0
+        return marks
+
+
+def shown_text(text: str) -> str:
+    """What a :class:`ThinkFilter` shows of a reply."""
+    filtered = ThinkFilter()
+    return filtered.feed(text) + filtered.end()
+
+
+def without_thinking(text: str) -> str:
+    """A whole reply without thoughts and end marks, also if only the closing tag is there."""
+    shown = shown_text(text)
+    lone = _LONE_CLOSING.search(shown)
+    return shown if lone is None else shown_text(shown[lone.end() :])
+
+
+def _begins_mark(text: str, at: int) -> bool:
+    if len(text) - at >= _LONGEST_END:
+        return False
+    beginning = text[at:].lower()
+    return any(mark.startswith(beginning) for mark in _ENDS)
