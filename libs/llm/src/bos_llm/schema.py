@@ -33,6 +33,8 @@ _DROPPED = frozenset(
 _TYPED = frozenset(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
 _MAX_PROBLEMS = 8
 _MAX_PROBLEM_CHARS = 300
+_MAX_MENDED_CHARS = 100_000
+"""No longer text is searched and mended, which happens between the calls of everybody else."""
 _CUT_OFF = "the reply was cut off by the token limit; be brief"
 
 
@@ -118,6 +120,8 @@ class JsonSchema(Generic[T]):
         content = unfenced(without_thinking(text))
         if not content:
             raise UnusableReply("the reply was empty")
+        if len(content) > _MAX_MENDED_CHARS:
+            raise UnusableReply("the reply is not JSON alone, and far too long")
         try:
             whole = parse(content)
         except NoJson as error:
@@ -134,7 +138,7 @@ class JsonSchema(Generic[T]):
 
     def _read_end(self, thoughts: str) -> T:
         """The value with which a text ends; one in its middle is only thought about."""
-        content = unfenced(without_thinking(thoughts)).rstrip("` \n\r\t")
+        content = unfenced(without_thinking(thoughts)[-_MAX_MENDED_CHARS:]).rstrip("` \n\r\t")
         if not content.endswith(("}", "]")):
             raise UnusableReply("the reply was empty")
         try:

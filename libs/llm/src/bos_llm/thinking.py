@@ -124,20 +124,15 @@ class ThinkFilter:
                 self._hold_mark(space[0])
                 at = space.end()
                 continue
-            start = text.find("<", at)
-            if start != at:
-                end = len(text) if start < 0 else start
+            mark = _END.search(text, at)
+            end = mark.start() if mark else _tail(text, at)
+            if end > at:
                 shown += self._release_marks(), text[at:end]
-                at = end
-            elif mark := _END.match(text, at):
-                self._hold_mark(mark[0])
-                at = mark.end()
-            elif _begins_mark(text, at):
-                self._rest = text[at:]
+            if mark is None:
+                self._rest = text[end:]
                 break
-            else:
-                shown += self._release_marks(), "<"
-                at += 1
+            self._hold_mark(mark[0])
+            at = mark.end()
         return "".join(shown)
 
     def _hold_mark(self, text: str) -> None:
@@ -164,8 +159,12 @@ def without_thinking(text: str) -> str:
     return shown if lone is None else shown_text(shown[lone.end() :])
 
 
-def _begins_mark(text: str, at: int) -> bool:
-    if len(text) - at >= _LONGEST_END:
-        return False
-    beginning = text[at:].lower()
-    return any(mark.startswith(beginning) for mark in _ENDS)
+def _tail(text: str, at: int) -> int:
+    """Where a mark may have begun that is not whole yet."""
+    at = text.find("<", max(at, len(text) - _LONGEST_END + 1))
+    while at >= 0:
+        beginning = text[at:].lower()
+        if any(mark.startswith(beginning) for mark in _ENDS):
+            return at
+        at = text.find("<", at + 1)
+    return len(text)
