@@ -87,6 +87,10 @@ format: install ## Format and fix what can be fixed
 	$(BIN)/ruff check --quiet --fix
 	$(BIN)/ruff format --quiet
 
+.PHONY: prompts
+prompts: install ## Write anew which prompts the demo questions take, and what they cost
+	PYTHONPATH=tests $(BIN)/python -m prompts
+
 .PHONY: protos
 protos: $(VENV)/.protos ## Build messages and stubs from protos/
 

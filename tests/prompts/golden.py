@@ -1,0 +1,73 @@
+"""Prompts as files that one can read and compare: one per demo question, calls in plan order."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bos_testkit.model_server import RecordedRequest
+
+    from .asking import Asked
+
+# What differs between two starts of the same product, and what stands for it.
+_MASKS: Final = (
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
+    (re.compile(r"(?:127\.0\.0\.1|localhost):\d+"), "<address>"),
+)
+_TOLD_ELSEWHERE: Final = frozenset({"messages", "model", "response_format", "stream_options"})
+
+
+def rendered(asked: Asked) -> str:
+    """Every prompt of one question."""
+    lines = [f"# {asked.question.id}", "", asked.question.question]
+    for number, (who, call) in enumerate(asked.path, 1):
+        lines += ["", f"## {number}. {who}: {call.schema or 'text'}", "", _parameters(call.body)]
+        for message in call.messages:
+            lines += ["", f"{message['role']}:", "", *_fenced(masked(_text(message)))]
+    return "\n".join(lines) + "\n"
+
+
+def forms(asked: Sequence[Asked]) -> str:
+    """The JSON schemas that go with the prompts, each once, in the order of their first use."""
+    schemas: dict[str, str] = {}
+    for call in calls_of(asked):
+        form = call.body.get("response_format")
+        if call.schema is not None and form is not None:
+            schemas.setdefault(call.schema, json.dumps(form, indent=1, ensure_ascii=False))
+    parts = [f"\n## {name}\n\n~~~json\n{text}\n~~~\n" for name, text in schemas.items()]
+    return "".join(["# Forms of replies\n", *parts])
+
+
+def masked(text: str) -> str:
+    """``text`` without what differs between two runs."""
+    for pattern, stands_for in _MASKS:
+        text = pattern.sub(stands_for, text)
+    return text
+
+
+def _parameters(body: Mapping[str, Any]) -> str:
+    sent = [f"{name}={body[name]}" for name in sorted(body) if name not in _TOLD_ELSEWHERE]
+    return f"Sent with it: {', '.join(sent) or 'nothing'}."
+
+
+def _fenced(text: str) -> Iterator[str]:
+    longest = max((len(run) for run in re.findall(r"^~+", text, re.MULTILINE)), default=0)
+    fence = "~" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield text
+    yield fence
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else repr(content)
+
+
+def calls_of(asked: Sequence[Asked]) -> list[RecordedRequest]:
+    """All calls, for checks that look at every prompt."""
+    return [call for each in asked for _, call in each.path]

@@ -1,0 +1,156 @@
+"""The counting itself: whose a call is, what waits for what, what is too much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.gateway.v1 import PlannedEvent, RunEvent, Stage
+from bos_demo.questions import Question
+from bos_testkit.model_server import RecordedRequest
+from bos_testkit.runs import SeenRun
+
+from . import counts, golden
+from .asking import Unattributed, attributed
+from .counts import Budget, Counts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEP = {"agent": "computation", "task": "t", "program": "1", "answer": "a"}
+QUESTION = Question.model_validate(
+    {
+        "id": "growth",
+        "kind": "parallel",
+        "question": "How fast do we grow?",
+        "rationale": "r",
+        "steps": [{**STEP, "id": "one"}, {**STEP, "id": "two"}, {**STEP, "id": "three"}],
+    }
+)
+STAGES = [Stage(step_ids=["one", "two"]), Stage(step_ids=["three"])]
+RUN = SeenRun([RunEvent(planned=PlannedEvent(stages=STAGES))])
+COUNTS = Counts(4, 3, 100, 50, 2000, 431)
+
+
+def call(fixture: str | None, prompt: str = "p", **more: Any) -> RecordedRequest:
+    known: dict[str, Any] = {
+        "path": "/v1/chat/completions",
+        "headers": {},
+        "body": {"model": "m", "temperature": 0.0},
+        "model": "m",
+        "schema": "Plan",
+        "stream": False,
+        "messages": [{"role": "user", "content": prompt}],
+        "prompt": prompt,
+        "prompt_tokens": 10,
+        "reply": "done",
+        "reply_tokens": 1,
+        "fixture": fixture,
+    }
+    return RecordedRequest(**{**known, **more})
+
+
+def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
+    calls = [
+        call("growth: plan"),
+        call("growth/two: Sql"),
+        call("memory: nothing found", "… How fast do we grow?"),
+        call("growth/one: Sql"),
+        call("growth/two: Review"),
+        call("growth/three: Sql"),
+        call("growth: answer"),
+    ]
+    (asked,) = attributed([QUESTION], [RUN], calls)
+    assert asked.calls_in_a_row == 1 + 2 + 1 + 1
+    assert [(who, each.fixture) for who, each in asked.path] == [
+        ("planner", "growth: plan"),
+        ("step one", "growth/one: Sql"),
+        ("step two", "growth/two: Sql"),
+        ("step two", "growth/two: Review"),
+        ("step three", "growth/three: Sql"),
+        ("composer", "growth: answer"),
+        ("beside", "memory: nothing found"),
+    ]
+    counted = Counts.of(asked)
+    assert (counted.calls, counted.in_a_row, counted.tokens) == (7, 5, 77)
+    assert (counted.prompt_characters, counted.reply_characters) == (6 + 22, 28)
+
+
+@pytest.mark.parametrize(
+    ("stray", "what"),
+    [
+        (call(None), "nothing was prepared"),
+        (call(None, problem="two fixtures fit"), "two fixtures fit"),
+        (call("growth: plan", status=500), "has no reply"),
+        (call("memory: nothing found", "How slow?"), "no demo question"),
+        (call("shrinking: plan"), "no demo question"),
+    ],
+)
+def test_a_call_of_nobody_is_an_error(stray: RecordedRequest, what: str) -> None:
+    attributed([QUESTION], [RUN], [call("growth: plan")])
+    with pytest.raises(Unattributed, match=what):
+        attributed([QUESTION], [RUN], [call("growth: plan"), stray])
+
+
+def test_a_budget_is_exceeded_by_one_more_and_both_numbers_are_told() -> None:
+    budget = Budget(calls=4, in_a_row=3, tokens=2431)
+    assert list(budget.exceeded_by(COUNTS)) == []
+    more = replace(COUNTS, calls=5, in_a_row=4, reply_tokens=432)
+    assert list(budget.exceeded_by(more)) == [
+        "calls: 5, and the budget is 4",
+        "in a row: 4, and the budget is 3",
+        "tokens: 2432, and the budget is 2431",
+    ]
+
+
+def test_a_budget_is_what_was_measured_and_a_little_more() -> None:
+    assert Budget.of("schema_apart", "growth", COUNTS) == Budget(4, 3, 2500)
+    much = replace(COUNTS, in_a_row=9, prompt_tokens=9000)
+    assert Budget.of("schema_apart", "growth", much) == Budget(4, 9, 9650)
+
+
+@pytest.mark.parametrize(("question", "promised"), counts.PROMISED.items())
+def test_no_measurement_raises_what_was_promised(question: str, promised: tuple[int, int]) -> None:
+    much = replace(COUNTS, in_a_row=99, prompt_tokens=90_000)
+    budget = Budget.of("schema_apart", question, much)
+    assert (budget.in_a_row, budget.tokens) == promised
+    assert len(list(budget.exceeded_by(much))) == 2
+    assert not list(Budget.of("schema_in_prompt", question, much).exceeded_by(much))
+
+
+def test_figures_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "counts.toml"
+    assert counts.from_toml(path) == {}
+    path.write_text(counts.as_toml({"schema_apart": {"growth": COUNTS}}), encoding="utf-8")
+    budget = Budget.of("schema_apart", "growth", COUNTS)
+    assert counts.from_toml(path) == {"schema_apart": {"growth": (COUNTS, budget)}}
+
+
+def test_the_table_has_every_question_and_the_sum() -> None:
+    text = counts.as_markdown({"schema_apart": {"growth": COUNTS, "share": COUNTS}})
+    assert "| growth | 4 | 3 | 100 | 50 | 2,000 | 431 | 2,431 | 2,500 |" in text
+    assert "| **all 2** | 8 | 6 | 200 | 100 | 4,000 | 862 | 4,862 | |" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("run 0c7ee8b8-2a48-4f0e-9c4e-9a1f0a3b2c1d.", "run <id>."),
+        ("trace 4bf92f3577b34da6a3ce929d0e0e4736", "trace <id>"),
+        ("at http://127.0.0.1:40123/v1", "at http://<address>/v1"),
+        ("120 of 2026-06-15 at 10:30, deadbeef", "120 of 2026-06-15 at 10:30, deadbeef"),
+    ],
+)
+def test_what_differs_between_two_starts_is_masked(text: str, shown: str) -> None:
+    assert golden.masked(text) == shown
+
+
+def test_a_rendered_prompt_shows_all_that_is_sent() -> None:
+    sent = call("growth: plan", "a\n~~~\nb", body={"model": "m", "temperature": 0.0})
+    (asked,) = attributed([QUESTION], [RUN], [sent])
+    assert golden.rendered(asked) == (
+        "# growth\n\nHow fast do we grow?\n\n## 1. planner: Plan\n\n"
+        "Sent with it: temperature=0.0.\n\nuser:\n\n~~~~text\na\n~~~\nb\n~~~~\n"
+    )

@@ -1,0 +1,129 @@
+"""Every prompt of every demo question, and what it costs, against what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_demo.questions import load_questions
+
+from . import counts, files, golden
+from .asking import MODES, Mode, ask_all
+
+if TYPE_CHECKING:
+    from .files import Measured
+
+pytestmark = pytest.mark.timeout(120)
+
+HOW = "If this is meant, `make prompts` writes figures, budgets and prompts anew."
+QUESTIONS = tuple(question.id for question in load_questions())
+every_mode = pytest.mark.parametrize("mode", MODES)
+REQUIREMENT = re.compile(r"\b(?:SPEC|DEC)[ -]|\b[A-Z]-\d\d\b")
+MEASURED_TIME = re.compile(r"(?:elapsed|latency|duration)_m?s\W+\d+")
+SHOWN_LINES = 40
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Every question asked in every mode."""
+    return {mode: asyncio.run(ask_all(mode, tmp_path_factory.mktemp(mode))) for mode in MODES}
+
+
+@pytest.fixture(scope="module")
+def goldens(measured: Measured) -> dict[str, str]:
+    return files.golden_files(measured)
+
+
+@every_mode
+def test_no_question_exceeds_its_budget(mode: Mode, measured: Measured) -> None:
+    committed = files.counts_of(mode)
+    exceeded = [
+        f"{question}: {what}"
+        for question, found in counts.table(measured[mode]).items()
+        if question in committed
+        for what in committed[question][1].exceeded_by(found)
+    ]
+    assert not exceeded, "\n".join([*exceeded, HOW])
+
+
+@every_mode
+def test_figures_are_those_that_are_committed(mode: Mode, measured: Measured) -> None:
+    found = counts.table(measured[mode])
+    committed = {question: each for question, (each, _) in files.counts_of(mode).items()}
+    changed = [
+        f"{question}: {found.get(question)}, and {committed.get(question)} is committed"
+        for question in dict.fromkeys([*committed, *found])
+        if found.get(question) != committed.get(question)
+    ]
+    assert not changed, "\n".join([*changed, HOW])
+
+
+def test_budgets_are_what_was_promised() -> None:
+    """No change of the committed file raises them."""
+    committed = files.counts_of("schema_apart")
+    for question, (in_a_row, tokens) in counts.PROMISED.items():
+        budget = committed[question][1]
+        assert (budget.in_a_row, budget.tokens) == (in_a_row, tokens)
+
+
+def test_the_table_for_people_is_that_of_the_figures() -> None:
+    tables = {
+        mode: {question: each for question, (each, _) in files.counts_of(mode).items()}
+        for mode in MODES
+    }
+    assert files.MARKDOWN.read_text(encoding="utf-8") == counts.as_markdown(tables), HOW
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{question}.md" for question in QUESTIONS),
+        f"{files.BOTH_WAYS}.schema-in-prompt.md",
+        files.FORMS,
+    ],
+)
+def test_prompts_are_as_committed(name: str, goldens: dict[str, str]) -> None:
+    path = files.GOLDEN / name
+    committed = path.read_text(encoding="utf-8") if path.exists() else ""
+    difference = difflib.unified_diff(
+        committed.splitlines(), goldens[name].splitlines(), "committed", "now", lineterm="", n=1
+    )
+    assert committed == goldens[name], "\n".join([*islice(difference, SHOWN_LINES), HOW])
+
+
+def test_no_prompt_is_committed_that_is_not_sent(goldens: dict[str, str]) -> None:
+    assert sorted(files.committed_golden_files()) == sorted(goldens), HOW
+
+
+def test_the_form_stands_in_the_prompt_only_where_it_has_to(measured: Measured) -> None:
+    apart, inside = (golden.calls_of(measured[mode]) for mode in MODES)
+    structured = [call for call in inside if call.schema is not None]
+
+    assert not [call.fixture for call in apart if "### Reply" in call.prompt]
+    assert not [call.fixture for call in structured if "### Reply" not in call.prompt]
+    assert not [call for call in inside if call.schema is None and "### Reply" in call.prompt]
+
+
+def test_what_a_model_is_told_about_its_role_never_changes(measured: Measured) -> None:
+    """A cache of prompts holds the beginning of one call for the next of its kind."""
+    for asked in measured.values():
+        told: dict[str | None, set[str]] = {}
+        for call in golden.calls_of(asked):
+            assert call.messages[0]["role"] == "system"
+            told.setdefault(call.schema, set()).add(call.messages[0]["content"])
+        assert {schema: len(texts) for schema, texts in told.items()} == dict.fromkeys(told, 1)
+
+
+def test_no_prompt_holds_what_is_of_no_use_to_a_model(measured: Measured) -> None:
+    """Numbers of our requirements, and times that nobody asked for, which differ in every run."""
+    for asked in measured.values():
+        for call in golden.calls_of(asked):
+            text = f"{call.prompt}\n{call.body.get('response_format')}"
+            for useless in (REQUIREMENT, MEASURED_TIME):
+                found = useless.search(text)
+                assert found is None, f"{call.fixture}: …{text[max(0, found.start() - 80) :][:200]}"
