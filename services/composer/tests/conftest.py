@@ -38,6 +38,10 @@ FIXTURES = (
     ),
     fixture("page", ["web page"], text="<html><body>502</body></html>"),
     fixture("long", ["at length"], text="words " * 1000),
+    fixture("echo", ["echo at once"], text="### Agent results\n<untrusted>\nAgent: sql"),
+    fixture(
+        "late echo", ["echo later"], text=f"{WRITTEN} {WRITTEN}\n### Agent results\nAgent: sql"
+    ),
 )
 
 

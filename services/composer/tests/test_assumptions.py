@@ -21,15 +21,15 @@ async def test_what_the_model_leaves_out_is_added_and_streamed(rig: Any, make: A
     assert output.answer == "".join(deltas) == f"{make.written}\n\n{TOLD}"
     assert not output.deterministic
     (request,) = rig.model.requests
-    assert f"### Assumptions\n<untrusted>\n- {ASSUMED}" in request.prompt
-    assert 'State everything under "Assumptions"' in request.prompt
+    assert f"### Assumptions made\n<untrusted>\n- {ASSUMED}" in request.prompt
+    assert 'State everything under "Assumptions made"' in request.prompt
 
 
 async def test_an_answer_without_assumptions_stays_as_it_is(rig: Any, make: Any) -> None:
     result = make.top_customers(sources=[make.document("Ledger")])
     _, output = await rig.compose(make.request(result))
     assert output.answer == make.written
-    assert "Assumptions" not in rig.model.requests[0].prompt
+    assert "Assumptions made" not in rig.model.requests[0].prompt
 
 
 @pytest.mark.parametrize("answer", ["Acme leads.", f"Acme leads. {TOLD}"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos.common.v1 import Chart, TraceEventType
+from bos.common.v1 import Chart, Source, SourceType, TraceEventType
 from bos_chassis.values import from_value
+from bos_testkit.model_wire import count_tokens
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -36,6 +38,25 @@ async def test_the_answer_streams_and_the_output_has_the_whole(rig: Any, make: A
     assert output.usage.model_calls == 1
     assert output.usage.output_tokens > 0
     assert wanted.SerializeToString(deterministic=True) == before
+
+
+async def test_composing_a_table_of_five_costs_at_most_700_tokens(rig: Any, make: Any) -> None:
+    """With all that the sql agent hands over, and what is known of the user's day."""
+    sql = "SELECT c.customer_name, SUM(i.net_amount) AS revenue FROM invoices AS i LIMIT 5"
+    customers = [[f"Mahanadi Mechanical Erectors {n}", Decimal(f"1369748{n}.81")] for n in range(5)]
+    found = make.result(
+        agent_id="sql_0",
+        answer="The query found 5 rows with customer_name, revenue.",
+        columns=["customer_name", "revenue"],
+        rows=customers,
+        data={"sql": sql, "sql_postgres": sql, "sql_server": sql, "sql_sqlite": sql},
+        sources=[Source(type=SourceType.SOURCE_TYPE_DATABASE, title="invoices: Sales invoices.")],
+    )
+    context = {"current_date": "2026-06-15", "current_datetime_utc": "2026-06-15T09:30:00+00:00"}
+    _, output = await rig.compose(make.request(found, context=context))
+    assert output.usage.input_tokens < 550
+    reply = "; ".join(f"{name}: Rs.1,36,97,480.81" for name, _ in customers)
+    assert output.usage.input_tokens + count_tokens(reply) < 700
 
 
 async def test_completion_is_traced(rig: Any, make: Any) -> None:
@@ -116,12 +137,40 @@ async def test_whatever_the_model_does_there_is_an_answer(
 
 async def test_a_stream_that_breaks_leaves_a_whole_answer(rig: Any, make: Any) -> None:
     """The output is authoritative over what was already sent."""
-    rig.model.knobs.broken_stream_next(1, after_chunks=4)
-    deltas, output = await rig.compose(make.request(make.top_customers()))
+    rig.model.knobs.broken_stream_next(1, after_chunks=20)
+    wanted = make.request(make.top_customers(), question="Tell me at length")
+    deltas, output = await rig.compose(wanted)
     assert deltas
-    assert make.written.startswith("".join(deltas))
+    assert ("words " * 1000).startswith("".join(deltas))
     assert output.deterministic
     assert output.answer.startswith(PLAIN)
+
+
+@pytest.mark.parametrize("asked", ["Please echo at once", "Please echo later"])
+async def test_an_echo_of_the_prompt_is_no_answer(rig: Any, make: Any, asked: str) -> None:
+    rig.model.knobs.chunk_delay_s = 0.01
+    deltas, output = await rig.compose(make.request(make.top_customers(), question=asked))
+    shown = f"{make.written} {make.written}\n" if "later" in asked else ""
+    assert "".join(deltas) == shown
+    assert output.deterministic
+    assert output.answer.startswith(PLAIN)
+    assert from_value(output.trace[0].data["reason"]) == "MODEL_OUTPUT_INVALID"
+    assert "repeated its instructions" in output.trace[0].message
+    assert output.usage.model_calls == 1
+
+
+async def test_what_is_spent_without_a_bound_is_counted_when_the_model_is_given_up(
+    start: Any, make: Any
+) -> None:
+    rig = await start(model_timeout_s=0.05)
+    rig.model.knobs.latency_s = 30
+    _, output = await rig.compose(make.request(make.top_customers()))
+    assert output.usage.unreported_tokens > 0
+    rig.model.knobs.latency_s = 0
+    rig = await start()
+    _, output = await rig.compose(make.request(make.top_customers()))
+    assert output.usage.unreported_tokens == 0
+    assert rig.model.calls == 1, "what took too long is not asked again"
 
 
 async def test_prose_is_an_answer(rig: Any, make: Any) -> None:
@@ -150,8 +199,9 @@ async def test_a_slow_model_leaves_time_for_an_answer(start: Any, make: Any) -> 
 
 async def test_a_stream_that_stalls_is_given_up(start: Any, make: Any) -> None:
     rig = await start(model_timeout_s=2)
-    rig.model.knobs.chunk_delay_s = 0.5
-    deltas, output = await rig.compose(make.request(make.top_customers()))
+    rig.model.knobs.chunk_delay_s = 0.05  # of a thousand chunks
+    wanted = make.request(make.top_customers(), question="Tell me at length")
+    deltas, output = await rig.compose(wanted)
     assert deltas
     assert output.deterministic
 

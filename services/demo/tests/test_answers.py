@@ -10,7 +10,7 @@ import pytest
 
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
-from bos_demo.fixtures import demo_fixtures
+from bos_demo.fixtures import composer_section, demo_fixtures
 from bos_demo.questions import REFERENCE, ComputationStep, Question, SqlStep, load_questions
 from bos_testkit.model_fixtures import FixtureBook, load_fixtures
 
@@ -52,8 +52,7 @@ async def test_both_databases_return_what_the_reference_returns(
 async def test_the_prepared_replies_state_the_real_facts(
     question: Question, company: Connection, book: FixtureBook
 ) -> None:
-    answers, tables = await _play(question, company, book)
-    answer = _reply(book, None, _composer_prompt(question, answers, tables))
+    answer = _reply(book, None, await _played(question, company, book))
     facts = await expected_facts(company, question, DEFAULT_TODAY)
     assert facts
     assert [fact for fact in facts if not mentions(answer, fact)] == []
@@ -64,7 +63,7 @@ def test_the_planner_is_given_the_plan_of_the_question(
     question: Question, book: FixtureBook
 ) -> None:
     plan = _reply(book, "PlannerReply", _planner_prompt(question.question))
-    assert plan["agents"] == list(question.agents)
+    assert {step["agent"] for step in plan["steps"]} == set(question.agents)
     assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
 
 
@@ -90,29 +89,28 @@ def test_facts_are_found_whatever_the_number_format(answer: str, fact: Any, stat
     assert mentions(answer, fact) is stated
 
 
-async def _play(
-    question: Question, company: Connection, book: FixtureBook
-) -> tuple[list[str], list[list[Any]]]:
-    """Answer the steps with the scripted replies and real queries, as the services would."""
+async def _played(question: Question, company: Connection, book: FixtureBook) -> str:
+    """The composer's prompt after scripted replies and real queries, as the services make it."""
     outputs: dict[str, list[dict[str, Any]]] = {}
-    answers = []
-    tables = []
+    data = []
     for step in question.steps:
         if isinstance(step, ComputationStep):
-            answers.append(_compute(step, outputs, book))
+            data += [f"Values of computation ({step.id}):", *_computed(step, outputs, book)]
             continue
         generated = _reply(book, "GeneratedSql", _task_prompt(step))
         records = await company.fetch(generated["sql_postgres"])
         outputs[step.id] = [dict(record) for record in records]
-        tables.append([tuple(record) for record in records])
         shown = json.dumps(outputs[step.id], default=str)
-        answers.append(_reply(book, "ResultInterpretation", _task_prompt(step, shown))["answer"])
-    return answers, tables
+        assert _reply(book, "ResultInterpretation", _task_prompt(step, shown))["answer"]
+        rows = [tuple(record) for record in records]
+        data += [f"Table of sql ({step.id}), {len(rows)} rows:", *_markdown(step.columns, rows)]
+    return _composer_prompt(question, data)
 
 
-def _compute(
+def _computed(
     step: ComputationStep, outputs: dict[str, list[dict[str, Any]]], book: FixtureBook
-) -> str:
+) -> list[str]:
+    """The values of the program's result; its summary can be worded as well."""
     names: dict[str, Any] = {}
     for name, value in step.inputs.items():
         reference = REFERENCE.fullmatch(value)
@@ -121,7 +119,8 @@ def _compute(
     program = _reply(book, "ComputationPlan", _task_prompt(step))["code"]
     exec(program, names)
     result = json.dumps(names["result"], default=str)
-    return str(_reply(book, "ComputationSummary", _task_prompt(step, program, result))["answer"])
+    assert _reply(book, "ComputationSummary", _task_prompt(step, program, result))["answer"]
+    return [f"result.{name}={value}" for name, value in names["result"].items()]
 
 
 def _task_prompt(step: SqlStep | ComputationStep, *more: str) -> str:
@@ -129,30 +128,13 @@ def _task_prompt(step: SqlStep | ComputationStep, *more: str) -> str:
 
 
 def _planner_prompt(question: str) -> str:
-    return f"### Question\n{question}\n\n### Context keys\nnone"
+    return f"### Question\n{question}\n\n### Instructions\nnone"
 
 
-def _composer_prompt(question: Question, answers: list[str], tables: list[list[Any]]) -> str:
-    """The sections of the composer's prompt that matter here (SPEC K-02, K-06)."""
-    agents = [
-        f"Agent: {step.agent} | status: succeeded. Answer: {answer} Error: none"
-        for step, answer in zip(question.steps, answers, strict=True)
-    ]
-    steps = [step for step in question.steps if isinstance(step, SqlStep)]
-    data = [
-        "\n".join([f"Table of sql ({step.id}), {len(rows)} rows:", *_markdown(step.columns, rows)])
-        for step, rows in zip(steps, tables, strict=True)
-    ]
-    return "\n".join(
-        [
-            f"### Question\n{question.question}",
-            f"\n### Planner rationale\n{question.rationale}",
-            "\n### Agent results",
-            *agents,
-            "\n### Data",
-            *data,
-        ]
-    )
+def _composer_prompt(question: Question, data: list[str]) -> str:
+    """The sections of the composer's prompt that matter here (SPEC K-06)."""
+    shown = "\n".join(["### Data of the results", *data])
+    return f"{shown}\n\n{composer_section(question.question)}"
 
 
 def _markdown(columns: tuple[str, ...], rows: list[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Composing: one streamed call of the model, or the results alone (SPEC K-07, K-16).
+"""Composing: one streamed call of the model, or the results alone.
 
 Whatever goes wrong with the model, also after some of its text was passed on, the last message is a
 whole answer; it is authoritative over the deltas before it.
@@ -25,7 +25,15 @@ from bos_composer.deterministic import plain_answer
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import succeeded, unstated_assumptions
 from bos_composer.prompts import compose_messages
-from bos_llm import Completion, ModelNotConfigured, TokenBudget, Usage, set_budget
+from bos_composer.screening import OwnWords, Screen, Unfit
+from bos_llm import (
+    Completion,
+    ModelNotConfigured,
+    ModelOutputInvalid,
+    TokenBudget,
+    Usage,
+    set_budget,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -39,9 +47,7 @@ if TYPE_CHECKING:
 # What remains of the caller's time when the model has had its share.
 _RESERVE_S = 0.5
 _NOT_CONFIGURED = ModelNotConfigured.default_reason
-# A proxy's error page can arrive as a model's text; so much of an answer tells it from one.
-_PAGE_STARTS = ("<!doctype html", "<html")
-_HEAD_CHARS = max(map(len, _PAGE_STARTS))
+_INVALID = ModelOutputInvalid.default_reason
 
 
 class _ModelFailed(Exception):
@@ -85,10 +91,13 @@ class Composer:
         # Asked for now: wrong model settings stop the start, not the first answer.
         self._model = None if models is None else models.for_agent("composer")
         self._numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
+        self._own_words = OwnWords.of_prompts(self._numbers)
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
         """Deltas as the model writes, then one output. Never fails for reasons of the model."""
-        set_budget(TokenBudget(request.token_budget) if request.HasField("token_budget") else None)
+        # Without a bound, what is spent and what is given up is counted all the same.
+        bound = request.token_budget if request.HasField("token_budget") else None
+        set_budget(TokenBudget(bound))
         citations = merge(request.results)
         written = _Written()
         trace: list[TraceEvent] = []
@@ -135,36 +144,50 @@ class Composer:
             history_messages=self._settings.history_messages,
             preview_rows=self._settings.preview_rows,
         )
-        unsent, room = "", self._settings.max_answer_chars
-        async with aclosing(self._items(self._model, messages)) as items:
-            async for item in items:
-                if isinstance(item, Completion):
-                    written.usage = item.usage
-                    written.cut_off = item.truncated
-                    continue
-                text = item.text[:room]
-                room -= len(text)
-                written.pieces.append(text)
-                unsent += text
-                if _may_be_page(written.text):
-                    continue
-                yield unsent
-                unsent = ""
-                if room <= 0:
-                    written.cut_off = True
-                    # The stream is left before it says what it cost.
-                    written.usage = Usage(model=self._model.config.model, calls=1)
-                    break
-        if _is_page(written.text):
-            raise _ModelFailed(
-                "The model answered with a web page.", "MODEL_OUTPUT_INVALID", written.usage
-            )
+        model = self._model
+        try:
+            async with (
+                aclosing(self._items(model, messages)) as items,
+                aclosing(self._screened(items, written, model.config.model)) as texts,
+            ):
+                async for text in texts:
+                    yield text
+        except Unfit as unfit:
+            raise _ModelFailed(str(unfit), _INVALID, written.usage) from None
         if not written.text.strip():
-            raise _ModelFailed(
-                "The model's reply was empty.", "MODEL_OUTPUT_INVALID", written.usage
-            )
-        if unsent:
-            yield unsent
+            raise _ModelFailed("The model's reply was empty.", _INVALID, written.usage)
+
+    async def _screened(
+        self,
+        items: AsyncGenerator[TextDelta | Completion, None],
+        written: _Written,
+        model: str,
+    ) -> AsyncGenerator[str, None]:
+        """What of the model's stream may be shown, up to the longest answer.
+
+        Raises:
+            Unfit: it is a web page, or repeats the prompt.
+        """
+        screen, room = Screen(self._own_words), self._settings.max_answer_chars
+        # Until the stream says what it cost; it may be left before that.
+        written.usage = Usage(model=model, calls=1)
+        async for item in items:
+            if isinstance(item, Completion):
+                written.usage = item.usage
+                written.cut_off = item.truncated
+                continue
+            text = item.text[:room]
+            room -= len(text)
+            written.pieces.append(text)
+            shown = screen.add(text)
+            if shown:
+                yield shown
+            if room <= 0:
+                written.cut_off = True
+                break
+        rest = screen.end()
+        if rest and written.text.strip():
+            yield rest
 
     async def _items(
         self, model: Model, messages: Sequence[Message]
@@ -187,8 +210,8 @@ class Composer:
             usage = getattr(error, "usage", None)
             raise _ModelFailed(error.message, error.reason, usage) from error
         except Exception as error:
-            # SPEC K-16: no failure of the composer's model costs the answer, a defect on the way to
-            # it neither. The log keeps what happened.
+            # No failure of the composer's model costs the answer, a defect on the way to it
+            # neither. The log keeps what happened.
             self._log.exception("model call failed unexpectedly")
             raise _ModelFailed("The model could not be asked.", "INTERNAL") from error
 
@@ -203,7 +226,7 @@ def _output(
 ) -> ComposerOutput:
     results, usage = request.results, written.usage
     finished = _event(
-        TraceEventType.TRACE_EVENT_TYPE_RESULT,  # SPEC K-17
+        TraceEventType.TRACE_EVENT_TYPE_RESULT,
         "Composer finished",
         deterministic=deterministic,
         sources=len(citations.sources),
@@ -226,22 +249,12 @@ def _output(
 
 
 def _data(results: Sequence[AgentResult]) -> Table | None:
-    """The first table among successful results, in result order (SPEC K-03)."""
+    """The first table among successful results, in result order."""
     return next((r.table for r in results if succeeded(r) and r.HasField("table")), None)
 
 
-def _may_be_page(text: str) -> bool:
-    """Whether so little was written that it may yet turn out to be a web page, or it is one."""
-    head = text.lstrip()[:_HEAD_CHARS].lower()
-    return any(start.startswith(head) or head.startswith(start) for start in _PAGE_STARTS)
-
-
-def _is_page(text: str) -> bool:
-    return text.lstrip()[:_HEAD_CHARS].lower().startswith(_PAGE_STARTS)
-
-
 def _explain(failure: _ModelFailed) -> TraceEvent:
-    """Working without a model is a way to run Bos; a model that fails is an error (SPEC Q-07)."""
+    """Working without a model is a way to run Bos; a model that fails is an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
         if failure.reason == _NOT_CONFIGURED

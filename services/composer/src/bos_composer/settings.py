@@ -28,10 +28,10 @@ class ComposerSettings(Settings):
         "the locale's own for any other currency",
     )
     model_timeout_s: float = Field(
-        default=45.0,
+        default=55.0,
         gt=0,
         description="Time for the model, retries included; after that the answer is put together "
-        "without it",
+        "without it. To be below BOS_GATEWAY_COMPOSE_TIMEOUT_S: raise both for a slow model",
     )
     history_messages: int = Field(
         default=10, ge=0, le=100, description="Recent messages shown to the model"

@@ -6,6 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import Value
+from bos_agentkit.grounding import plain_sentence
+from bos_chassis.values import from_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,12 @@ MAX_VALUES = 40
 _NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
 _EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
+# How agents came to a result, and how it is stored: nothing that an answer is made of.
+_WORKINGS = frozenset(
+    {"code", "execution_stats", "exit_code", "explanation", "query", "sql", "stderr"}
+)
+_WORKINGS_OF_TABLES = frozenset({"row_count", "truncated"})
+_WORKINGS_PREFIX = "sql_"
 
 
 def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
@@ -44,14 +52,44 @@ def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
 def values(result: AgentResult) -> list[tuple[str, Value]]:
     """The result's single values by name, sorted; at most ``MAX_VALUES``.
 
-    Those inside maps are named as references name them: ``result.total``.
+    Those inside maps are named as references name them: ``result.total``. Programs, queries and
+    the like, which say how the result came about, are left out.
     """
-    return list(islice(_leaves(result.data, ""), MAX_VALUES))
+    leaves = _leaves(result.data, "")
+    found = ((name, value) for name, value in leaves if not _is_working(result, name))
+    return list(islice(found, MAX_VALUES))
+
+
+def restated(result: AgentResult) -> bool:
+    """Whether the answer only spells out, without a model, values that :func:`values` holds.
+
+    That is how agents that ran a program state its result when nobody is to read their words.
+    """
+    fields = result.data.fields
+    if "result" not in fields or not _is_single(fields["result"]):
+        return False
+    printed = fields["stdout"].string_value if "stdout" in fields else ""
+    return result.answer == plain_sentence(from_value(fields["result"]), printed)
 
 
 def is_number(value: Value) -> bool:
     """Whether the value is a number of any kind."""
     return value.WhichOneof("kind") in _NUMERIC
+
+
+def _is_single(value: Value) -> bool:
+    """Whether it is a number or a small map of values, all of which are shown by themselves."""
+    if value.WhichOneof("kind") != "map_value":
+        return is_number(value)
+    fields = value.map_value.fields
+    kinds = {each.WhichOneof("kind") for each in fields.values()}
+    return 0 < len(fields) <= MAX_VALUES // 2 and kinds.isdisjoint({*_NO_SINGLE_VALUE, "map_value"})
+
+
+def _is_working(result: AgentResult, name: str) -> bool:
+    head = name.partition(".")[0]
+    in_table = result.HasField("table") and head in _WORKINGS_OF_TABLES
+    return head in _WORKINGS or head.startswith(_WORKINGS_PREFIX) or in_table
 
 
 def _leaves(data: ValueMap, prefix: str) -> Iterator[tuple[str, Value]]:

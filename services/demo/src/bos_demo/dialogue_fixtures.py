@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bos_demo.dialogues import fill, load_approved, load_clarified, load_followups
 from bos_demo.fixtures import (
     cell_capture,
+    composer_section,
     composition,
     fill_in,
     plan_reply,
@@ -48,7 +49,7 @@ def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:
 
 
 def _asked_back(clarified: Clarified) -> Iterator[Fixture]:
-    section = f"### Question\n{clarified.question}\n\n### Context keys"
+    section = f"### Question\n{clarified.question}\n\n### Instructions"
     yield _plan(clarified, f"{clarified.id}: plan", section, clarified.task, {})
     judgement = {
         "is_clear": False,
@@ -80,7 +81,8 @@ def _settled(clarified: Clarified, today: date) -> Iterator[Fixture]:
         return replied.get(name) or cell(name, row)
 
     text, captures = fill_in(clarified.answer, capture)
-    yield fixture(f"{clarified.id}: answer", [section], text=text, capture=captures)
+    told = ["### Settled with the user", composer_section(clarified.question)]
+    yield fixture(f"{clarified.id}: answer", told, text=text, capture=captures)
 
 
 def _plan(

@@ -65,10 +65,10 @@ def plan_reply(question: Question, *also: str) -> Fixture:
         }
         for step in question.steps
     ]
-    plan = planned(question.rationale, steps, intent=question.intent, agents=question.agents)
+    plan = planned(question.rationale, steps, intent=question.intent)
     # The whole section of the planner's prompt: a question that merely contains this one, or an
     # agent's card that quotes it, is another prompt.
-    section = f"### Question\n{question.question}\n\n### Context keys"
+    section = f"### Question\n{question.question}\n\n### Instructions"
     return fixture(f"{question.id}: plan", [section, *also], schema="PlannerReply", json=plan)
 
 
@@ -77,15 +77,11 @@ def planned(
     steps: Sequence[dict[str, Any]],
     *,
     intent: str = "DATA_QA",
-    agents: Sequence[str] = ("sql",),
 ) -> dict[str, Any]:
     """What the planner's model fills in."""
     return {
-        "intent": intent,
-        "intent_reason": rationale,
-        "intent_confidence": CONFIDENCE,
-        "agents": list(agents),
         "rationale": rationale,
+        "intent": intent,
         "confidence": CONFIDENCE,
         "entities": [],
         "steps": list(steps),
@@ -204,16 +200,21 @@ def composition(question: Question) -> Fixture:
             tables += 1
             capture = cell_capture(step, tables)
         else:
-            capture = _computed_capture(step)
+            capture = _computed_capture()
         sentence, found = fill_in(step.answer, capture, prefix=f"step{number}_")
         sentences.append(sentence)
         captures.update(found)
     return fixture(
         f"{question.id}: answer",
-        [f"### Question\n{question.question}\n\n### Planner rationale"],
+        [composer_section(question.question)],
         text=" ".join(sentences) or question.reply,
         capture=captures,
     )
+
+
+def composer_section(question: str) -> str:
+    """The end of the composer's prompt, whole: another question may begin with this one."""
+    return f"### Question\n{question}\n\nWrite the answer to this question now."
 
 
 def fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dict[str, str]]:
@@ -253,17 +254,13 @@ def cell_capture(step: SqlStep, position: int) -> Capture:
     return capture
 
 
-def _computed_capture(step: ComputationStep | CodeStep) -> Capture:
-    """Where the composer's prompt holds a number of the program's result.
+def _computed_capture() -> Capture:
+    """Where the composer's prompt holds a number of the program's result, as people write it.
 
-    Best as people write it, `result.emi=1100712.6 (Rs.11,00,712.60)`; else where the agent's answer
-    on its line (SPEC K-02) has it.
+    ``result.emi=Rs.11,00,712.60``, or ``result.rate=0.00345 (Rs.0.00)`` if that loses digits.
     """
 
     def capture(field: str, _: int) -> str:
-        said = re.escape(step.answer.partition(f"{{{field}}}")[0])
-        said = re.sub(r"\\{\w+\\}", r"[^\\n]*?", said)
-        written = rf"\nresult\.{field}=[^\n(]*\((?:Rs\.)?"
-        return rf"\A(?s:(?:.*?{written}|.*?(?<=Answer: ){said}))(-?\d(?:[\d.,]*\d)?)"
+        return rf"\nresult\.{field}=(?:[^\n(]*\()?(?:Rs\.)?(-?\d(?:[\d.,]*\d)?)"
 
     return capture
