@@ -264,12 +264,11 @@ def plan_reply(question: str, *steps: Mapping[str, Any], **reply: Any) -> Fixtur
     """The planner's model answers ``question`` with these steps."""
     return fixture(
         f"plan of {question}",
-        [f"### Question\n{question}\n\n### Context keys"],
+        [f"### Question\n{question}\n\n### Instructions"],
         schema="PlannerReply",
         json={
-            "intent": "DATA_QA",
-            "agents": list(dict.fromkeys(step["agent"] for step in steps)),
             "rationale": "As scripted.",
+            "intent": "DATA_QA",
             "confidence": 0.9,
             "steps": list(steps),
             **reply,

@@ -54,12 +54,11 @@ def revised(question: str, number: int, *steps: Mapping[str, Any]) -> Fixture:
     told = [f"- wrong{n} (sql): QueryError" for n in range(1, number + 1)]
     return fixture(
         f"revision {number} of {question}",
-        [f"### Question\n{question}\n\n### Context keys", "### Plan that failed", *told],
+        [f"### Question\n{question}\n\n### Instructions", "### Plan that failed", *told],
         schema="PlannerReply",
         json={
-            "intent": "DATA_QA",
-            "agents": list(dict.fromkeys(step["agent"] for step in steps)),
             "rationale": "Another way.",
+            "intent": "DATA_QA",
             "confidence": 0.8,
             "steps": list(steps),
         },

@@ -99,7 +99,7 @@ def test_its_texts_are_in_no_other_question_or_task() -> None:
 
 def test_the_plan_names_the_tool_and_hands_the_rows_on() -> None:
     book = load_fixtures([*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)])
-    prompt = f"### Question\n{CHART.question}\n\n### Context keys\nnone"
+    prompt = f"### Question\n{CHART.question}\n\n### Instructions\nnone"
     found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
     assert found is not None
     plan: Any = found.render(prompt)

@@ -123,7 +123,7 @@ def _planned(book: FixtureBook, reply: str) -> str:
     )
     prompt = (
         f"### Question\n{SHIFT.question}\n\n### Settled with the user\n<untrusted>\n{asked}\n"
-        f"</untrusted>\nThe user replied: {reply}\n\n### Context keys\nnone"
+        f"</untrusted>\nThe user replied: {reply}\n\n### Instructions\nnone"
     )
     found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
     assert found is not None

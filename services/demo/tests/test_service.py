@@ -23,7 +23,7 @@ def _ask(demo: Demo, question: str, schema: str) -> Any:
     body = {
         "model": "scripted",
         "messages": [
-            {"role": "user", "content": f"### Question\n{question}\n\n### Context keys\nnone"}
+            {"role": "user", "content": f"### Question\n{question}\n\n### Instructions\nnone"}
         ],
         "response_format": {
             "type": "json_schema",
@@ -47,7 +47,8 @@ async def test_it_offers_the_company_and_a_model_that_knows_it(
         message = await asyncio.to_thread(
             _ask, demo, "List all tables in the database", "PlannerReply"
         )
-        assert json.loads(message["content"])["agents"] == ["sql"]
+        steps = json.loads(message["content"])["steps"]
+        assert [step["agent"] for step in steps] == ["sql"]
         assert demo.database_dsn == postgres_dsn
         assert demo.database_schema == "company"
         assert demo.today == DEFAULT_TODAY

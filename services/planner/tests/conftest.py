@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 TOP_CUSTOMERS = "Which five customers brought the most revenue, and what share is that?"
 PLAN = {
-    "intent": "DATA_QA",
-    "intent_reason": "It asks for revenue.",
-    "agents": ["sql", "computation"],
     "rationale": "Query first, then the share.",
+    "intent": "DATA_QA",
     "confidence": 0.92,
     "steps": [
         {"step_id": "top", "agent": "sql", "task": "Revenue of the top five customers."},
@@ -43,7 +41,6 @@ PLAN = {
 }
 REVISED = {
     **PLAN,
-    "agents": ["computation"],
     "steps": [
         {
             "step_id": "share_again",
@@ -87,7 +84,7 @@ FIXTURES = (
         "weather",
         ["weather"],
         schema="PlannerReply",
-        json={"intent": "OUT_OF_SCOPE", "intent_reason": "Not ours.", "confidence": 0.8},
+        json={"intent": "OUT_OF_SCOPE", "rationale": "Not ours.", "confidence": 0.8},
     ),
 )
 

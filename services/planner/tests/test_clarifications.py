@@ -18,9 +18,9 @@ async def test_the_prompt_shows_the_original_question_and_what_was_settled(rig: 
     replied, plain = (request.messages[1]["content"] for request in rig.model.requests)
     asked = mark_untrusted("Asked: Which measure? (offered: balance; turnover)")
     settled = f"{asked}\nThe user replied: the balance"
-    question, _, rest = replied.partition("\n\n### Settled with the user\n")
-    assert question.startswith("### Question\nWhich five customers")
-    assert rest.startswith(f"{settled}\n\n### Context keys")
+    before, _, rest = replied.partition("\n\n### Settled with the user\n")
+    assert "### Question\nWhich five customers" in before
+    assert rest.startswith(f"{settled}\n\n### Instructions")
     assert "### Settled with the user" not in plain
 
 

@@ -52,9 +52,7 @@ def planned(step_id: str, agent: str = "sql", **fields: Any) -> dict[str, Any]:
 def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
     made = draft(
         {
-            "agents": ["sql", "computation"],
             "rationale": "Data, then arithmetic.",
-            "intent_reason": "It needs revenue.",
             "entities": [{"name": "metric", "value": "revenue"}],
             "steps": [
                 planned("top"),
@@ -63,8 +61,8 @@ def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
                     "computation",
                     sub_task_input=[
                         {"name": "rows", "value": "@{outputs.top.table}"},
-                        {"name": "digits", "value": 2},
-                        {"name": "names", "value": ["a", None]},
+                        {"name": "digits", "value": "2"},
+                        {"name": "names", "value": '["a", null]'},
                     ],
                     is_final_answer=True,
                 ),
@@ -85,24 +83,64 @@ def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
     assert list(made.decision.chosen_agents) == ["sql", "computation"]
     assert made.intent.intent == Intent.INTENT_DATA_QA
     assert made.intent.suggested_next_agent == "sql"
-    assert made.intent.reason == "It needs revenue."
+    assert made.intent.reason == "Data, then arithmetic."
+    assert made.intent.confidence == made.decision.confidence == 0.9
 
 
-def test_names_are_normalised_and_unknown_ones_leave_the_list() -> None:
+def test_names_are_normalised_and_agents_follow_from_the_steps() -> None:
     """SPEC B-08, A-08."""
-    made = draft(
-        {
-            "agents": ["RAG_agent", " SQL ", "wizard", "sql"],
-            "steps": [planned("a", "Sql"), planned("b", "rag_agent")],
-        }
-    )
+    steps = [planned("a", "RAG agent"), planned("b", " Sql "), planned("c", "rag_agent")]
+    made = draft({"agents": ["sql", "computation"], "steps": steps})
+    assert [step.agent for step in made.plan.steps] == ["rag", "sql", "rag"]
     assert list(made.decision.chosen_agents) == ["rag", "sql"]
-    assert [step.agent for step in made.plan.steps] == ["sql", "rag"]
 
 
-def test_an_agent_without_a_step_is_not_chosen() -> None:
-    made = draft({"agents": ["rag", "sql"], "steps": [planned("a")]})
-    assert list(made.decision.chosen_agents) == ["sql"]
+def test_an_alias_on_a_card_means_its_agent_unless_two_have_it() -> None:
+    cards = {
+        "computation": AgentCard(name="computation", description="x", aliases=["Calculator"]),
+        "code": AgentCard(name="code", description="x", aliases=["python"]),
+        "notebook": AgentCard(name="notebook", description="x", aliases=["Python"]),
+    }
+    made = draft({"steps": [planned("a", "calculator")]}, cards=cards)
+    assert made.plan.steps[0].agent == "computation"
+    with pytest.raises(PlanInvalid, match='unknown agent "python"'):
+        draft({"steps": [planned("a", "python")]}, cards=cards)
+
+
+def test_ids_that_are_missing_or_numbers_get_names_and_references_follow() -> None:
+    steps = [
+        {"agent": "sql", "task": "Do it."},
+        {"step_id": 2, "agent": "sql", "task": "Do that."},
+        {
+            "step_id": "3",
+            "agent": "rag",
+            "task": "Use @{outputs.2.answer}",
+            "sub_task_input": {"rows": "@{outputs.step_1.table}"},
+            "depends_on": 2,
+        },
+    ]
+    made = draft({"steps": steps})
+    assert [step.step_id for step in made.plan.steps] == ["step_1", "step_2", "step_3"]
+    last = made.plan.steps[2]
+    assert last.task == "Use @{outputs.step_2.answer}"
+    assert list(last.depends_on) == ["step_2", "step_1"]
+    assert from_value(last.sub_task_input["rows"]) == "@{outputs.step_1.table}"
+
+
+def test_a_step_without_a_task_is_the_whole_question_but_an_empty_task_is_none() -> None:
+    made = draft({"steps": [planned("a"), {"step_id": "b", "agent": "rag"}]})
+    assert [step.task for step in made.plan.steps] == ["Do it.", QUESTION]
+    with pytest.raises(PlanInvalid, match="no task"):
+        draft({"steps": [{**planned("a"), "task": " "}]})
+
+
+def test_only_one_step_can_be_the_final_answer() -> None:
+    def final(*flags: bool) -> list[bool]:
+        steps = [planned(f"s{n}", is_final_answer=flag) for n, flag in enumerate(flags)]
+        return [step.is_final_answer for step in draft({"steps": steps}).plan.steps]
+
+    assert final(False, True) == [False, True]
+    assert final(True, True) == [False, False]
 
 
 @pytest.mark.parametrize(

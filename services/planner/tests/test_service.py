@@ -108,19 +108,23 @@ async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
     assert "FileSystemTool" in system
     for section in (
         "### Question\nWhich five customers",
-        "### Context keys\ncurrent_date, tenant",
-        "### Date and time\ncurrent_date=2026-11-21",
+        "### Context keys\ntenant",
+        "### Date\ntoday: 2026-11-21 (Saturday)\n",
         "### Preferred agents\ncomputation",
         "### Candidate agents\ncomputation, sql",
-        "### Disabled agents\nnone",
         "### User profile\n- Name: Alice",
-        "### Conversation so far\nuser: Good morning",
-        "  typical use cases: Top customers by revenue",
-        "  tools: mcp_db_query (Runs one SELECT)",
-        "  output fields: total (sum of the value column)",
-        "  missing context: api_base_url",
+        "### Conversation so far\n<untrusted>\nuser: Good morning\n</untrusted>",
+        "### Missing context\napi_docs: api_base_url",
     ):
         assert section in user, section
+    for fact in (
+        "sql: Answers questions about the database.",
+        "  for: Top customers by revenue",
+        "  tools: mcp_db_query (Runs one SELECT)",
+        "  output fields: total (sum of the value column)",
+        "  needs context: api_base_url",
+    ):
+        assert fact in system, fact
     assert "do-not-show" not in user, "values of the context may be secret"
 
 
@@ -195,6 +199,8 @@ async def test_a_slow_model_leaves_time_for_the_heuristic(start: Any) -> None:
     reply = await rig.plan()
     assert_heuristic(reply, ["sql", "computation"])
     assert data(reply.trace[0])["reason"] == "MODEL_TIMEOUT"
+    assert rig.model.calls == 1, "a model that was slow is not asked again"
+    assert reply.usage.abandoned_calls == 1
 
 
 async def test_the_callers_deadline_counts_too(rig: Any) -> None:

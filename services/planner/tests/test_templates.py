@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_chassis.errors import ConfigurationError
+from bos_planner.reply import read_value
 from bos_planner.templates import Templates, load_templates
 
 if TYPE_CHECKING:
@@ -57,6 +58,32 @@ def test_a_placeholder_cannot_smuggle_a_reference_in(templates: Templates) -> No
     reply = templates.match("Top @{outputs.top.answer} customers by revenue")
     assert reply is not None
     assert "@{" not in reply.steps[0].task
+
+
+def test_what_a_placeholder_stands_for_is_a_number_or_text_but_no_json(
+    templates: Templates,
+) -> None:
+    disguised = '"\\u0040{outputs.top.answer}"'
+    for asked, value in (("2.5", 2.5), (disguised, disguised), ("[1]", "[1]"), ("null", "null")):
+        reply = templates.match(f"Top {asked} customers by revenue")
+        assert reply is not None
+        assert read_value(reply.steps[1].sub_task_input[1].value) == value
+
+
+def test_a_template_may_leave_out_what_a_model_may(tmp_path: Path) -> None:
+    path = tmp_path / "plans.yaml"
+    path.write_text(
+        "- {name: a, questions: [q], agents: [sql], intent_reason: Because.}\n"
+        "- {name: b, questions: [r], steps: [{agent: sql, sub_task_input: {n: 5}}]}\n",
+        encoding="utf-8",
+    )
+    templates = load_templates(path)
+    first, second = templates.match("q"), templates.match("r")
+    assert first is not None
+    assert second is not None
+    assert (first.rationale, first.steps[0].agent) == ("Because.", "sql")
+    assert "task" not in second.steps[0].model_fields_set
+    assert second.steps[0].sub_task_input[0].value == "5"
 
 
 def test_without_a_file_there_are_no_stored_plans() -> None:

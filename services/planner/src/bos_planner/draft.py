@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
 from bos_planner.names import canonical_name, canonical_names
+from bos_planner.reply import read_value
 from bos_plans import (
     MAX_TASK_CHARS,
     plan_problems,
@@ -83,11 +84,7 @@ def draft_from_reply(
     """
     intent = cast("Intent", Intent.Value(f"INTENT_{reply.intent}"))
     needs_data = intent in (Intent.INTENT_DATA_QA, Intent.INTENT_ANALYTICS_REPORT)
-    named, _ = canonical_names(reply.agents, bounds.cards)
-    steps = [_step(planned, bounds.cards) for planned in reply.steps]
-    if not steps and needs_data:
-        # The smaller reply of SPEC B-08, agents alone, is a plan as well.
-        steps = independent_steps(question, named)
+    steps = _steps(reply.steps, question, bounds.cards)
     steps = _beside_blocked(_without_repetitions(steps, bounds), bounds)
     kept, removed = _permitted(steps, intent, bounds)
     plan = with_implied_dependencies(
@@ -105,13 +102,11 @@ def draft_from_reply(
     if removed:
         guardrails["removed_steps"] = removed
     confidence = clamp(reply.confidence)
-    decision = _decision(plan, named, reply.rationale, confidence, guardrails)
+    decision = _decision(plan, reply.rationale, confidence, guardrails)
     route = IntentRoute(
         intent=intent,
-        confidence=confidence
-        if reply.intent_confidence is None
-        else clamp(reply.intent_confidence),
-        reason=reply.intent_reason[:_MAX_TEXT_CHARS],
+        confidence=confidence,
+        reason=decision.rationale,
         suggested_next_agent=next(iter(decision.chosen_agents), ""),
     )
     return Draft(plan, decision, route)
@@ -123,15 +118,19 @@ def heuristic_draft(question: str, selection: Selection, bounds: Bounds, *, why:
     plan = Plan(steps=independent_steps(question, agents), origin="heuristic")
     chosen = f"The question's keywords and preferences speak for {', '.join(agents)}."
     rationale = f"{chosen if agents else 'No available agent fits the question.'} {why}".strip()
-    decision = _decision(plan, agents, rationale, HEURISTIC_CONFIDENCE, selection.guardrails)
+    decision = _decision(plan, rationale, HEURISTIC_CONFIDENCE, selection.guardrails)
     return Draft(plan, decision, IntentRoute(suggested_next_agent=next(iter(agents), "")))
 
 
 def independent_steps(question: str, agents: Sequence[str]) -> list[Step]:
     """A step per agent that asks it the whole question; named after the agents."""
-    # The question is a person's text: what looks like a reference in it is none.
-    task = without_references(question)[:MAX_TASK_CHARS]
+    task = _whole_question(question)
     return [Step(step_id=agent, agent=agent, task=task) for agent in agents]
+
+
+def _whole_question(question: str) -> str:
+    # The question is a person's text: what looks like a reference in it is none.
+    return without_references(question)[:MAX_TASK_CHARS]
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
@@ -144,19 +143,72 @@ def clamp(confidence: float) -> float:
     return 0.0 if math.isnan(confidence) else min(1.0, max(0.0, confidence))
 
 
-def _step(planned: PlannedStep, cards: Mapping[str, AgentCard]) -> Step:
+def _steps(
+    planned: Sequence[PlannedStep], question: str, cards: Mapping[str, AgentCard]
+) -> list[Step]:
+    """The steps with ids that may stand in a plan, and in references to them.
+
+    Names of agents alone are steps with the whole question; nothing of it is lost when those that
+    nobody answers to are left out.
+    """
+    if all(step.model_fields_set == {"agent"} for step in planned):
+        named, _ = canonical_names((step.agent for step in planned), cards)
+        return independent_steps(question, named)
+    ids = [_step_id(step.step_id, number) for number, step in enumerate(planned, 1)]
+    renamed = {
+        step.step_id: new
+        for step, new in zip(planned, ids, strict=True)
+        if step.step_id and step.step_id != new
+    }
+    finals = sum(step.is_final_answer for step in planned)
+    return [
+        _step(step, step_id, renamed, question, cards, may_be_final=finals == 1)
+        for step, step_id in zip(planned, ids, strict=True)
+    ]
+
+
+def _step_id(written: str, number: int) -> str:
+    """``written``, or what stands for an id that is missing or a bare number."""
+    step_id = written.strip()
+    return f"step_{step_id or number}" if not step_id or step_id.isdecimal() else step_id
+
+
+def _step(
+    planned: PlannedStep,
+    step_id: str,
+    renamed: Mapping[str, str],
+    question: str,
+    cards: Mapping[str, AgentCard],
+    *,
+    may_be_final: bool,
+) -> Step:
     agent = canonical_name(planned.agent, cards) or planned.agent
     tool_name = planned.tool_name or ""
+    task = planned.task
+    if "task" not in planned.model_fields_set:
+        task = _whole_question(question)
+    inputs = {
+        item.name: to_value(read_value(_renamed_in(item.value, renamed)))
+        for item in planned.sub_task_input
+    }
     return Step(
-        step_id=planned.step_id.strip(),
+        step_id=step_id,
         agent=agent,
-        task=planned.task,
+        task=_renamed_in(task, renamed),
         tool_name=tool_name,
         tools=_allowed_tools(cards.get(agent), tool_name),
-        sub_task_input=_values(planned.sub_task_input),
-        depends_on=dict.fromkeys(planned.depends_on),
-        is_final_answer=planned.is_final_answer,
+        sub_task_input=inputs,
+        depends_on=dict.fromkeys(renamed.get(other, other) for other in planned.depends_on),
+        # The words of several steps would have to be put together: none is the answer as it is.
+        is_final_answer=planned.is_final_answer and may_be_final,
     )
+
+
+def _renamed_in(text: str, renamed: Mapping[str, str]) -> str:
+    """``text`` with references to the new ids of steps."""
+    for old, new in renamed.items():
+        text = text.replace(f"@{{outputs.{old}.", f"@{{outputs.{new}.")
+    return text
 
 
 def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
@@ -174,7 +226,7 @@ def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
 
 
 def _values(named: Sequence[NamedValue]) -> dict[str, Any]:
-    return {item.name: to_value(item.value) for item in named}
+    return {item.name: to_value(read_value(item.value)) for item in named}
 
 
 def _without_repetitions(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
@@ -242,18 +294,12 @@ def _queries_databases(card: AgentCard) -> bool:
 
 
 def _decision(
-    plan: Plan,
-    named: Sequence[str],
-    rationale: str,
-    confidence: float,
-    guardrails: Mapping[str, Any],
+    plan: Plan, rationale: str, confidence: float, guardrails: Mapping[str, Any]
 ) -> PlannerDecision:
-    """Who runs: the agents of the plan, in the order in which they were named."""
-    running = dict.fromkeys(step.agent for step in plan.steps)
-    order = [agent for agent in named if agent in running]
+    """Who runs: the agents of the plan, in the order of its steps."""
     return PlannerDecision(
         rationale=rationale[:_MAX_TEXT_CHARS],
-        chosen_agents=dict.fromkeys((*order, *running)),
+        chosen_agents=dict.fromkeys(step.agent for step in plan.steps),
         confidence=confidence,
         guardrails={name: to_value(value) for name, value in guardrails.items()},
     )

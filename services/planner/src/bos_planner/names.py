@@ -1,33 +1,43 @@
-"""Agent names as people and models write them, to the canonical ones (SPEC A-03, A-08). Pure."""
+"""Agent names as people and models write them, to the canonical ones. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Mapping
+
+    from bos.agent.v1 import AgentCard
 
 _SUFFIX = "_agent"
 
 
-def canonical_name(name: str, known: Collection[str]) -> str | None:
-    """The one of ``known`` that ``name`` means, or None.
+def canonical_name(name: str, cards: Mapping[str, AgentCard]) -> str | None:
+    """The agent of ``cards``, by canonical name, that ``name`` means, or None.
 
-    Case and surrounding space do not matter, and ``rag_agent`` means ``rag``.
+    Case and surrounding space do not matter, ``rag_agent`` or "RAG agent" means ``rag``, and an
+    alias on a card its agent, if no other has it.
     """
-    written = name.strip().lower()
-    for candidate in (written, written.removesuffix(_SUFFIX)):
-        if candidate in known:
+    written = "_".join(name.lower().replace("-", " ").split())
+    for candidate in (name.strip().lower(), written, written.removesuffix(_SUFFIX)):
+        if candidate in cards:
             return candidate
-    return None
+    called = [
+        canonical
+        for canonical, card in cards.items()
+        if written in (alias.lower() for alias in card.aliases)
+    ]
+    return called[0] if len(called) == 1 else None
 
 
-def canonical_names(names: Iterable[str], known: Collection[str]) -> tuple[list[str], list[str]]:
+def canonical_names(
+    names: Iterable[str], cards: Mapping[str, AgentCard]
+) -> tuple[list[str], list[str]]:
     """Split ``names`` into canonical ones, first position kept, and those nobody is called."""
     found: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for name in names:
-        canonical = canonical_name(name, known)
+        canonical = canonical_name(name, cards)
         if canonical is not None:
             found[canonical] = None
         elif name.strip():

@@ -105,7 +105,7 @@ class Planner:
         the caller (SPEC B-09, Q-04).
         """
         started = time.monotonic()
-        set_budget(TokenBudget(request.token_budget) if request.HasField("token_budget") else None)
+        set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
         task = self._task(request)
         trace: list[TraceEvent] = []
         usage = Usage()

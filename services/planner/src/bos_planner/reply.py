@@ -1,55 +1,168 @@
-"""What the model is asked to return, and templates are written in (SPEC B-08, B-16)."""
+"""What the model is asked to return, and templates are written in.
+
+Small models leave out what they hold for obvious and write values in the wrong shape; what such a
+reply can only mean is read as that, so that it costs no second call.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+import math
+from decimal import Decimal
+from typing import Any, Literal, NoReturn
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from bos_chassis.values import to_value
 
 IntentName = Literal["DATA_QA", "ANALYTICS_REPORT", "GENERAL_QA", "OUT_OF_SCOPE"]
-Scalar = str | bool | int | float | None
+_NO_TOOL = frozenset(("", "none", "null"))
+# Of earlier replies and stored plans: known, and derived from the rest.
+_DERIVED = ("agents", "intent_reason", "intent_confidence")
 
 
 class NamedValue(BaseModel):
-    """One named input. A list of these instead of a map: strict schemas have no free keys."""
+    """One named value."""
 
-    name: str = Field(description="Name of the input")
-    value: Scalar | list[Scalar] = Field(
-        description="The value, or a reference such as @{outputs.step_1.table}"
+    # A list of these instead of a map, and text instead of any type: strict schemas have no free
+    # keys, and small models get unions wrong.
+    name: str = Field(description="Name of the value")
+    value: str = Field(
+        description="Text, number, JSON, or a reference such as @{outputs.step_1.table}"
     )
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 class PlannedStep(BaseModel):
     """One agent's part of the plan."""
 
-    step_id: str = Field(description="Unique; letters, digits, - and _, beginning with a letter")
+    step_id: str = Field(
+        default="", description="Unique; letters, digits, - and _, beginning with a letter"
+    )
     agent: str = Field(description="Name of one of the agents")
-    task: str = Field(description="What the agent is to do, in plain language and complete")
+    task: str = Field(default="", description="What the agent is to do, complete in itself")
     tool_name: str | None = Field(default=None, description="One of the agent's tools, or null")
     sub_task_input: list[NamedValue] = Field(
         default_factory=list, description="Named inputs; the place for references"
     )
     depends_on: list[str] = Field(
-        default_factory=list, description="Steps whose outcome this step wants to know"
+        default_factory=list, description="Steps to wait for without needing their output"
     )
     is_final_answer: bool = Field(
-        default=False, description="True only if this step's answer is the final answer as it is"
+        default=False, description="True only if this step's own words are the whole answer"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_name(cls, data: Any) -> Any:
+        """A step that is a name alone asks that agent the whole question."""
+        return {"agent": data} if isinstance(data, str) else data
+
+    @field_validator("step_id", mode="before")
+    @classmethod
+    def _id(cls, value: Any) -> Any:
+        return _id_text(value)
+
+    @field_validator("depends_on", mode="before")
+    @classmethod
+    def _ids(cls, value: Any) -> Any:
+        ids = [] if value is None else value if isinstance(value, (list, tuple)) else [value]
+        return [_id_text(each) for each in ids]
+
+    @field_validator("tool_name")
+    @classmethod
+    def _no_tool(cls, value: str | None) -> str | None:
+        return None if value is None or value.strip().lower() in _NO_TOOL else value.strip()
+
+    @field_validator("sub_task_input", mode="before")
+    @classmethod
+    def _list_of_inputs(cls, value: Any) -> Any:
+        return _named(value)
 
 
 class PlannerReply(BaseModel):
-    """The whole plan in one reply (SPEC B-12, X-38)."""
+    """The whole plan in one reply."""
 
-    intent: IntentName = Field(description="What the question asks for")
-    intent_reason: str = Field(default="", description="Why, in one sentence")
-    intent_confidence: float | None = Field(
-        default=None, description="From 0 to 1; null if the same as confidence"
+    # In the order of writing: the reason comes before what it is a reason for.
+    rationale: str = Field(
+        default="", description="What the question needs and why these agents, in one sentence"
     )
-    agents: list[str] = Field(default_factory=list, description="Agents, in order")
-    rationale: str = Field(default="", description="Why these agents, in one or two sentences")
+    intent: IntentName = Field(description="What the question asks for")
     confidence: float = Field(default=0.0, description="Confidence in the plan, from 0 to 1")
     entities: list[NamedValue] = Field(
         default_factory=list,
         description="Details of the question: date_range, metric, names, doc_type and the like",
     )
     steps: list[PlannedStep] = Field(default_factory=list, description="The steps, in order")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_derived(cls, data: Any) -> Any:
+        """Leave out what follows from the steps; agents without steps are one step each."""
+        if not isinstance(data, dict):
+            return data
+        kept = {name: value for name, value in data.items() if name not in _DERIVED}
+        if not kept.get("steps") and data.get("agents"):
+            kept["steps"] = data["agents"]
+        if not kept.get("rationale") and data.get("intent_reason"):
+            kept["rationale"] = data["intent_reason"]
+        return kept
+
+    @field_validator("intent", mode="before")
+    @classmethod
+    def _intent(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return "_".join(value.upper().replace("-", " ").split()).removeprefix("INTENT_")
+
+    @field_validator("entities", mode="before")
+    @classmethod
+    def _list_of_entities(cls, value: Any) -> Any:
+        return _named(value)
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _no_steps(cls, value: Any) -> Any:
+        return [] if value is None else value
+
+
+def read_value(text: str) -> Any:
+    """The value that a model writes as text: JSON as what it says, all else as it stands.
+
+    What looks like a number but would lose characters as one (``00123``) stays text, as do dates,
+    references and JSON that no message could carry.
+    """
+    try:
+        value = json.loads(text, parse_float=_number, parse_constant=_no_constant)
+        to_value(value)
+    except (ValueError, TypeError, RecursionError):
+        return text
+    return value
+
+
+def _number(text: str) -> float | Decimal:
+    """A float if it is exactly what was written, as programs reckon with floats."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not a number that can be told")
+    exact = Decimal(text)
+    return number if Decimal(repr(number)) == exact else exact
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _named(values: Any) -> Any:
+    """A map as the list of named values that it is."""
+    if isinstance(values, dict):
+        return [{"name": str(name), "value": value} for name, value in values.items()]
+    return [] if values is None else values
+
+
+def _id_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value

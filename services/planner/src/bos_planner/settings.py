@@ -20,7 +20,7 @@ class PlannerSettings(Settings):
         default=20, ge=1, le=64, description="Steps of a plan when the request sets no limit"
     )
     model_timeout_s: float = Field(
-        default=25.0,
+        default=50.0,
         gt=0,
         description="Time for the model, retries included; after that the heuristic plans",
     )

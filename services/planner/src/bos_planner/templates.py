@@ -1,10 +1,9 @@
-"""Stored plans that are tried before the model (SPEC B-17, DEC-07, X-38).
+"""Stored plans that are tried before the model.
 
 A template file is a YAML list::
 
     - name: top customers
       questions: ["Top {count} customers by revenue"]
-      agents: [sql]
       confidence: 0.9
       steps:
         - step_id: top
@@ -12,12 +11,14 @@ A template file is a YAML list::
           task: "List the {count} customers with the highest revenue."
 
 A question matches when it reads like one of ``questions``; case, spaces and closing punctuation
-do not matter. A ``{name}`` in it stands for any text and may be used in ``task`` and in
-``sub_task_input``. Everything else is written as the model would reply (:mod:`bos_planner.reply`).
+do not matter. A ``{name}`` in it stands for any text and may be used in ``task`` and in the values
+of ``sub_task_input``. Everything else is written as the model would reply
+(:mod:`bos_planner.reply`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ MAX_FILE_BYTES = 1024 * 1024
 # Matching tries every division of the text among the placeholders: few, short ones keep it quick.
 MAX_PLACEHOLDERS = 3
 MAX_PLACEHOLDER_CHARS = 80
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _PLACEHOLDER = re.compile(r"(?<!@)\{([a-z][a-z0-9_]*)\}")
 
 
@@ -138,13 +140,17 @@ def _filled(template: PlanTemplate, values: Mapping[str, str]) -> PlannerReply:
         )
 
     def fill_input(item: NamedValue) -> NamedValue:
-        value = item.value
-        return item.model_copy(update={"value": fill(value) if isinstance(value, str) else value})
+        value = fill(item.value)
+        if value != item.value and not _NUMBER.fullmatch(value):
+            # Quoted, since JSON of a person could hold a reference in disguise.
+            value = json.dumps(value)
+        return item.model_copy(update={"value": value})
 
     steps = [
         step.model_copy(
             update={
-                "task": fill(step.task),
+                # A task that is left out stays left out: it is the whole question then.
+                **({"task": fill(step.task)} if step.task else {}),
                 "sub_task_input": [fill_input(item) for item in step.sub_task_input],
             }
         )

@@ -39,30 +39,28 @@ def code_card(tools: Iterable[AgentTool]) -> AgentCard:
     """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
     return agent_card(
         NAME,
-        "Writes a full Python program with numpy, pandas and matplotlib, and runs it in a "
-        "sandbox once a person has approved exactly this program; figures and files come back.",
+        "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once a "
+        "person has approved exactly this program.",
         capabilities=(
-            "full Python with numpy and pandas over the rows of earlier steps",
-            "figures with matplotlib, as image files",
+            "figures as image files",
             "files such as CSV for download",
-            "analysis that small computations do not reach: regression, clustering, simulation",
+            "regression, clustering, simulation over rows of earlier steps",
         ),
         typical_use_cases=(
             "Draw these monthly figures as a bar chart with matplotlib. (after a query)",
-            "Fit a linear trend to these rows with numpy and plot it. (after a query)",
             "Pivot these rows with pandas and give me the result as CSV. (after a query)",
         ),
         keywords=KEYWORDS,
         selection_group=_SELECTION_GROUP,
         tools=tools,
         output_fields={
-            "code": "the program",
-            "stdout": "what it printed",
-            "stderr": "what it printed to standard error",
-            "exit_code": "0 when it succeeded",
-            "result": "its result: a number, text, list or map",
-            "files": "names of the files it made",
-            "explanation": "what it does",
+            "code": "",
+            "stdout": "",
+            "stderr": "",
+            "exit_code": "",
+            "result": "number, text, list or map",
+            "files": "names of its files",
+            "explanation": "",
         },
         default_timeout_s=60,
         max_retries=1,

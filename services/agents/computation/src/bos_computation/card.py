@@ -36,30 +36,27 @@ def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
     """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
     return agent_card(
         NAME,
-        "Computes: arithmetic, shares, differences, statistics, projections and date arithmetic, "
-        "on numbers in the question or on the output of earlier steps.",
+        "Computes with numbers of the question or the output of earlier steps.",
         capabilities=(
             "exact arithmetic",
             "percentages and shares",
-            "statistics and aggregation over given rows",
+            "statistics over given rows",
             "trends, projections and simulation",
             "date arithmetic",
-            "small Python programs in a sandbox",
         ),
         typical_use_cases=(
             "What is 17% of 2,450?",
             "What share of the total do the top five customers have? (after a query)",
-            "Compare this quarter's revenue with last quarter's in percent. (after a query)",
-            "Forecast next month from these monthly figures.",
+            "Forecast next month from monthly figures. (after a query)",
         ),
         keywords=KEYWORDS,
         selection_group=_SELECTION_GROUP,
         tools=tools,
         output_fields={
-            "result": "value of the computation: a number, text, list or map",
-            "stdout": "what the program printed",
-            "code": "the program, or the expression that was calculated",
-            "explanation": "what the program computes",
+            "result": "number, text, list or map",
+            "stdout": "",
+            "code": "",
+            "explanation": "",
         },
         default_timeout_s=60,
         max_retries=1,

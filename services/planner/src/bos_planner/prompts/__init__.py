@@ -1,0 +1,239 @@
+"""What the planner tells its model and shows it; the texts stand in the ``*.md`` files beside this.
+
+What is the same for every question of a deployment comes first, so that endpoints can keep it: the
+system message with rules, example and agents. The user message goes from what changes seldom to
+the question, which comes last; facts that are missing have no section.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+from bos.common.v1 import MessageRole, Value
+from bos_agentkit.dates import format_dates
+from bos_agentkit.prompts import (
+    NOTHING,
+    SETTLED,
+    UNTRUSTED_NOTICE,
+    format_clarifications,
+    format_user_profile,
+    mark_untrusted,
+)
+from bos_chassis.values import render_value
+from bos_llm import Message, prompt_file, system, user
+from bos_planner.heuristic import Selection, missing_context
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from bos.agent.v1 import AgentCard, OutputField, Tool
+    from bos.common.v1 import ConversationMessage
+    from bos.planner.v1 import (
+        ClassifyInstructionsRequest,
+        ContextEntry,
+        FailedStep,
+        MakePlanRequest,
+        RevisionContext,
+        Step,
+    )
+
+# Demanded word for word.
+REFINEMENT = (
+    "Use proposed agent list, optionally drop agents that add no value, keep order unless "
+    "compelling reason"
+)
+
+_SYSTEM = prompt_file(__name__, "system")
+_REVISION = prompt_file(__name__, "revision")
+_INSTRUCTIONS = prompt_file(__name__, "instructions")
+
+_MAX_CONTEXT_KEYS = 50
+_MAX_NAME_CHARS = 100
+_MAX_MESSAGE_CHARS = 2_000
+_MAX_DETAIL_CHARS = 500
+_MAX_TOOL_CHARS = 64
+_CLAUSE_END = re.compile(r"[.:;](?:\s|\Z)")
+_ROLES = {
+    MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
+    MessageRole.MESSAGE_ROLE_SYSTEM: "system",
+}
+# Told as a date, not as keys.
+_TEMPORAL_KEYS = frozenset(
+    (
+        "current_datetime_utc",
+        "current_date",
+        "current_date_start_hour",
+        "current_date_end_hour",
+    )
+)
+# Outputs that the rules explain once for all agents.
+_COMMON_OUTPUTS = frozenset(("answer", "table", "rows", "columns", "row_count"))
+
+
+def plan_messages(
+    request: MakePlanRequest,
+    selection: Selection,
+    *,
+    cards: Sequence[AgentCard],
+    disabled: Sequence[str],
+    max_steps: int,
+    history_messages: int,
+) -> list[Message]:
+    """The messages of the one planning call.
+
+    Args:
+        request: What to plan for; its revision context makes it a revision.
+        selection: Candidates after preferences.
+        cards: Agents that may be used.
+        disabled: Canonical names of those that may not.
+        max_steps: Most steps of a plan.
+        history_messages: Most recent messages to show.
+    """
+    sections = [
+        *_circumstances(request, selection, cards, disabled, history_messages),
+        *(_revision_sections(request.revision) if request.HasField("revision") else ()),
+        ("Question", request.question),
+        (SETTLED, _settled(request)),
+        ("Instructions", f"Plan at most {max_steps} steps."),
+    ]
+    shown = "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
+    # What only some prompts need stands behind what all share.
+    rules = [_SYSTEM.fill(refinement=REFINEMENT, agents="\n".join(map(_card, cards)) or NOTHING)]
+    if request.HasField("revision"):
+        rules.append(_REVISION.text)
+    if "<untrusted>" in shown:
+        rules.append(UNTRUSTED_NOTICE)
+    return [system("\n\n".join(rules)), user(shown)]
+
+
+def instruction_messages(request: ClassifyInstructionsRequest) -> list[Message]:
+    """The messages of the call that says how an approval's instructions relate to the task."""
+    sections = (
+        ("Task", request.task),
+        # Made by an agent, of whatever it has read.
+        ("What was proposed", mark_untrusted(request.proposal) if request.proposal else NOTHING),
+        ("Instructions", request.instructions),
+    )
+    shown = "\n\n".join(f"### {heading}\n{body}" for heading, body in sections)
+    return [system(f"{_INSTRUCTIONS.text}\n\n{UNTRUSTED_NOTICE}"), user(shown)]
+
+
+def _circumstances(
+    request: MakePlanRequest,
+    selection: Selection,
+    cards: Sequence[AgentCard],
+    disabled: Sequence[str],
+    history_messages: int,
+) -> Iterator[tuple[str, str]]:
+    """What the question is asked in, from what changes seldom to what changes with each one."""
+    fields = request.context.fields
+    keys = sorted(key for key in fields if key not in _TEMPORAL_KEYS)
+    profile = format_user_profile(request.long_term_memory)
+    recent = request.conversation_history[-history_messages:] if history_messages else ()
+    yield "Date", format_dates(fields, periods=False)
+    yield "User profile", "" if profile == NOTHING else profile
+    yield "Disabled agents", _names(disabled)
+    yield "Preferred agents", _names(selection.guardrails.get("preferred_agents", ()))
+    yield "Context keys", _names(keys[:_MAX_CONTEXT_KEYS])
+    yield "Missing context", "\n".join(_missing(cards, fields))
+    # Earlier answers quote cells, pages and documents.
+    yield "Conversation so far", _untrusted(_said(message) for message in recent)
+    yield "Candidate agents", _names(selection.agents) or NOTHING
+
+
+def _settled(request: MakePlanRequest) -> str:
+    return format_clarifications(request.clarifications) if request.clarifications else ""
+
+
+def _revision_sections(revision: RevisionContext) -> Iterator[tuple[str, str]]:
+    learnt = revision.working_context
+    yield "Plan that failed", "\n".join(_step(step) for step in revision.failed_plan.steps)
+    yield "Steps that were run", "\n".join(_entry(entry) for entry in revision.execution_context)
+    # Errors and findings repeat what databases, pages and documents said.
+    yield "Failed steps", _untrusted(_failure(step) for step in revision.failed_steps)
+    yield "Blocked steps", _untrusted(_failure(step) for step in revision.blocked_steps)
+    yield "Findings so far", _untrusted(f"- {_cut(text)}" for text in learnt.key_findings)
+    yield "Errors so far", _untrusted(f"- {_cut(text)}" for text in learnt.errors_encountered)
+
+
+def _card(card: AgentCard) -> str:
+    outputs = [field for field in card.output_fields if field.name not in _COMMON_OUTPUTS]
+    facts = (
+        ("can", "; ".join(card.capabilities)),
+        ("for", "; ".join(card.typical_use_cases)),
+        ("tools", "; ".join(map(_tool, card.tools))),
+        ("output fields", "; ".join(map(_output, outputs))),
+        ("needs context", ", ".join(card.required_context_keys)),
+        ("usual seconds", f"{card.latency_budget.ToMilliseconds() / 1000:g}"),
+    )
+    # A budget that nobody declared would read as an agent that takes no time.
+    lines = [f"  {name}: {fact}" for name, fact in facts if fact not in ("", "0")]
+    return "\n".join([f"{card.name}: {_cut(card.description)}", *lines])
+
+
+def _output(field: OutputField) -> str:
+    return f"{field.name} ({_cut(field.description)})" if field.description else field.name
+
+
+def _tool(tool: Tool) -> str:
+    """Name and first clause: enough to choose it; how it is called is its agent's business."""
+    clause = _CLAUSE_END.split(tool.description.strip(), maxsplit=1)[0]
+    description = shorten(clause, _MAX_TOOL_CHARS, placeholder="…")
+    approval = "needs approval" if tool.requires_approval else ""
+    return f"{tool.name} ({'; '.join(filter(None, (description, approval)))})"
+
+
+def _missing(cards: Iterable[AgentCard], context_keys: Collection[str]) -> Iterator[str]:
+    for card in cards:
+        missing = missing_context(card, context_keys)
+        if missing:
+            yield f"{card.name}: {_names(missing)}"
+
+
+def _said(message: ConversationMessage) -> str:
+    return f"{_ROLES.get(message.role, 'user')}: {_cut(message.content, _MAX_MESSAGE_CHARS)}"
+
+
+def _step(step: Step) -> str:
+    after = f" after {', '.join(step.depends_on)}" if step.depends_on else ""
+    tool = f" with {step.tool_name}" if step.tool_name else ""
+    return (
+        f"- {step.step_id} ({step.agent}{tool}{after}): {_cut(step.task)} "
+        f"[{_inputs(step.sub_task_input)}]"
+    )
+
+
+def _entry(entry: ContextEntry) -> str:
+    outcome = "succeeded" if entry.succeeded else "failed"
+    return (
+        f"- {entry.step_id} {outcome}; input: {_inputs(entry.sub_task_input)}; "
+        f"output fields: {_names(entry.output_fields) or NOTHING}"
+    )
+
+
+def _failure(failed: FailedStep) -> str:
+    line = f"- {failed.step_id} ({failed.agent}): {failed.error.type}: {_cut(failed.error.message)}"
+    if failed.partial_data.fields:
+        line += f"; partial data: {_cut(render_value(Value(map_value=failed.partial_data)))}"
+    return line
+
+
+def _inputs(values: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={_cut(render_value(values[name]))}" for name in sorted(values))
+
+
+def _untrusted(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return mark_untrusted(text) if text else ""
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(name[:_MAX_NAME_CHARS] for name in names)
+
+
+def _cut(text: str, limit: int = _MAX_DETAIL_CHARS) -> str:
+    """``text`` on one line and within bounds."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,115 @@
+"""Reading what models reply, small ones included."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bos_chassis.values import to_value
+from bos_llm.schema import JsonSchema
+from bos_planner.reply import PlannerReply, read_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("-2.5", -2.5),
+        ("12345678901234567.89", Decimal("12345678901234567.89")),
+        ("true", True),
+        ("null", None),
+        ('["a", null, 1]', ["a", None, 1]),
+        ('{"a": [1]}', {"a": [1]}),
+        ('"5"', "5"),
+    ],
+)
+def test_json_is_read_as_what_it_says(text: str, value: Any) -> None:
+    read = read_value(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "revenue",
+        "00123",
+        "+49 30 1234",
+        "1,234",
+        "2026-01-01",
+        "2026-01-01..2026-03-31",
+        "@{outputs.top.table}",
+        '{"rows": @{outputs.top.table}}',
+        "NaN",
+        "-Infinity",
+        "1e999",
+        "9" * 5000,
+        "[" * 100_000,
+        "[" * 40 + "]" * 40,
+        '"\\ud800"',
+        '{"a": ',
+    ],
+)
+def test_everything_else_stays_the_text_that_it_is(text: str) -> None:
+    assert read_value(text) == text
+
+
+@given(st.text())
+def test_whatever_is_written_can_be_carried(text: str) -> None:
+    to_value(read_value(text))
+
+
+def reply(**fields: Any) -> PlannerReply:
+    return PlannerReply.model_validate_json(json.dumps({"intent": "DATA_QA", **fields}))
+
+
+def test_reasons_are_written_before_what_they_are_reasons_for() -> None:
+    schema = JsonSchema.of(PlannerReply).schema
+    assert list(schema["properties"]) == ["rationale", "intent", "confidence", "entities", "steps"]
+    assert schema["$defs"]["NamedValue"]["properties"]["value"]["type"] == "string"
+
+
+def test_values_of_any_type_and_maps_of_them_are_named_texts() -> None:
+    read = reply(entities={"names": ["a", 1]}, steps=[{"agent": "a", "sub_task_input": {"n": 5}}])
+    assert [(each.name, each.value) for each in read.entities] == [("names", '["a", 1]')]
+    assert [(each.name, each.value) for each in read.steps[0].sub_task_input] == [("n", "5")]
+
+
+@pytest.mark.parametrize("written", ["data_qa", " Data QA ", "INTENT_DATA_QA", "data-qa"])
+def test_an_intent_in_another_spelling_is_understood(written: str) -> None:
+    assert reply(intent=written).intent == "DATA_QA"
+
+
+@pytest.mark.parametrize("written", ["DATA", "", 5, None])
+def test_an_intent_that_is_none_is_refused(written: Any) -> None:
+    with pytest.raises(ValidationError):
+        reply(intent=written)
+
+
+def test_names_of_agents_stand_for_steps_only_without_steps() -> None:
+    assert [step.agent for step in reply(agents=["sql", "rag"]).steps] == ["sql", "rag"]
+    assert [step.agent for step in reply(steps=["sql"]).steps] == ["sql"]
+    assert [step.agent for step in reply(agents=["rag"], steps=[{"agent": "sql"}]).steps] == ["sql"]
+
+
+def test_absent_lists_and_tools_are_empty() -> None:
+    read = reply(entities=None, steps=[{"agent": "a", "tool_name": "None", "depends_on": None}])
+    assert read.entities == []
+    assert (read.steps[0].tool_name, read.steps[0].depends_on) == (None, [])
+    assert reply(steps=None).steps == []
+    assert reply(steps=[{"agent": "a", "tool_name": " send "}]).steps[0].tool_name == "send"
+
+
+@pytest.mark.parametrize(
+    "steps", ["sql", [5], [{"task": "x"}], [{"agent": "a", "step_id": True}], [None]]
+)
+def test_what_is_no_step_is_refused(steps: Any) -> None:
+    with pytest.raises(ValidationError):
+        reply(steps=steps)
