@@ -51,10 +51,19 @@ async def test_call_within_the_budget_is_sent_with_its_reply_bounded_and_then_co
     assert budget.left == PROMPT + 100 - consumed
 
 
-async def test_without_a_budget_nothing_is_bounded(rig: Rig) -> None:
+async def test_without_a_budget_a_reply_has_the_bound_of_the_settings(rig: Rig) -> None:
     set_budget(None)
-    await (await rig.model()).text(HELLO)
-    assert "max_tokens" not in rig.server.requests[-1].body
+    await (await rig.model(max_reply_tokens=777)).text(HELLO)
+    assert rig.server.requests[-1].body["max_tokens"] == 777
+
+
+async def test_budget_without_a_bound_admits_every_call_and_counts_it(rig: Rig) -> None:
+    budget = TokenBudget(None)
+    set_budget(budget)
+    usage = (await (await rig.model()).text(HELLO)).usage
+    assert budget.counted == usage.input_tokens + usage.output_tokens
+    assert budget.abandoned == 0
+    assert rig.server.requests[-1].body["max_tokens"] == 4096
 
 
 async def test_the_callers_own_limit_holds_when_it_is_lower(rig: Rig) -> None:
@@ -98,10 +107,11 @@ async def test_call_waits_for_tokens_that_another_one_holds(rig: Rig) -> None:
 
 
 async def test_attempts_that_the_endpoint_turned_away_cost_nothing(rig: Rig) -> None:
-    rig.server.knobs.fail_next(2, status=429)
+    rig.server.knobs.fail_next(2, status=429, retry_after=0)
     budget = given(1000)
     usage = (await (await rig.model()).text(HELLO)).usage
     assert rig.server.calls == 3
+    assert budget.abandoned == 0
     assert budget.counted == usage.input_tokens + usage.output_tokens
 
 

@@ -129,7 +129,7 @@ async def test_n04_calls_carry_the_token_of_the_identity_and_no_key(
     assert presented(rig) == ["0001", "0001"]
     assert "api-key" not in rig.server.requests[-1].headers
     assert "authorization" in rig.server.requests[-1].headers
-    assert rig.server.requests[-1].path == "/openai/deployments/my-deployment/chat/completions"
+    assert rig.server.requests[-1].path == "/openai/v1/chat/completions"
     (asked,) = app_service.asked
     assert asked["resource"] == "https://cognitiveservices.azure.com"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bos_chassis.errors import ConfigurationError
 from bos_llm import ModelPrice, ModelSettings, user
-from bos_llm.prices import PriceTable
+from bos_llm.prices import PriceTable, announced_end
+from bos_llm.settings import DEFAULT_MODELS
 from bos_llm.wire import TokenCount, read_completion
 
 if TYPE_CHECKING:
@@ -25,11 +27,29 @@ def table(**overrides: ModelPrice) -> PriceTable:
     return PriceTable.read(None, overrides)
 
 
-@pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-4.1", "gpt-5", "gemini-2.5-flash"])
+@pytest.mark.parametrize(
+    "model", ["gpt-6-luna", "gpt-6-sol", "claude-sonnet-5-5", "gemini-3.8-flash"]
+)
 def test_common_models_have_a_price(model: str) -> None:
     price = table().find(model)
     assert price is not None
     assert 0 < price.input < price.output
+
+
+def test_default_models_have_a_price_and_are_served_for_another_month() -> None:
+    for model in DEFAULT_MODELS.values():
+        assert table().find(model) is not None, f"{model} costs nothing, says prices.json"
+        end = announced_end(model)
+        assert end is None or end > datetime.now(UTC).date() + timedelta(days=30), (
+            f"{model} ends on {end}"
+        )
+
+
+def test_the_end_of_a_model_is_that_of_its_dated_ones() -> None:
+    assert (
+        announced_end("gpt-4.1") == announced_end("openai/gpt-4.1-2025-04-14") == date(2027, 1, 14)
+    )
+    assert announced_end("gpt-6-luna") is None
 
 
 def test_the_table_says_when_it_was_taken() -> None:

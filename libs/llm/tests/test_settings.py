@@ -22,13 +22,13 @@ def test_n08_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ModelSettings.load()
     assert configured(settings)
     assert settings.get_agent_model_config("planner") == AgentModelConfig(
-        "openai", "gpt-4o-mini", 0.0
+        "openai", "gpt-6-luna", 0.0, reasoning_effort="none"
     )
 
 
-def test_n04_the_analytics_agents_start_with_gpt_4_1() -> None:
-    settings = ModelSettings.load(api_key="sk-1234567890")
-    assert settings.get_agent_model_config("sql").model == "gpt-4.1"
+def test_n04_queries_get_a_stronger_model_that_thinks_a_little() -> None:
+    config = ModelSettings.load(api_key="sk-1234567890").get_agent_model_config("sql")
+    assert (config.model, config.reasoning_effort) == ("gpt-6-sol", "low")
 
 
 def test_a_base_url_and_a_model_are_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

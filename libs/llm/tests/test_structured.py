@@ -71,7 +71,7 @@ async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong(
     scripted_model: ScriptedModelFactory, rig: Rig
 ) -> None:
     server = await scripted_model(
-        fixture("bad", ["top five"], schema="Plan", json={"steps": "query", "note": 7}),
+        fixture("bad", ["top five"], schema="Plan", json={"steps": {"a": 1}, "note": [7]}),
         fixture(
             "good", ["top five", "not a valid plan"], schema="Plan", json={"steps": ["mended"]}
         ),
@@ -80,7 +80,7 @@ async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong(
     reply = await model.structured(ASK, Plan)
     assert reply.value.steps == ["mended"]
     shown, complaint = server.requests[-1].messages[-2:]
-    assert shown == {"role": "assistant", "content": '{"steps": "query", "note": 7}'}
+    assert shown == {"role": "assistant", "content": '{"steps": {"a": 1}, "note": [7]}'}
     assert "steps: Input should be a valid array" in complaint["content"]
     assert "note: Input should be a valid string" in complaint["content"]
 
@@ -89,7 +89,7 @@ async def test_the_repair_shows_a_long_reply_cut_and_an_empty_one_not_at_all(
     scripted_model: ScriptedModelFactory, rig: Rig
 ) -> None:
     server = await scripted_model(
-        fixture("long", ["top five"], schema="Plan", text="word " * 5000),
+        fixture("long", ["top five"], schema="Plan", text=" ".join(map(str, range(1000, 2500)))),
         fixture("good", ["top five", "not a valid"], schema="Plan", json={"steps": []}),
     )
     model = await rig.model(base_url=server.base_url)

@@ -58,7 +58,7 @@ async def test_temperature_none_is_not_sent(rig: Rig) -> None:
     assert "temperature" not in rig.server.requests[-1].body
 
 
-async def test_azure_is_called_by_deployment_with_its_own_key(rig: Rig) -> None:
+async def test_azure_is_called_at_its_v1_endpoint_with_its_own_key(rig: Rig) -> None:
     model = await rig.model(
         provider="azure",
         model="my-deployment",
@@ -67,31 +67,61 @@ async def test_azure_is_called_by_deployment_with_its_own_key(rig: Rig) -> None:
     )
     assert (await model.text(HELLO)).usage.model == "my-deployment"
     request = rig.server.requests[-1]
+    assert request.path == "/openai/v1/chat/completions"
+    assert (request.body["model"], request.key_end) == ("my-deployment", "6789")
+
+
+async def test_an_older_azure_interface_is_called_by_deployment(rig: Rig) -> None:
+    model = await rig.model(
+        provider="azure",
+        model="my-deployment",
+        azure_endpoint=rig.server.azure_endpoint,
+        azure_api_key="azure-key-0123456789",
+        azure_api_version="2024-10-21",
+    )
+    await model.text(HELLO)
+    request = rig.server.requests[-1]
     assert request.path == "/openai/deployments/my-deployment/chat/completions"
     assert request.headers["api-key"] == "***"
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
 async def test_a_transient_status_is_retried_until_success(rig: Rig, status: int) -> None:
-    rig.server.knobs.fail_next(2, status=status)
+    rig.server.knobs.fail_next(status=status)
     completion = await (await rig.model()).text(HELLO)
     assert completion.usage.calls == 1
-    assert rig.server.calls == 3
-    assert rig.slept == [0.5, 1.0]
+    assert rig.server.calls == 2
+    assert rig.slept == [0.5]
 
 
-async def test_retries_end_after_the_bounded_number_of_attempts(rig: Rig) -> None:
-    rig.server.knobs.fail_next(9, status=500)
-    with pytest.raises(ModelUnavailable) as caught:
-        await (await rig.model(max_attempts=3)).text(HELLO)
-    assert caught.value.metadata == {"http_status": "500"}
-    assert rig.server.calls == 3
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_an_endpoint_that_says_nothing_is_asked_twice_at_most(rig: Rig, status: int) -> None:
+    rig.server.knobs.fail_next(9, status=status)
+    with pytest.raises(ModelUnavailable if status != 429 else ModelRateLimited) as caught:
+        await (await rig.model()).text(HELLO)
+    assert caught.value.metadata == {"http_status": str(status)}
+    assert rig.server.calls == 2
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(2, 3), (3, 3)])
+async def test_an_endpoint_that_says_when_is_asked_as_often_as_allowed(
+    rig: Rig, failures: int, calls: int
+) -> None:
+    rig.server.knobs.fail_next(failures, status=429, retry_after=1)
+    model = await rig.model(max_attempts=3)
+    if failures < 3:
+        await model.text(HELLO)
+    else:
+        with pytest.raises(ModelRateLimited):
+            await model.text(HELLO)
+    assert rig.server.calls == calls
+    assert rig.slept == [1.0, 1.0]
 
 
 async def test_backoff_is_capped(rig: Rig) -> None:
-    rig.server.knobs.fail_next(5, status=500)
-    await (await rig.model(max_attempts=6, retry_cap_s=2.0)).text(HELLO)
-    assert rig.slept == [0.5, 1.0, 2.0, 2.0, 2.0]
+    rig.server.knobs.fail_next(status=500)
+    await (await rig.model(retry_base_s=5.0, retry_cap_s=2.0)).text(HELLO)
+    assert rig.slept == [2.0]
 
 
 async def test_retry_after_in_seconds_is_honoured(rig: Rig) -> None:
@@ -180,9 +210,11 @@ async def test_a_slow_reply_ends_at_the_deadline_of_the_current_call(rig: Rig) -
 async def test_a_slow_reply_without_a_deadline_ends_by_the_attempts_timeout(rig: Rig) -> None:
     rig.server.knobs.latency_s = 60
     with pytest.raises(ModelUnavailable) as caught:
-        await (await rig.model(timeout_s=0.05, max_attempts=2)).text(HELLO)
+        await (await rig.model(timeout_s=0.05)).text(HELLO)
     assert caught.value.reason == "MODEL_TIMEOUT"
-    await eventually(lambda: rig.server.abandoned == 2)
+    await eventually(lambda: rig.server.abandoned == 1)
+    assert rig.server.calls == 1
+    assert rig.slept == []
 
 
 async def test_an_unreachable_endpoint_is_unavailable(rig: Rig, unused_port: int) -> None:

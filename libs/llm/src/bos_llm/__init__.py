@@ -1,5 +1,6 @@
 """The one way to call a model: providers, structured output, streaming, usage."""
 
+from bos_llm.agent_config import AgentModelConfig
 from bos_llm.budget import TokenBudget, current_budget, set_budget
 from bos_llm.errors import (
     BudgetExhausted,
@@ -16,7 +17,7 @@ from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models
 from bos_llm.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.prompt_files import PromptFile, prompt_file
-from bos_llm.settings import AgentModelConfig, ModelSettings
+from bos_llm.settings import ModelSettings
 from bos_llm.usage import ModelPrice, Usage
 
 __all__ = [

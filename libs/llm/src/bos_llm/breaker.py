@@ -1,7 +1,8 @@
 """Circuit breaker of one endpoint: while it is down, calls fail at once instead of asking again.
 
-A single call that failed twice while nobody else's succeeded is enough; so are five failures in a
-row of whatever calls. After a pause one call is let through; the pause doubles while that one fails.
+A single call that failed twice while nobody else's succeeded is enough; so are twenty failures in a
+row of whatever calls. After a pause one call is let through; while that one fails, the pause
+doubles.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OF_ONE_CALL: Final = 2
-_IN_A_ROW: Final = 5
+_IN_A_ROW: Final = 20
 
 
 class CircuitBreaker:

@@ -50,7 +50,7 @@ class TokenBudget:
     """How many tokens may be consumed; calls side by side may share one.
 
     Args:
-        tokens: Sent and received together; 0 admits no call. None: no bound, calls are only counted.
+        tokens: Sent and received together; 0 admits no call. None: no bound.
     """
 
     def __init__(self, tokens: int | None) -> None:

@@ -136,9 +136,7 @@ class Caller:
             body: Body, takes: Capabilities, timeout_s: float
         ) -> tuple[ReplyStream, ReplyBuilder]:
             idle_s = self._settings.stream_idle_timeout_s
-            stream = await endpoint.stream(
-                body, timeout_s, idle_s, with_usage=takes.stream_usage
-            )
+            stream = await endpoint.stream(body, timeout_s, idle_s, with_usage=takes.stream_usage)
             try:
                 whole = ReplyBuilder(self._settings.max_reply_chars)
                 while not whole.text and (chunks := await stream.next()) is not None:
@@ -239,7 +237,7 @@ def _settle(reserved: Reservation | None, tokens: TokenCount) -> None:
 
 
 def _give_up(reserved: Reservation | None, endpoint: Endpoint, error: BaseException) -> None:
-    """Calls that no model has worked on are not billed; of others nobody will say what they cost."""
+    """Calls that no model has worked on are not billed; others may have cost all they could."""
     if reserved is None:
         return
     verdict = endpoint.judge(error) if isinstance(error, Exception) else None

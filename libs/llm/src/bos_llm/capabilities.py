@@ -52,7 +52,9 @@ _NAMES: Final[tuple[tuple[str, Parameter], ...]] = (
     ("strict", "response_format"),
 )
 _TOO_LARGE = re.compile(r"too large|at most|less than|exceed|maximum|out of range|<=")
-_NOT_TAKEN = re.compile(r"unsupported|not supported|not permitted|forbidden|unknown|unrecogni|instead")
+_NOT_TAKEN = re.compile(
+    r"unsupported|not supported|not permitted|forbidden|unknown|unrecogni|instead"
+)
 _OFFERS_OBJECT = re.compile(r"json_object|json mode|does not support .{0,20}json_schema")
 _NUMBER = re.compile(r"\d[\d,_]{2,8}")
 _WINDOW = re.compile(r"(?:context|window|sequence)[^.\d]{0,40}?(\d[\d,_]{2,8})")
@@ -97,7 +99,9 @@ class Ladder:
         """Tokens of prompt and reply together, if the endpoint said so."""
         self.lessons: list[Lesson] = []
 
-    def learn(self, used: Capabilities, refusal: Refusal, sent: Collection[str], limit: int) -> bool:
+    def learn(
+        self, used: Capabilities, refusal: Refusal, sent: Collection[str], limit: int
+    ) -> bool:
         """Take in why a request was refused; whether sending it again, changed, is worth it.
 
         Args:
@@ -160,7 +164,7 @@ class Ladder:
             return False
         found = _WINDOW.search(refusal.words)
         window = _number(found[1]) if found else 0
-        if window < _MIN_LIMIT or self.window is not None and self.window <= window:
+        if window < _MIN_LIMIT or (self.window is not None and self.window <= window):
             return False
         self.window = window
         self._note("max_tokens", f"has a window of {window} tokens")

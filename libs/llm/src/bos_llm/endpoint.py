@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from bos_llm import keys
+    from bos_llm.agent_config import Access
     from bos_llm.refusals import Refusal
-    from bos_llm.settings import Access
 
 R = TypeVar("R")
 
@@ -281,9 +281,7 @@ class Endpoint:
     ) -> Verdict:
         text = f"The model endpoint ({self.access.provider}) {what}."
         error = ModelUnavailable(text, reason=reason)
-        return Verdict(
-            error, retryable, turned_away=turned_away, endpoint_failed=endpoint_failed
-        )
+        return Verdict(error, retryable, turned_away=turned_away, endpoint_failed=endpoint_failed)
 
 
 class ReplyStream:

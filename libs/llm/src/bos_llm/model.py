@@ -21,13 +21,14 @@ from bos_llm.usage import Usage
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from bos_llm.agent_config import AgentModelConfig
     from bos_llm.capabilities import Ladder
     from bos_llm.endpoint import Endpoint
     from bos_llm.messages import Message
     from bos_llm.observe import Observer
     from bos_llm.prices import PriceTable
     from bos_llm.retry import RetryPolicy
-    from bos_llm.settings import AgentModelConfig, ModelSettings
+    from bos_llm.settings import ModelSettings
     from bos_llm.wire import Reply, TokenCount
 
 T = TypeVar("T", bound=BaseModel)

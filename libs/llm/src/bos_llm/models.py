@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bos_chassis.telemetry import Telemetry
+    from bos_llm.agent_config import AgentModelConfig
     from bos_llm.endpoint import Endpoint
-    from bos_llm.settings import AgentModelConfig, ModelSettings
+    from bos_llm.settings import ModelSettings
 
 
 class Models:

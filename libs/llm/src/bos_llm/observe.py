@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from bos_chassis.telemetry import Telemetry
+    from bos_llm.agent_config import Access, AgentModelConfig
     from bos_llm.capabilities import Lesson
     from bos_llm.keys import Refusal
     from bos_llm.request import Request
     from bos_llm.retry import Verdict
-    from bos_llm.settings import Access, AgentModelConfig
     from bos_llm.usage import Usage
     from bos_llm.wire import Reply
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ class _Table(BaseModel):
     about: str = ""
     taken_on: str = ""
     models: dict[str, ModelPrice]
+    ends: dict[str, date] = {}
 
 
 class PriceTable:
@@ -62,6 +64,13 @@ class PriceTable:
                 if candidate in self._prices:
                     return self._prices[candidate]
         return None
+
+
+def announced_end(model: str) -> date | None:
+    """The day from which its provider no longer serves ``model``; None if none is known."""
+    plain = model.rpartition("/")[2]
+    ends = _built_in().ends
+    return next((ends[name] for name in (plain, _SNAPSHOT.sub("", plain)) if name in ends), None)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Prompt texts kept as files beside the code that fills them in, so that they can be read and diffed.
+"""Prompt texts kept as files beside the code that fills them in, to be read and diffed.
 
 A package of prompts holds ``__init__.py`` and one ``NAME.md`` per text::
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 StructuredMode = Literal["json_schema", "json_object", "prompt"]
@@ -66,7 +66,7 @@ class Provider:
 
 
 # A thinking model of OpenAI takes no temperature. From gpt-5.1 on it does when told not to think.
-_TRAITS: Final[dict[str, dict[str, bool]]] = {
+_TRAITS: Final[dict[str, dict[str, Any]]] = {
     "thinks": {"reasons": True, "temperature": False},
     "thinks_aloud": {"reasons": True},
     "plain": {"reasons": False, "reasoning_effort": False},
@@ -181,7 +181,9 @@ def recognise(base_url: str) -> str:
     for row in _ROWS:
         if any(host == end.lstrip(".") or host.endswith(_dotted(end)) for end in row.hosts):
             return row.name
-    return next((row.name for row in _ROWS if row.port is not None and row.port == port), "compatible")
+    return next(
+        (row.name for row in _ROWS if row.port is not None and row.port == port), "compatible"
+    )
 
 
 def _dotted(end: str) -> str:

@@ -25,7 +25,8 @@ from bos_llm.retry import Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bos_llm.settings import Access
+    from bos_llm import keys
+    from bos_llm.agent_config import Access
 
 _RETRYABLE_STATUS: Final = frozenset((408, 409))
 # A gateway that gave up on the model may leave it working.
@@ -42,8 +43,8 @@ _FILTERED: Final = frozenset(("content_filter", "content_policy_violation"))
 _USED_UP: Final = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
 _NO_MODEL_CODES: Final = frozenset(("model_not_found", "invalid_model", "model_not_available"))
 _NO_MODEL_WORDS: Final = re.compile(
-    r"(invalid|unknown|no such) model|model.{0,80}(not found|does not exist|not exist|is not a valid)"
-    r"|not a valid model"
+    r"(invalid|unknown|no such) model|not a valid model"
+    r"|model.{0,80}(not found|does not exist|not exist|is not a valid)"
 )
 _BAD_GENERATION: Final = frozenset(("json_validate_failed", "output_parse_failed"))
 _MAX_WORDS: Final = 2_000
@@ -126,8 +127,8 @@ def read_refusal(status: int, body: object, retry_after_s: float | None = None) 
     )
 
 
-def key_trouble(refusal: Refusal) -> str | None:
-    """Why the endpoint does not want this key: rejected, quota or rate_limited; None if it does."""
+def key_trouble(refusal: Refusal) -> keys.Refusal | None:
+    """Why the endpoint does not want this key; None if the key is not the reason."""
     if refusal.status in (401, 403):
         return "rejected"
     if refusal.used_up:
@@ -149,9 +150,7 @@ def judge_refusal(refusal: Refusal, access: Access, sent: Collection[str] = ()) 
     if refusal.used_up or status == 429:
         what = "has no quota or credit left" if refusal.used_up else "admits no more calls for now"
         limited = ModelRateLimited(f"{name} {what}.", metadata=metadata, retry_after_s=wait)
-        return Verdict(
-            limited, retryable=not refusal.used_up, retry_after_s=wait, turned_away=True
-        )
+        return Verdict(limited, retryable=not refusal.used_up, retry_after_s=wait, turned_away=True)
     if status in _RETRYABLE_STATUS or status >= 500:
         what = "is still loading the model" if refusal.loading else "failed"
         reason = "MODEL_LOADING" if refusal.loading else None

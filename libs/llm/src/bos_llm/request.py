@@ -11,11 +11,12 @@ from bos_llm.providers import provider_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bos_llm.agent_config import AgentModelConfig
     from bos_llm.capabilities import Ladder
     from bos_llm.messages import Message
     from bos_llm.providers import Capabilities
     from bos_llm.schema import JsonSchema
-    from bos_llm.settings import AgentModelConfig, ModelSettings
+    from bos_llm.settings import ModelSettings
 
 FormPlace = Literal["system", "last"]
 NO_THINKING: Final = "none"

@@ -70,7 +70,7 @@ class RetryPolicy:
         Raises:
             BosError: the judged error of the last attempt. The original exception is not chained:
                 it may hold what an endpoint echoes, keys included.
-            ModelUnavailable: MODEL_CIRCUIT_OPEN: the endpoint was down a moment ago; nothing was sent.
+            ModelUnavailable: MODEL_CIRCUIT_OPEN: the endpoint was down just now; nothing was sent.
             DeadlineExceeded: the time of the current call is used up.
         """
         number, started = 0, breaker.now()

@@ -22,15 +22,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
+from bos_llm.agent_config import (
+    EFFORT_TYPE,
+    EXTRA_BODY_TYPE,
+    MAX_REPLY_TOKENS,
+    REPLY_TOKENS_TYPE,
+    TEMPERATURE_TYPE,
+    TIER_TYPE,
+    Access,
+    AgentModelConfig,
+    Effort,
+    ExtraBody,
+    ReplyTokens,
+    Temperature,
+    Tier,
+)
 from bos_llm.prices import PriceTable
 from bos_llm.profiles import NamedProfile, split_keys
 from bos_llm.providers import StructuredMode, provider_row, recognise
@@ -40,7 +55,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_settings import BaseSettings
 
-O = TypeVar("O")
+V = TypeVar("V")
 
 # Chosen for their price and speed; whoever writes queries gets the stronger one.
 DEFAULT_MODELS = {"": "gpt-6-luna", "sql": "gpt-6-sol"}
@@ -53,77 +68,7 @@ _PER_AGENT = re.compile(
     r"|REASONING_EFFORT|MAX_REPLY_TOKENS|EXTRA_BODY)"
 )
 _SHARED_VARIABLES = ("openai", "azure", "compatible")
-_OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
 _V1 = "v1"
-_MAX_REPLY_TOKENS = 131_072
-
-Temperature = Annotated[
-    float | None,
-    Field(ge=0, le=2),
-    BeforeValidator(lambda value: None if value == "none" else value),
-]
-"""``none`` leaves it to the model; some models accept no other value."""
-
-Effort = Annotated[str, Field(pattern=r"^[a-z]{1,16}$")]
-Tier = Literal["standard", "small"]
-ReplyTokens = Annotated[int, Field(ge=64, le=_MAX_REPLY_TOKENS)]
-
-
-def _checked_body(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    if taken := sorted(_OURS & value.keys()):
-        raise ValueError(f"must not hold {', '.join(taken)}, which every call sets itself")
-    return value
-
-
-ExtraBody = Annotated[Mapping[str, Any], Field(max_length=32), AfterValidator(_checked_body)]
-
-_TEMPERATURE: TypeAdapter[float | None] = TypeAdapter(Temperature)
-_EFFORT: TypeAdapter[str] = TypeAdapter(Effort)
-_TIER: TypeAdapter[Tier] = TypeAdapter(Tier)
-_REPLY_TOKENS: TypeAdapter[int] = TypeAdapter(ReplyTokens)
-_EXTRA_BODY: TypeAdapter[Mapping[str, Any]] = TypeAdapter(ExtraBody)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentModelConfig:
-    """The model of one agent."""
-
-    provider: str
-    model: str
-    temperature: float | None
-    """None: not sent, so that the model's own default holds."""
-    keys: str = ""
-    """The profile whose keys are used; empty for the provider's own variable."""
-    tier: Tier = "standard"
-    """``small``: simpler calls, one thing at a time."""
-    reasoning_effort: str | None = None
-    """How long a model that thinks may do so; None: not sent."""
-    max_reply_tokens: int = 4096
-    """Longest reply, without what a model thinks."""
-    extra_body: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Sent along with every call, as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach a provider."""
-
-    provider: str
-    kind: Literal["openai", "azure", "compatible"]
-    base_url: str | None
-    """None: where the ``openai`` package goes by default."""
-    keys: tuple[SecretStr, ...]
-    """In the order in which they are used; a lone endpoint may need none."""
-    url_variable: str
-    key_variable: str
-    api_version: str = ""
-    """Of Azure OpenAI; empty for its v1 endpoint."""
-    profile: str = ""
-    """Where the keys are from; empty for the provider's own variable."""
-    managed_identity: bool = False
-    """Tokens of this machine's identity take the place of a key."""
-    client_id: str | None = None
-    """Which of several identities."""
 
 
 class ModelSettings(Settings):
@@ -162,8 +107,8 @@ class ModelSettings(Settings):
     )
     reasoning_effort: Effort | None = Field(
         default=None,
-        description="How long models that think may do so: none, minimal, low, medium, high; unset: "
-        "as little as the model allows, low for queries",
+        description="How long models that think may do so: none, minimal, low, medium, high; "
+        "unset: as little as the model allows, low for queries",
     )
     max_reply_tokens: ReplyTokens = Field(
         default=4096,
@@ -173,7 +118,7 @@ class ModelSettings(Settings):
     reasoning_tokens: int = Field(
         default=8192,
         ge=0,
-        le=_MAX_REPLY_TOKENS,
+        le=MAX_REPLY_TOKENS,
         description="Room for what models think, on top of the reply",
     )
     extra_body: ExtraBody = Field(
@@ -183,8 +128,8 @@ class ModelSettings(Settings):
     )
     schema_in_prompt: Literal["auto", "always", "never"] = Field(
         default="auto",
-        description="Whether prompts describe the JSON that is asked for; auto: unless the provider "
-        "shows its models the schema itself",
+        description="Whether prompts describe the JSON that is asked for; auto: unless the "
+        "provider shows its models the schema itself",
     )
     structured: StructuredMode | None = Field(
         default=None,
@@ -319,21 +264,24 @@ class ModelSettings(Settings):
         return AgentModelConfig(
             provider,
             model,
-            self._own(agent, "TEMPERATURE", _TEMPERATURE, "a number from 0 to 2, or none")
+            self._own(agent, "TEMPERATURE", TEMPERATURE_TYPE, "a number from 0 to 2, or none")
             if self._of(agent, "TEMPERATURE")
             else temperature,
             keys,
-            self._own(agent, "MODEL_TIER", _TIER, "standard or small") or self.tier,
-            self._own(agent, "REASONING_EFFORT", _EFFORT, "one word, such as none or low")
+            self._own(agent, "MODEL_TIER", TIER_TYPE, "standard or small") or self.tier,
+            self._own(agent, "REASONING_EFFORT", EFFORT_TYPE, "one word, such as none or low")
             or effort,
             self._own(
-                agent, "MAX_REPLY_TOKENS", _REPLY_TOKENS, f"a number from 64 to {_MAX_REPLY_TOKENS}"
+                agent,
+                "MAX_REPLY_TOKENS",
+                REPLY_TOKENS_TYPE,
+                f"a number from 64 to {MAX_REPLY_TOKENS}",
             )
             or self.max_reply_tokens,
             {**self.extra_body, **(self._own_body(agent) or {})},
         )
 
-    def _own(self, agent: str, what: str, kind: TypeAdapter[O], wanted: str) -> O | None:
+    def _own(self, agent: str, what: str, kind: TypeAdapter[V], wanted: str) -> V | None:
         """The agent's own variable as a value; None if it has none."""
         text = self._of(agent, what)
         if text is None:
@@ -348,7 +296,7 @@ class ModelSettings(Settings):
         if text is None:
             return None
         try:
-            return _EXTRA_BODY.validate_python(json.loads(text))
+            return EXTRA_BODY_TYPE.validate_python(json.loads(text))
         except ValueError as error:
             known = isinstance(error, ValidationError)
             problem = error.errors()[0]["msg"] if known else "must be a JSON object"  # type: ignore[attr-defined]
@@ -502,7 +450,10 @@ class _NamedVariables(PydanticBaseSettingsSource):
 
 def _default_effort(agent: str, provider: str, model: str) -> str | None:
     """As little thinking as the model allows; queries are worth a little."""
-    if provider not in ("openai", "azure") or not provider_row(provider).capabilities(model).reasons:
+    if (
+        provider not in ("openai", "azure")
+        or not provider_row(provider).capabilities(model).reasons
+    ):
         return None
     if agent in _THINKING_AGENTS or not _CAN_SKIP_THINKING.match(model.lower()):
         return "low"

@@ -41,6 +41,7 @@ _CLOSING = {
 }
 _END = re.compile("|".join(map(re.escape, _ENDS)), _IGNORE_CASE)
 _LONGEST_END = max(map(len, _ENDS))
+_LONGEST_OPENING = max(map(len, _THOUGHTS))
 _SPACE = re.compile(r"\s*")
 # The chat template has written the opening tag into the prompt, so only the closing one is there.
 # On a line's end, as all models put it: a reply may speak about the tag.
@@ -76,12 +77,15 @@ class ThinkFilter:
 
     def feed(self, text: str) -> str:
         """The part of the reply that can be shown once ``text`` has arrived."""
-        self._rest += text
+        text, self._rest = self._rest + text, ""
+        at = 0
         while self._state != "text":
             step = self._skip_thoughts if self._state == "thoughts" else self._find_start
-            if not step():
+            found = step(text, at)
+            if found is None:
                 return ""
-        return self._without_marks()
+            at = found
+        return self._without_marks(text, at)
 
     def end(self) -> str:
         """What was held back and is to be shown, now that nothing follows."""
@@ -90,35 +94,33 @@ class ThinkFilter:
             return ""
         return self._release_marks() + rest
 
-    def _find_start(self) -> bool:
-        """Whether it is known now what the reply begins with."""
-        self._rest = self._rest.lstrip()
-        beginning = self._rest.lower()
+    def _find_start(self, text: str, at: int) -> int | None:
+        """Where what the reply begins with ends; None if it is not known yet."""
+        space = _SPACE.match(text, at)
+        at = space.end() if space else at
+        beginning = text[at : at + _LONGEST_OPENING].lower()
         for opening in _THOUGHTS:
             if beginning.startswith(opening):
                 self._state, self._opening = "thoughts", opening
-                self._rest = self._rest[len(opening) :]
-                return True
+                return at + len(opening)
         if any(opening.startswith(beginning) for opening in _THOUGHTS):
-            return False
+            self._rest = text[at:]
+            return None
         self._state = "text"
-        return True
+        return at
 
-    def _skip_thoughts(self) -> bool:
-        """Whether the thoughts have ended."""
+    def _skip_thoughts(self, text: str, at: int) -> int | None:
+        """Where the thoughts end; None if they go on."""
         self.hidden = True
-        closing = _CLOSING[self._opening].search(self._rest)
+        closing = _CLOSING[self._opening].search(text, at)
         if closing is None:
-            self._rest = self._rest[1 - len(_THOUGHTS[self._opening]) :]
-            return False
-        self._rest = self._rest[closing.end() :]
+            self._rest = text[max(at, len(text) + 1 - len(_THOUGHTS[self._opening])) :]
+            return None
         self._state = "start"
-        return True
+        return closing.end()
 
-    def _without_marks(self) -> str:
-        text, self._rest = self._rest, ""
+    def _without_marks(self, text: str, at: int) -> str:
         shown: list[str] = []
-        at = 0
         while at < len(text):
             if self._marks and (space := _SPACE.match(text, at)) and space[0]:
                 self._hold_mark(space[0])

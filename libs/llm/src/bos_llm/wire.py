@@ -184,7 +184,7 @@ def read_completion(body: object) -> Reply:
     choices = body.get("choices", ...)
     if choices is not None and not isinstance(choices, list):
         raise ForeignReply("no list of choices")
-    return _read(body, choices or [], "message", "delta")
+    return _read(body, choices or [], whole=True)
 
 
 def read_chunk(body: object) -> Reply:
@@ -202,7 +202,7 @@ def read_chunk(body: object) -> Reply:
     choices = body.get("choices")
     if choices is not None and not isinstance(choices, list):
         raise ForeignReply("no list of choices")
-    return replace(_read(body, choices or [], "delta", "message"), blank=False)
+    return _read(body, choices or [], whole=False)
 
 
 def _checked(body: object) -> Mapping[str, Any]:
@@ -217,7 +217,8 @@ def _checked(body: object) -> Mapping[str, Any]:
     return body
 
 
-def _read(body: Mapping[str, Any], choices: list[Any], part: str, other: str) -> Reply:
+def _read(body: Mapping[str, Any], choices: list[Any], *, whole: bool) -> Reply:
+    part, other = ("message", "delta") if whole else ("delta", "message")
     choice = choices[0] if choices and isinstance(choices[0], dict) else {}
     reason = finish_reason(choice.get("finish_reason"))
     if reason == "error" or choice.get("error"):
@@ -225,22 +226,22 @@ def _read(body: Mapping[str, Any], choices: list[Any], part: str, other: str) ->
     groq = body.get("x_groq")
     usages = (body, groq, choice)
     found = [read_usage(each.get("usage")) for each in usages if isinstance(each, dict)]
-    reply = Reply(
-        finish_reason=reason,
-        model=string(body.get("model")),
-        tokens=next((tokens for tokens in found if tokens is not None), None),
-    )
+    tokens = next((tokens for tokens in found if tokens is not None), None)
+    model = string(body.get("model"))
     message = choice.get(part)
     if not isinstance(message, dict):
         message = choice.get(other)
     if not isinstance(message, dict):
         text = string(choice.get("text"))  # as the older API of texts has it
-        return replace(reply, text=text, blank=not text)
+        nothing = whole and not text
+        return Reply(text, finish_reason=reason, model=model, tokens=tokens, blank=nothing)
     content = read_content(message.get("content"))
-    return replace(
-        reply,
+    return Reply(
         text=content.text,
         refusal=string(message.get("refusal")) or content.refusal,
+        finish_reason=reason,
+        model=model,
+        tokens=tokens,
         reasoning=read_reasoning(message) or content.thinking,
         tool_arguments=read_tool_arguments(message),
     )

@@ -1,0 +1,212 @@
+"""Streams as servers send them, with notes of filters, pings, thoughts and errors in between."""
+
+from __future__ import annotations
+
+import json
+
+from canned_replies import (
+    END,
+    GOOD,
+    USAGE,
+    USAGE_CHUNK,
+    CannedReply,
+    Expected,
+    Failure,
+    chunk,
+    completion,
+    events,
+    shows,
+    text,
+)
+
+_HELLO = text("Hello")
+_SAFE = {"hate": {"filtered": False, "severity": "safe"}}
+_FILTER_NOTE = {
+    "id": "",
+    "object": "",
+    "created": 0,
+    "model": "",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": None,
+            "content_filter_results": _SAFE,
+            "content_filter_offsets": {"check_offset": 44, "start_offset": 44, "end_offset": 198},
+        }
+    ],
+    "usage": None,
+}
+_THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+
+
+def _fails(
+    name: str,
+    stream: bytes,
+    failure: Failure,
+    shown: str = "",
+    reported: int | None = -1,
+    max_requests: int = 1,
+) -> CannedReply:
+    expected = Expected(failure=failure, shown=shown, reported=reported)
+    return CannedReply(name, expected, stream=stream, max_requests=max_requests)
+
+
+CASES = (
+    shows(
+        "plain",
+        "Hello world",
+        chunk({"role": "assistant", "content": ""}),
+        text("Hello "),
+        text("world"),
+        END,
+        USAGE_CHUNK,
+    ),
+    shows(
+        "comments, as from OpenRouter", "Hello", ": PROCESSING\n\n" * 2, _HELLO, END, USAGE_CHUNK
+    ),
+    shows(
+        "thoughts in the text",
+        "Hello",
+        text("<think>\nthe user wants"),
+        text(" a greeting\n</think>\n\n"),
+        _HELLO,
+        END,
+        USAGE_CHUNK,
+    ),
+    shows(
+        "thoughts apart",
+        "Hello",
+        chunk({"content": None, "reasoning_content": "hm"}),
+        _HELLO,
+        END,
+        USAGE_CHUNK,
+    ),
+    shows(
+        "note on the prompt first, as from Azure",
+        "Hello",
+        {"choices": [], "id": "", "model": "", "prompt_filter_results": [{}]},
+        _HELLO,
+        END,
+        USAGE_CHUNK,
+    ),
+    shows(
+        "notes without a delta, as from Azure's late filter",
+        "Hello world",
+        text("Hello "),
+        _FILTER_NOTE,
+        text("world"),
+        END,
+        _FILTER_NOTE,
+        USAGE_CHUNK,
+    ),
+    shows(
+        "delta null at the end",
+        "Hello",
+        _HELLO,
+        {"id": "x", "choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]},
+        USAGE_CHUNK,
+    ),
+    shows("pings without choices", "Hello", {"type": "ping"}, _HELLO, END, {"usage": USAGE}),
+    shows("choices null", "Hello", _HELLO, END, {"id": "x", "choices": None, "usage": USAGE}),
+    shows(
+        "parts in the delta, as from Mistral",
+        "Hello",
+        text([_THOUGHT]),
+        text([{"type": "text", "text": "Hello"}]),
+        END,
+        USAGE_CHUNK,
+    ),
+    _fails(
+        "error first",
+        events({"error": {"message": "Rate limit", "code": 429}}),
+        "rate_limited",
+        reported=429,
+        max_requests=4,
+    ),
+    _fails(
+        "error after text",
+        events(text("Hello "), {"error": {"message": "boom", "code": 502}}),
+        "unavailable",
+        "Hello ",
+        502,
+    ),
+    _fails(
+        "error beside a choice, as from OpenRouter",
+        events(
+            text("Hello "),
+            {"error": {"code": 502, "message": "x"}, **chunk({"content": ""}, "error")},
+        ),
+        "unavailable",
+        "Hello ",
+        502,
+    ),
+    _fails("no end of any kind", events(_HELLO, done=False), "unavailable", "Hello"),
+    _fails(
+        "event of the kind error, as from llama-server",
+        events('event: error\ndata: {"error": {"code": 500, "type": "server_error"}}\n\n'),
+        "unavailable",
+        reported=500,
+        max_requests=4,
+    ),
+    CannedReply(
+        "whole JSON though a stream was asked for",
+        Expected(text="Hello"),
+        body=completion({"content": "Hello"}),
+        stream=json.dumps(completion({"content": "Hello"}), indent=1).encode(),
+    ),
+    _fails(
+        "only thoughts up to the limit",
+        events(chunk({"reasoning_content": "hm"}), chunk({}, "length"), USAGE_CHUNK),
+        "output",
+    ),
+    shows("end mark of the template", "Hello", text("Hello<|im_end|>"), END, USAGE_CHUNK),
+    # Our own.
+    shows("lines that end in CR LF", "Hello", _HELLO, END, USAGE_CHUNK, newline="\r\n"),
+    shows("byte order mark", "Hello", "\ufeff", _HELLO, END),
+    shows("no blank line at the end", "Hello", _HELLO, f"data: {json.dumps(END)}\n", done=False),
+    shows("data without a space", "Hello", _HELLO, f"data:{json.dumps(END)}\n\n"),
+    shows("ids, kinds and times", "Hello", "id: 1\nevent: x\nretry: 5\n", _HELLO, END),
+    shows("null for a chunk", "Hello", "data: null\n\n", _HELLO, END),
+    shows(
+        "usage in the last choice, as from Moonshot",
+        "Hello",
+        _HELLO,
+        {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+    ),
+    shows("usage aside, as from Groq", "Hello", _HELLO, {**END, "x_groq": {"usage": USAGE}}),
+    shows("usage in every chunk", "Hello", {**_HELLO, "usage": USAGE}, {**END, "usage": USAGE}),
+    shows("message for a delta", "Hello", {"choices": [{"message": {"content": "Hello"}}]}, END),
+    shows("reason empty until the end", "Hello", chunk({"content": "Hello"}, ""), END),
+    shows("tags in pieces", "Hello", *map(text, "<think>a</thi>b</think>\n\nHello<|im_end|>"), END),
+    shows("several thoughts", "Hello", text(" <think>a</think>\n<think>b</think>\nHello"), END),
+    shows("tag in the middle", "a <think>b</think> c", text("a <think>b"), text("</think> c"), END),
+    shows("tag that is none", "<thin air>", text("<thin"), text(" air>"), END),
+    shows("mark in the middle", "a <|im_end|> b", text("a <|im_"), text("end|> b"), END),
+    shows("mark that is none", "a <|im_", text("a <|im_"), END),
+    shows("marks without end", "Hello", _HELLO, *[text("<|im_end|>\n" * 20)] * 3, END),
+    shows("letters of several bytes", "Größe ≤ 5 € 😀", *map(text, "Größe ≤ 5 € 😀"), END),
+    shows(
+        "letters as they are",
+        "Größe 😀",
+        'data: {"choices":[{"delta":{"content":"Größe 😀"}}]}\n\n',
+        END,
+    ),
+    shows("JSON as text", GOOD, text(GOOD), END),
+    shows(
+        "more choices than asked for",
+        "Hello",
+        {"choices": [*_HELLO["choices"], {"index": 1, "delta": {"content": "Bye"}}]},
+        END,
+    ),
+    _fails("thoughts that never end", events(text("<think>a"), text("b"), END), "output"),
+    _fails("marks only", events(text("<|im_end|>"), text("</s>"), END), "output"),
+    _fails(
+        "refusal",
+        events(chunk({"refusal": "I cannot"}), chunk({"refusal": " do that."}), END),
+        "refused",
+    ),
+    _fails("a page", b"<html><body>Welcome</body></html>", "foreign", max_requests=4),
+    _fails("chunk a number", events("data: 5\n\n"), "foreign", max_requests=4),
+    _fails("choices a text", events(_HELLO, {"choices": "x"}), "foreign", "Hello"),
+    _fails("filtered late", events(_HELLO, chunk({}, "content_filter")), "refused", "Hello"),
+)
