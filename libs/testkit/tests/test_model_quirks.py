@@ -11,7 +11,7 @@ import pytest
 
 from bos_testkit.model_faults import PROSE
 from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_quirks import JSON_WORD, THOUGHTS
+from bos_testkit.model_quirks import JSON_WORD, THINKING_TEMPERATURE, THOUGHTS
 from bos_testkit.model_server import ScriptedModel
 from bos_testkit.models import scripted_model
 from bos_testkit.waiting import eventually
@@ -100,6 +100,12 @@ def written(events: Sequence[Any]) -> str:
         ("json_object", "string", {"response_format": OBJECT}, {"response_format": SCHEMA}),
         ("stream_options", "plain", {"stream_options": {"include_usage": True}}, {}),
         (JSON_WORD, "openai", {"response_format": OBJECT}, {"response_format": SCHEMA}),
+        (
+            THINKING_TEMPERATURE,
+            "openai",
+            {"temperature": 0, "reasoning_effort": "low"},
+            {"temperature": 0, "reasoning_effort": "none"},
+        ),
         ("reasoning_effort", "openai", {"reasoning_effort": "none"}, {"reasoning_effort": None}),
     ],
 )
@@ -110,7 +116,7 @@ async def test_a_parameter_is_refused_when_it_is_sent(
     status, body = await wire.post(**sent)
     assert status == (422 if manner == "forbidden" else 400)
     assert (await wire.post(**accepted))[0] == 200
-    param = "response_format" if "json" in name else name
+    param = "response_format" if "json" in name else name.partition(" ")[0]
     told = json.dumps(body)
     if manner == "openai":
         assert (body["error"]["param"], body["error"]["code"]) == (param, "unsupported_parameter")

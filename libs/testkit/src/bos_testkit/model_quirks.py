@@ -29,7 +29,13 @@ OddChunk = Literal["no_delta", "null_delta", "null_choices", "no_choices", "ping
 THOUGHTS: Final = "First I look at what is asked. Is {this} the form they want?"
 JSON_WORD: Final = "json_object without the word json"
 """As a name in ``refuses``: ``json_object`` unless some message says JSON."""
+THINKING_TEMPERATURE: Final = "temperature while it thinks"
+"""As a name in ``refuses``: ``temperature`` unless ``reasoning_effort`` is none."""
 _FORMATS: Final = ("json_schema", "json_object")
+_PARAMETERS: Final = {
+    **dict.fromkeys((*_FORMATS, JSON_WORD), "response_format"),
+    THINKING_TEMPERATURE: "temperature",
+}
 _STATUS_TEXTS: Final = {
     402: "Your balance does not cover this request",
     429: "Too many requests for this key",
@@ -45,7 +51,8 @@ class Quirks:
 
     refuses: dict[str, Manner] = field(default_factory=dict)
     """Parameters that end in an error when they are sent, and how it is worded: any name of the
-    body, ``json_schema`` and ``json_object`` as kinds of ``response_format``, or `JSON_WORD`."""
+    body, ``json_schema`` and ``json_object`` as kinds of ``response_format``, `JSON_WORD`, or
+    `THINKING_TEMPERATURE`."""
     ignores_response_format: bool = False
     """Answers in prose, unless the prompt itself describes the form of the reply."""
     thinks: Thinking = ""
@@ -173,11 +180,13 @@ def _is_sent(name: str, body: Mapping[str, Any], call: wire.ChatCall) -> bool:
     kind = form.get("type") if isinstance(form, dict) else None
     if name == JSON_WORD:
         return kind == "json_object" and "json" not in call.prompt.casefold()
+    if name == THINKING_TEMPERATURE:
+        return body.get("temperature") is not None and body.get("reasoning_effort") != "none"
     return kind == name if name in _FORMATS else body.get(name) is not None
 
 
 def _refused(name: str, manner: Manner) -> wire.Error:
-    param = "response_format" if name in (*_FORMATS, JSON_WORD) else name
+    param = _PARAMETERS.get(name, name)
     if manner == "forbidden":
         problem = {"type": "extra_forbidden", "loc": ["body", param], "msg": "Not permitted"}
         return wire.Error(422, {"detail": [problem]})
@@ -186,7 +195,7 @@ def _refused(name: str, manner: Manner) -> wire.Error:
     elif name in _FORMATS:
         text = f"This response_format type is unavailable: '{name}'."
     else:
-        text = f"Unsupported parameter: '{name}' is not supported with this model."
+        text = f"Unsupported parameter: '{param}' is not supported with this model."
     if manner == "string":
         return wire.Error(400, {"error": text})
     if manner == "plain":
