@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from bos_agentkit.task import AgentTask
 
 TODAY = "today"
-_MAX_PREVIEW_CHARS = 400
+INPUT_ORIGIN = "input of the task"
+"""Origin of what the plan hands to the step itself."""
+_MAX_TYPE_CHARS = 400
+# The first rows show what the rest is like; the values themselves are at hand in the program.
+_MAX_PREVIEW_CHARS = 200
 _MAX_LISTED = 40
 _MAX_NAME_CHARS = 60
 # Names that a program needs for itself.
@@ -49,7 +53,7 @@ def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Vari
     """
     names = _Names()
     variables = [
-        Variable(names.free(name), value, "input of the task")
+        Variable(names.free(name), value, INPUT_ORIGIN)
         for name, value in task.arguments.items()
         if name != TODAY
     ]
@@ -73,13 +77,15 @@ def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
 def describe(variables: Iterable[Variable]) -> str:
     """One line per variable: name, type, origin and the beginning of its value."""
     listed = list(variables)
-    lines = [
-        f"- {one.name}: {_cut(type_text(one.value))} ({one.origin}), begins {_preview(one.value)}"
-        for one in listed[:_MAX_LISTED]
-    ]
+    lines = [_described(one) for one in listed[:_MAX_LISTED]]
     if len(listed) > _MAX_LISTED:
         lines.append(f"- and {len(listed) - _MAX_LISTED} more")
     return "\n".join(lines)
+
+
+def _described(one: Variable) -> str:
+    kind = _cut(type_text(one.value), _MAX_TYPE_CHARS)
+    return f"- {one.name}: {kind} ({one.origin}), begins {_preview(one.value)}"
 
 
 def type_text(value: Any) -> str:
@@ -146,8 +152,9 @@ def _keys(fields: Mapping[str, Any]) -> str:
 
 
 def _preview(value: Any) -> str:
-    return _cut(json.dumps(value_to_json(to_value(value)), ensure_ascii=False))
+    text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
+    return _cut(text, _MAX_PREVIEW_CHARS)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_PREVIEW_CHARS else text[:_MAX_PREVIEW_CHARS] + "…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"

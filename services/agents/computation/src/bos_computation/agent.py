@@ -1,10 +1,13 @@
-"""The computation agent (SPEC F-01, F-06, F-09, F-10): arithmetic at once, the rest by a program.
+"""The computation agent: arithmetic at once, the rest by a program.
 
 ::
 
     plain arithmetic -> calculator -------------------------------------> answer
-    anything else    -> plan -> run in the sandbox -> summary ----------> answer
+    anything else    -> plan -> run in the sandbox -> statement --------> answer
                           ^------- corrected, once ---'
+
+The statement is worded by the model only if it goes to the person as it stands; otherwise the
+composer words it with the rest.
 """
 
 from __future__ import annotations
@@ -168,7 +171,10 @@ class ComputationAgent(Agent):
         return Run(code, ended["result"], ended["stdout"])
 
     async def _answered(self, task: AgentTask, run: Run, explanation: str) -> AgentResult:
-        answer, summarised = await self._summary(task, run)
+        if task.input.is_final_answer:
+            answer, summarised = await self._summary(task, run)
+        else:
+            answer, summarised = plain_sentence(run.result, run.stdout), None
         # Rows of the program are exact; a model may have rounded or left out some.
         table = result_table(run.result) or summarised
         task.trace.result("Computed", answer=answer)

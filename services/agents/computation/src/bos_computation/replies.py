@@ -1,4 +1,4 @@
-"""What the model is asked to reply (SPEC F-01, F-06): the schemas of its structured output."""
+"""What the model is asked to reply: the schemas of its structured output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 class ComputationPlan(BaseModel):
-    """A small program and what it does."""
+    """What is computed, from what, and by which program."""
 
-    code: Text = Field(description="The Python program")
-    explanation: str = Field(default="", description="What it computes, in one or two sentences")
-    inputs: list[str] = Field(
-        default_factory=list, description="Names of the given variables that it uses"
-    )
+    # In this order, since models write it so: how to go about it before the program.
+    explanation: str = Field(default="", description="What is computed and how, in one sentence")
+    inputs: list[str] = Field(default_factory=list, description="Names of the variables it uses")
+    code: Text = Field(description="The whole Python program")
 
 
 class SummaryTable(BaseModel):
@@ -37,5 +36,5 @@ class SummaryTable(BaseModel):
 class ComputationSummary(BaseModel):
     """The program's result in words, and as a table where that helps."""
 
-    answer: Text = Field(description="The answer in plain words")
+    answer: Text = Field(description="The answer in plain words, in the language of the question")
     table: SummaryTable | None = Field(default=None, description="The result as a table, or null")
