@@ -40,6 +40,7 @@ _CLOSING = {
     opening: re.compile(re.escape(closing), _IGNORE_CASE) for opening, closing in _THOUGHTS.items()
 }
 _END = re.compile("|".join(map(re.escape, _ENDS)), _IGNORE_CASE)
+_OPENING = re.compile("|".join(map(re.escape, _THOUGHTS)), _IGNORE_CASE)
 _LONGEST_END = max(map(len, _ENDS))
 _LONGEST_OPENING = max(map(len, _THOUGHTS))
 _SPACE = re.compile(r"\s*")
@@ -158,7 +159,9 @@ def without_thinking(text: str) -> str:
     """A whole reply without thoughts and end marks, also if only the closing tag is there."""
     shown = shown_text(text)
     lone = _LONE_CLOSING.search(shown)
-    return shown if lone is None else shown_text(shown[lone.end() :])
+    if lone is None or _OPENING.search(shown, 0, lone.start()):
+        return shown
+    return shown_text(shown[lone.end() :])
 
 
 def _tail(text: str, at: int) -> int:

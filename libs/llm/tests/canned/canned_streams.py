@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from canned_replies import (
     END,
@@ -37,6 +38,11 @@ _FILTER_NOTE = {
     "usage": None,
 }
 _THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+
+
+def _in_threes(said: str) -> list[Any]:
+    pieces = [said[at : at + 3] for at in range(0, len(said), 3)]
+    return [{"choices": [{"delta": {"content": piece}}]} for piece in pieces]
 
 
 def _fails(
@@ -177,7 +183,9 @@ CASES = (
     shows("usage in every chunk", "Hello", {**_HELLO, "usage": USAGE}, {**END, "usage": USAGE}),
     shows("message for a delta", "Hello", {"choices": [{"message": {"content": "Hello"}}]}, END),
     shows("reason empty until the end", "Hello", chunk({"content": "Hello"}, ""), END),
-    shows("tags in pieces", "Hello", *map(text, "<think>a</thi>b</think>\n\nHello<|im_end|>"), END),
+    shows(
+        "tags in pieces", "Hello", *_in_threes("<think>a</thi>b</think>\n\nHello<|im_end|>"), END
+    ),
     shows("several thoughts", "Hello", text(" <think>a</think>\n<think>b</think>\nHello"), END),
     shows("tag in the middle", "a <think>b</think> c", text("a <think>b"), text("</think> c"), END),
     shows("tag that is none", "<thin air>", text("<thin"), text(" air>"), END),
