@@ -158,8 +158,8 @@ async def test_a_key_of_openai_is_enough(
         f"BOS_MODEL_PROVIDER=openai\nOPENAI_BASE_URL={model.base_url}\n"
     )
     async with started(tmp_path, model, env) as product:
-        # As its models of today are.
-        model.quirks.refuses = {"temperature": "openai", "max_tokens": "openai"}
+        # As its models of today do.
+        model.quirks.refuses = {THINKING_TEMPERATURE: "openai", "max_tokens": "openai"}
         run = await product.ask(QUESTION)
         await assert_planned_and_answered(product, QUESTION, company, run)
         used = {request.model for request in model.requests}
