@@ -114,10 +114,10 @@ class Caller:
         self._writer.check(request.messages)
         endpoint = self._endpoint()
 
-        async def send(body: Body, takes: Capabilities, timeout_s: float) -> Reply:
+        async def send(body: Body, timeout_s: float) -> Reply:
             if not self._writer.reads_streams:
                 return await endpoint.complete(body, timeout_s)
-            return await self._read(endpoint, body, takes, timeout_s)
+            return await self._read(endpoint, body, timeout_s)
 
         async def attempt(timeout_s: float) -> tuple[Reply, TokenCount]:
             sent = await self._send(endpoint, request, call, send, timeout_s)
@@ -132,11 +132,9 @@ class Caller:
         self._writer.check(request.messages)
         endpoint = self._endpoint()
 
-        async def send(
-            body: Body, takes: Capabilities, timeout_s: float
-        ) -> tuple[ReplyStream, ReplyBuilder]:
+        async def send(body: Body, timeout_s: float) -> tuple[ReplyStream, ReplyBuilder]:
             idle_s = self._settings.stream_idle_timeout_s
-            stream = await endpoint.stream(body, timeout_s, idle_s, with_usage=takes.stream_usage)
+            stream = await endpoint.stream(body, timeout_s, idle_s)
             try:
                 whole = ReplyBuilder(self._settings.max_reply_chars)
                 while not whole.text and (chunks := await stream.next()) is not None:
@@ -156,11 +154,9 @@ class Caller:
         retry = replace(self._retry, timeout_s=self._settings.stream_timeout_s)
         return await retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
 
-    async def _read(
-        self, endpoint: Endpoint, body: Body, takes: Capabilities, timeout_s: float
-    ) -> Reply:
+    async def _read(self, endpoint: Endpoint, body: Body, timeout_s: float) -> Reply:
         """A whole reply by way of a stream, whose end the endpoint notices."""
-        stream = await endpoint.stream(body, timeout_s, timeout_s, with_usage=takes.stream_usage)
+        stream = await endpoint.stream(body, timeout_s, timeout_s)
         async with stream:
             whole = ReplyBuilder(self._settings.max_reply_chars)
             while (chunks := await stream.next()) is not None:
@@ -174,7 +170,7 @@ class Caller:
         endpoint: Endpoint,
         request: Request,
         call: ObservedCall,
-        send: Callable[[Body, Capabilities, float], Awaitable[R]],
+        send: Callable[[Body, float], Awaitable[R]],
         timeout_s: float,
     ) -> _Sent[R]:
         """One attempt, repeated at once in other words while the endpoint refuses a parameter."""
@@ -186,7 +182,7 @@ class Caller:
             body = self._writer.body(request, takes, self._ladder)
             reserved, body = await _reserve(body, takes)
             try:
-                result = await send(body, takes, max(0.0, ends_at - clock()))
+                result = await send(body, max(0.0, ends_at - clock()))
             except BaseException as error:
                 _give_up(reserved, endpoint, error)
                 refusal = endpoint.refused(error)

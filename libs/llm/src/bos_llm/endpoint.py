@@ -131,8 +131,6 @@ class Endpoint:
         body: dict[str, Any],
         timeout_s: float,
         idle_timeout_s: float,
-        *,
-        with_usage: bool = True,
     ) -> ReplyStream:
         """Open a streamed reply, at most ``timeout_s`` long and ``idle_timeout_s`` silent.
 
@@ -140,13 +138,12 @@ class Endpoint:
             Exception: see :meth:`judge`.
         """
         ends_at = asyncio.get_running_loop().time() + timeout_s
-        usage = {"stream_options": {"include_usage": True}} if with_usage else {}
         async with asyncio.timeout_at(ends_at):
             chunks = await self._when_loaded(
                 lambda client: client.post(
                     _PATH,
                     cast_to=object,
-                    body={**body, "stream": True, **usage},
+                    body={**body, "stream": True},
                     options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
                     stream=True,
                     stream_cls=AsyncStream[object],

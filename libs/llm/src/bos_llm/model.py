@@ -197,7 +197,7 @@ class Model:
         ``ModelUnavailable``. Close the generator (``contextlib.aclosing``) when leaving early:
         that ends the HTTP response.
         """
-        request = Request(messages, max_tokens=max_tokens)
+        request = Request(messages, max_tokens=max_tokens, streamed=True)
         with self._observer.call("text") as call:
             opened = await self._caller.stream(request, call)
             try:

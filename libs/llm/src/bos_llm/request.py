@@ -36,6 +36,7 @@ class Request:
         form_in: In which message the form of the JSON is written down.
         max_tokens: Longest reply; None: as settings say.
         temperature: Instead of the agent's; None leaves that.
+        streamed: Whether the reply is read as a stream.
     """
 
     messages: Sequence[Message]
@@ -43,6 +44,7 @@ class Request:
     form_in: FormPlace = "system"
     max_tokens: int | None = None
     temperature: float | None = None
+    streamed: bool = False
 
 
 class RequestWriter:
@@ -86,6 +88,8 @@ class RequestWriter:
         effort = config.reasoning_effort
         if effort is not None and takes.reasoning_effort:
             body.setdefault("reasoning_effort", effort)
+        if (request.streamed or self.reads_streams) and takes.stream_usage:
+            body["stream_options"] = {"include_usage": True}
         if takes.limit != "none":
             body.setdefault(takes.limit, self._limit(request, takes, ladder))
         return body

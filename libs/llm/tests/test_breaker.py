@@ -1,0 +1,161 @@
+"""Endpoints that are down, slow, or loading: how often they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from bos_llm import ModelUnavailable, user
+from bos_llm.breaker import CircuitBreaker
+
+if TYPE_CHECKING:
+    from conftest import Rig
+
+HELLO = [user("hello")]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def opened(clock: Clock) -> CircuitBreaker:
+    breaker = CircuitBreaker(open_s=5.0, max_open_s=12.0, clock=clock)
+    started = breaker.now()
+    clock.now += 1
+    breaker.failed(started, 1)
+    assert not breaker.blocked_s(), "a single failure may be bad luck"
+    breaker.failed(started, 2)
+    return breaker
+
+
+def test_a_call_that_failed_twice_opens_the_circuit() -> None:
+    assert opened(Clock()).blocked_s() == 5.0
+
+
+def test_a_success_of_another_call_meanwhile_keeps_it_closed() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker(clock=clock)
+    started = breaker.now()
+    clock.now += 1
+    breaker.failed(started, 1)
+    breaker.succeeded()
+    breaker.failed(started, 2)
+    assert not breaker.blocked_s()
+
+
+def test_after_the_pause_one_call_is_let_through_and_its_success_closes_the_circuit() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now += 5
+    assert breaker.blocked_s() == 0
+    assert breaker.blocked_s() == 5.0, "one at a time"
+    breaker.succeeded()
+    assert breaker.blocked_s() == 0
+
+
+def test_the_pause_doubles_up_to_its_bound_while_the_endpoint_is_down() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    for pause in (10.0, 12.0, 12.0):
+        clock.now += 13
+        assert breaker.blocked_s() == 0
+        breaker.failed(breaker.now(), 1)
+        assert breaker.blocked_s() == pause
+
+
+def test_a_probe_that_nobody_reports_blocks_for_one_pause_only() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now += 5
+    assert breaker.blocked_s() == 0
+    clock.now += 5
+    assert breaker.blocked_s() == 0
+
+
+@pytest.mark.parametrize(("failures", "open_"), [(19, False), (20, True)])
+def test_many_failures_in_a_row_open_it_whosever_they_are(failures: int, open_: bool) -> None:
+    breaker = CircuitBreaker(clock=Clock())
+    for _ in range(failures):
+        breaker.failed(breaker.now(), 1)
+    assert bool(breaker.blocked_s()) is open_
+
+
+async def test_an_endpoint_that_is_down_is_asked_twice_whoever_calls(rig: Rig) -> None:
+    rig.server.knobs.fail_next(99, status=500)
+    models = await rig.models()
+    for agent in ("planner", "sql", "composer", "memory"):
+        with pytest.raises(ModelUnavailable) as caught:
+            await models.for_agent(agent).text(HELLO)
+    assert rig.server.calls == 2
+    assert caught.value.reason == "MODEL_CIRCUIT_OPEN"
+    assert caught.value.retry_after_s
+
+
+async def test_endpoints_fail_each_for_themselves(rig: Rig, unused_port: int) -> None:
+    models = await rig.models(
+        variables={
+            "SQL_MODEL_PROVIDER": "other",
+            "OTHER_BASE_URL": f"http://127.0.0.1:{unused_port}/v1",
+        }
+    )
+    with pytest.raises(ModelUnavailable):
+        await models.for_agent("sql").text(HELLO)
+    assert (await models.for_agent("planner").text(HELLO)).text
+
+
+async def test_a_refusal_says_that_the_endpoint_is_up(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=500)
+    rig.server.knobs.fail_next(status=400)
+    models = await rig.models()
+    with pytest.raises(Exception, match="does not accept"):
+        await models.for_agent("sql").text(HELLO)
+    assert (await models.for_agent("sql").text(HELLO)).text
+
+
+async def test_a_model_that_is_being_loaded_is_waited_for_without_asking_it(rig: Rig) -> None:
+    looks, calls = 0, 0
+
+    async def look(request: web.Request) -> web.Response:
+        nonlocal looks
+        looks += 1
+        return loading() if looks < 4 else web.json_response({"data": []})
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal calls
+        calls += 1
+        if looks < 4:
+            return loading()
+        choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice]})
+
+    def loading() -> web.Response:
+        error = {"message": "Loading model", "type": "unavailable_error", "code": 503}
+        return web.json_response({"error": error}, status=503)
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", answer)
+    application.router.add_get("/v1/models", look)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        model = await rig.model(base_url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+        assert (await model.text(HELLO)).text == "hi"
+    finally:
+        await runner.cleanup()
+    assert (looks, calls) == (4, 2)
+    assert rig.slept == [1.0, 1.0, 1.0]
+
+
+async def test_calls_side_by_side_do_not_open_it_for_one_another(rig: Rig) -> None:
+    rig.server.knobs.fail_next(6, status=500)
+    model = await rig.model()
+    replies = await asyncio.gather(*(model.text(HELLO) for _ in range(30)))
+    assert len(replies) == 30
