@@ -130,6 +130,14 @@ def test_each_fact_stands_once(make: Any) -> None:
     assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
     assert "33608987.24" not in user
 
+    drawn = make.result(
+        "code", answer=f"{plain_sentence(found, '')}\n\nFiles: a.png", data={"result": found}
+    )
+    drawn.files.add(name="a.png")
+    _, user = prompts(make, drawn)
+    assert "Answer: see the data Error: none" in user
+    assert user.count("a.png") == 1
+
     worded = make.result("computation", answer="It is 22.84 percent.", data={"result": found})
     _, user = prompts(make, worded)
     assert "Answer: It is 22.84 percent. Error: none" in user

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from bos_agentkit.task import AgentTask
 
 TODAY = "today"
-INPUT_ORIGIN = "input of the task"
-"""Origin of what the plan hands to the step itself."""
+_INPUT_ORIGIN = "input of the task"
 _MAX_TYPE_CHARS = 400
 # The first rows show what the rest is like; the values themselves are at hand in the program.
 _MAX_PREVIEW_CHARS = 200
@@ -53,7 +52,7 @@ def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Vari
     """
     names = _Names()
     variables = [
-        Variable(names.free(name), value, INPUT_ORIGIN)
+        Variable(names.free(name), value, _INPUT_ORIGIN)
         for name, value in task.arguments.items()
         if name != TODAY
     ]
@@ -72,6 +71,25 @@ def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
         for variable in variables
         if variable.name in words or variable.name == TODAY
     }
+
+
+def not_repeated(variables: Iterable[Variable]) -> list[Variable]:
+    """Those worth describing: not the output of a step of which a part is an input already.
+
+    All of them exist in the program; what the plan picked out of an output is what it is about.
+    """
+    variables = list(variables)
+    inputs = [each.value for each in variables if each.origin == _INPUT_ORIGIN]
+    # Equal numbers or texts are chance; equal rows are the same rows.
+    handed_on = [value for value in inputs if value and isinstance(value, list | dict)]
+
+    def is_repeated(variable: Variable) -> bool:
+        if variable.origin == _INPUT_ORIGIN or not isinstance(variable.value, dict):
+            return False
+        parts = [variable.value, *variable.value.values()]
+        return any(part == given for given in handed_on for part in parts)
+
+    return [each for each in variables if not is_repeated(each)]
 
 
 def describe(variables: Iterable[Variable]) -> str:

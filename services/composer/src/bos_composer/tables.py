@@ -69,7 +69,9 @@ def restated(result: AgentResult) -> bool:
     if "result" not in fields or not _is_single(fields["result"]):
         return False
     printed = fields["stdout"].string_value if "stdout" in fields else ""
-    return result.answer == plain_sentence(from_value(fields["result"]), printed)
+    files = f"\n\nFiles: {', '.join(file.name for file in result.files)}"  # listed by themselves
+    stated = result.answer.removesuffix(files)
+    return stated == plain_sentence(from_value(fields["result"]), printed)
 
 
 def is_number(value: Value) -> bool:

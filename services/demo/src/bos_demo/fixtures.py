@@ -134,7 +134,7 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
         f"{name}: ComputationPlan",
         [_task_section(step)],
         schema="ComputationPlan",
-        json={"code": step.program, "explanation": step.task, "inputs": list(step.inputs)},
+        json={"explanation": step.task, "inputs": list(step.inputs), "code": step.program},
     )
     answer, capture = fill_in(step.answer, _result_capture)
     yield fixture(
@@ -170,7 +170,7 @@ def _program_replies(
         f"{name}: CodeProposal",
         texts,
         schema="CodeProposal",
-        json={"code": program, "explanation": step.explanation},
+        json={"explanation": step.explanation, "code": program},
     )
     answer, capture = fill_in(step.answer, _result_capture)
     yield fixture(

@@ -1,9 +1,12 @@
-"""The code agent (SPEC F-07..F-09, M-16): full Python, run once a person approved that very code.
+"""The code agent: full Python, run once a person approved that very code.
 
 ::
 
     execute: model writes a program -> checked -> proposed          (the step waits, nothing runs)
-    perform: the approved program -> sandbox, process tier -> summary -> answer, table, files
+    perform: the approved program -> sandbox, process tier -> statement -> answer, table, files
+
+The statement is worded by the model only if it goes to the person as it stands; otherwise the
+composer words it with the rest.
 """
 
 from __future__ import annotations
@@ -204,9 +207,12 @@ class CodeAgent(Agent):
             )
 
     async def _answer(self, task: AgentTask, code: str, given: Mapping[str, Any]) -> str:
-        """The model's words, or a plain sentence if they fail or say what the program did not."""
+        """The model's words where they are the final ones, else a plain sentence.
+
+        Also if the model's words fail or say what the program did not.
+        """
         plain = plain_sentence(given["result"], given["stdout"])
-        if self._model is None:
+        if self._model is None or not task.input.is_final_answer:
             return plain
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:

@@ -20,11 +20,14 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 class CodeProposal(BaseModel):
     """A program, and what it does for the person who is asked about it."""
 
+    # In this order, since models write it so: how to go about it before the program.
+    explanation: Text = Field(
+        description="What the program does, in one or two sentences, in the language of the task"
+    )
     code: Text = Field(description="The whole Python program")
-    explanation: Text = Field(description="What it does, in one or two sentences")
 
 
 class CodeSummary(BaseModel):
     """The program's result in words."""
 
-    answer: Text = Field(description="The answer in plain words")
+    answer: Text = Field(description="The answer in plain words, in the language of the question")

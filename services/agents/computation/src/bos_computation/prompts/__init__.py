@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos_agentkit import SETTLED, UNTRUSTED_NOTICE, format_entities, mark_untrusted
 from bos_agentkit.prompts import NOTHING
-from bos_agentkit.variables import INPUT_ORIGIN, describe
+from bos_agentkit.variables import describe, not_repeated
 from bos_chassis.values import to_value, value_to_json
 from bos_llm import Message, assistant, prompt_file, system, user
 
@@ -68,24 +68,6 @@ def summary_messages(task: AgentTask, run: Run) -> list[Message]:
         ("Result of the program", mark_untrusted(_shown(run.result))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(_sections(sections))]
-
-
-def not_repeated(variables: Sequence[Variable]) -> list[Variable]:
-    """Those worth describing: not the output of a step of which a part is an input already.
-
-    All of them exist in the program; what the plan picked out of an output is what it is about.
-    """
-    inputs = [each.value for each in variables if each.origin == INPUT_ORIGIN]
-    # Equal numbers or texts are chance; equal rows are the same rows.
-    handed_on = [value for value in inputs if value and isinstance(value, list | dict)]
-
-    def is_repeated(variable: Variable) -> bool:
-        if variable.origin == INPUT_ORIGIN or not isinstance(variable.value, dict):
-            return False
-        parts = [variable.value, *variable.value.values()]
-        return any(part == given for given in handed_on for part in parts)
-
-    return [each for each in variables if not is_repeated(each)]
 
 
 def _question(task: AgentTask) -> str:
