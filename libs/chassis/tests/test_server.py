@@ -397,3 +397,33 @@ async def test_metrics_are_served_over_http(start: Any, echo: Any) -> None:
     text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read().decode())
     assert "bos_rpc_server_handled_total{" in text
     assert f'grpc_service="{SERVICE}"' in text
+
+
+async def test_pings_in_a_long_call_do_not_cut_its_connection_off(
+    start: Any, echo: Any, stub_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow models say nothing for minutes. A stricter server shows what else would happen."""
+    answer = asyncio.Event()
+
+    async def slow(request: Any, context: Any) -> Any:
+        await answer.wait()
+        return request
+
+    async def address(allowed_ms: int) -> str:
+        monkeypatch.setattr("bos_chassis.server._MIN_PING_INTERVAL_MS", allowed_ms)
+        return str((await start(put=slow)).server.address)
+
+    def client(target: str) -> grpc.aio.Channel:
+        pinging = [("grpc.keepalive_time_ms", 100), ("grpc.http2.max_pings_without_data", 0)]
+        return grpc.aio.insecure_channel(target, options=pinging)
+
+    lenient, strict = await address(10), await address(60_000)
+    async with client(lenient) as patient:
+        call = asyncio.ensure_future(stub_of(patient).put(echo(text="slow")))
+        for _ in range(2):  # it outlives two calls that are cut off
+            async with client(strict) as cut:
+                with pytest.raises(grpc.aio.AioRpcError, match="Too many pings"):
+                    await stub_of(cut).put(echo(text="slow"))
+        assert not call.done()
+        answer.set()
+        assert (await call).text == "slow"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
 
 _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of the grace
+_MIN_PING_INTERVAL_MS = 10_000
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -158,8 +159,9 @@ def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
         ("grpc.max_connection_age_grace_ms", int(settings.max_deadline_s * 1000)),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 10_000),
-        # Our clients ping every 30 s, also between calls; stricter servers cut such clients off.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        # Our clients ping every 30 s, also between calls and in calls that say nothing for minutes;
+        # stricter servers cut such clients off, with every call that is under way.
+        ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
 
