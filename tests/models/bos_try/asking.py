@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bos_standalone.service import Standalone
 
 _MICROS = 1_000_000
+_UNPRICED = "no price is known"
 
 
 async def facts_of(questions: Iterable[Question], folder: Path) -> dict[str, list[Any]]:
@@ -103,7 +104,7 @@ class Asker:
             status=RunStatus.Name(run.response.status).removeprefix("RUN_STATUS_"),
             plan=_plan(run),
             by_model=written_by_model(run.response),
-            cost=_cost(run.response),
+            cost=_cost(run.response, self.telemetry),
             stages=stages_of(events),
             calls=calls,
             since_ns=since_ns,
@@ -129,8 +130,6 @@ def _plan(run: SeenRun) -> str:
     )
 
 
-def _cost(response: OrchestratorResponse) -> float | None:
-    usage = response.metadata.usage
-    if usage.cost_micros or not usage.input_tokens:
-        return usage.cost_micros / _MICROS
-    return None
+def _cost(response: OrchestratorResponse, telemetry: Telemetry) -> float | None:
+    unknown = any(str(entry.get("event", "")).startswith(_UNPRICED) for entry in telemetry.logs)
+    return None if unknown else response.metadata.usage.cost_micros / _MICROS

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from contextlib import AsyncExitStack
@@ -71,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BosError as error:
         print(f"Error: {error.message}", file=sys.stderr)
         return 2
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("Interrupted.", file=sys.stderr)
+        return 2
     finally:
         if tried.outcomes:
             _tell(options, tried)
@@ -110,6 +114,10 @@ def _chosen(options: argparse.Namespace) -> list[Question]:
 
 
 async def _try(options: argparse.Namespace, questions: list[Question], tried: Tried) -> None:
+    main = asyncio.current_task()
+    assert main is not None
+    # Ctrl-C is seen to already; what was started ends in order either way.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main.cancel)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     telemetry = Telemetry.for_tests("try-model")
     async with AsyncExitStack() as stack:
