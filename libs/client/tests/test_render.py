@@ -69,6 +69,15 @@ async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character
         ),
         (Usage(model_calls=2, input_tokens=7), "2 model calls, 7 tokens"),
         (
+            Usage(model_calls=2, input_tokens=900, output_tokens=100, cached_input_tokens=800),
+            "2 model calls, 1000 tokens (800 of them cached)",
+        ),
+        (
+            Usage(model_calls=1, input_tokens=7, abandoned_calls=2, unreported_tokens=500),
+            "1 model call, 7 tokens, 2 calls given up, up to 500 more of calls that were cut off",
+        ),
+        (Usage(abandoned_calls=1), "0 model calls, 0 tokens, 1 call given up"),
+        (
             Usage(unreported_tokens=500),
             "0 model calls, 0 tokens, up to 500 more of calls that were cut off",
         ),

@@ -47,7 +47,7 @@ from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from bos.agent.v1 import AgentResult, InstructionMode
     from bos_agentkit import Agent
@@ -63,6 +63,8 @@ class PlannerDouble(PlannerServiceServicer):
     error: BosError | None = None
     requests: list[MakePlanRequest] = field(default_factory=list)
     answer: MakePlanResponse | None = None
+    before: Callable[[], Awaitable[object]] | None = None
+    """Awaited before every plan."""
     revisions: list[list[Step]] = field(default_factory=list)
     """Plans for one revision after the other; without any it says that it has but one plan."""
     asks_in_revision: str = ""
@@ -83,6 +85,8 @@ class PlannerDouble(PlannerServiceServicer):
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
         self.requests.append(request)
+        if self.before is not None:
+            await self.before()
         if self.error is not None:
             raise self.error
         if self.answer is not None:

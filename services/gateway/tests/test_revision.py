@@ -86,13 +86,23 @@ def test_decisions_of_people_rules_and_limits_are_not_planned_around_c_23(error:
         ({"violations": [{"rule": "FORBIDDEN_KEYWORD"}]}, COMPOSES),
         ({"violations": []}, MAKES_ANOTHER_PLAN),
         ({"reason": "MODEL_REFUSED"}, COMPOSES),
-        ({"reason": "MODEL_UNAVAILABLE"}, MAKES_ANOTHER_PLAN),
+        ({"reason": "MODEL_UNAVAILABLE"}, COMPOSES),
+        ({"reason": "MODEL_TIMEOUT"}, COMPOSES),
+        ({"reason": "MODEL_CIRCUIT_OPEN"}, COMPOSES),
+        ({"reason": "STEP_TIMEOUT"}, MAKES_ANOTHER_PLAN),
+        ({"reason": "MODEL_OUTPUT_INVALID"}, MAKES_ANOTHER_PLAN),
     ],
 )
 def test_what_an_error_tells_in_its_details_counts_as_well(
     details: dict[str, Any], follows: list[object]
 ) -> None:
     assert tried(failed("a", "QueryError", **details), steps="a") == follows
+
+
+@pytest.mark.parametrize("error", ["ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"])
+def test_failures_of_a_model_s_endpoint_are_not_planned_around(error: str) -> None:
+    assert tried(failed("a", error), steps="a") == COMPOSES
+    assert tried(failed("a", error), failed("b"), steps="ab") == MAKES_ANOTHER_PLAN
 
 
 @pytest.mark.parametrize("error", ["hitl_skipped_non_streaming", "denied_by_user", "hitl_timeout"])

@@ -43,7 +43,9 @@ class Agent(ABC):
             ApprovalNeeded: passed on from the toolbox; ends the step AWAITING_APPROVAL.
         """
 
-    async def prepare(self, metadata: TaskMetadata, question: str) -> None:
+    async def prepare(  # noqa: B027  most agents have nothing to read
+        self, metadata: TaskMetadata, question: str
+    ) -> None:
         """Read ahead what a step of the run is likely to need, while its plan is being made.
 
         Override it where a step begins with something slow that does not depend on the task, such

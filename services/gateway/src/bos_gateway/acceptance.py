@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,8 @@ async def continued_by(request: AgentRequest, user_id: str, runs: Runs) -> Conti
         return None
     run_id = (await runs.find(parse_run_id(request.continues_run_id), user_id)).run_id
     of_user = runs.of(user_id)
-    first = await of_user.first_event(run_id)
-    page = await of_user.events(run_id, await of_user.last_sequence(run_id) - 1)
+    first, last = await asyncio.gather(of_user.first_event(run_id), of_user.last_sequence(run_id))
+    page = await of_user.events(run_id, last - 1)
     if not page:  # erased meanwhile
         raise not_found(request.continues_run_id)
     return continued(request, str(run_id), first.run_accepted, page[-1][1])

@@ -14,6 +14,7 @@ from bos_chassis.errors import from_rpc_error
 from bos_gateway.decide import steps_deadline
 from bos_gateway.effects import PLANNER
 from bos_gateway.failures import error_trace
+from bos_gateway.reaching import answered
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Classify
@@ -37,8 +38,11 @@ async def classify(run: EffectContext, command: Classify) -> None:
         request.token_budget = command.token_budget
     classified = taken_to_add(command)
     try:
-        answer = await run.services.planner.ClassifyInstructions(
-            request, timeout=timeout_s, metadata=run.token("", [PLANNER], timeout_s)
+        answer = await answered(
+            run.services.planner.ClassifyInstructions,
+            request,
+            timeout_s=timeout_s,
+            metadata=run.token("", [PLANNER], timeout_s),
         )
     except grpc.RpcError as error:
         failure = from_rpc_error(error)

@@ -14,6 +14,7 @@ from bos_gateway.continuing import question_of
 from bos_gateway.decide import run_deadline
 from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
+from bos_gateway.reaching import streamed
 from bos_gateway.response import composed_response, fallback_output, final_answer
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fitting_answer
 
@@ -56,13 +57,14 @@ async def _composed(
     if token_budget is not None:
         request.token_budget = token_budget
     deltas, room = 0, MAX_STREAMED_BYTES
-    call = run.services.composer.Compose(
+    messages = streamed(
+        run.services.composer.Compose,
         request,
-        timeout=timeout_s,
+        timeout_s=timeout_s,
         metadata=run.token("", [COMPOSER], timeout_s),
     )
     try:
-        async for message in call:
+        async for message in messages:
             if message.WhichOneof("payload") == "output":
                 return message.output, ""
             deltas += 1
@@ -73,7 +75,7 @@ async def _composed(
     except grpc.RpcError as error:
         problem = from_rpc_error(error).message
     finally:
-        call.cancel()
+        await messages.aclose()
     log = run.services.telemetry.logger("bos.gateway.composing")
     log.warning("composing failed", run=run.state.run_id, problem=problem)
     output = fallback_output(run.state)

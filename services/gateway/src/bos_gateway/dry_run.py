@@ -13,6 +13,7 @@ from bos_gateway.continuing import with_inherited
 from bos_gateway.day_budget import DayLimit, day_limit
 from bos_gateway.effects import PLANNER
 from bos_gateway.planning import plan_request, usable_problems
+from bos_gateway.reaching import answered
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class DryRun:
                 if held.tokens is not None:
                     message.token_budget = held.tokens
                 with translate_rpc_errors():
-                    answer = await self._with.planner.MakePlan(
-                        message, timeout=timeout_s, metadata=token
+                    answer = await answered(
+                        self._with.planner.MakePlan, message, timeout_s=timeout_s, metadata=token
                     )
                 held.usage = answer.usage
                 return answer

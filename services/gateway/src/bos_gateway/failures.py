@@ -47,6 +47,18 @@ DENIED = "denied_by_user"
 DONE_BEFORE = "DoneBefore"
 """An earlier attempt of the run has done just this, or may have."""
 
+# Failures of a model's endpoint: it is down, too slow, admits no more calls or refuses the key. By
+# type, and by reason for those that a service tells of in an error of another type. Whoever made
+# the call has repeated it as often as that was worth it.
+_MODEL_TYPES = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"})
+_MODEL_REASONS = frozenset(
+    {
+        *("MODEL_UNAVAILABLE", "MODEL_TIMEOUT", "MODEL_CIRCUIT_OPEN", "MODEL_REPLY_FOREIGN"),
+        *("MODEL_RATE_LIMITED", "MODEL_NOT_CONFIGURED", "MODEL_KEY_REJECTED", "MODEL_NOT_FOUND"),
+    }
+)
+_REASON = "reason"
+
 _HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
 
 
@@ -65,6 +77,20 @@ def failed_result(
         task_description=step.sub_task.task if step.sub_task else step.step.task,
         depends_on=sorted(step.needs),
     )
+
+
+def reason_of(error: AgentError) -> str:
+    """The stable reason of a service's error that an agent's failure tells of; empty if none."""
+    return error.details[_REASON].string_value if _REASON in error.details else ""
+
+
+def is_model_failure(error: AgentError) -> bool:
+    """Whether a model's endpoint failed, so that neither a repetition nor another plan helps.
+
+    Either would ask the same endpoint the same thing: more load on one that is down, and one that
+    is slow would do all its work once more.
+    """
+    return error.type in _MODEL_TYPES or reason_of(error) in _MODEL_REASONS
 
 
 def credentials_lost(keys: Sequence[str]) -> str:

@@ -98,6 +98,13 @@ class GatewayMetrics:
         self.step_retries = Counter(
             "bos_step_retries", "Attempts at steps after the first", ("agent",), registry=registry
         )
+        self.preparations = Counter(
+            "bos_agent_preparations",
+            "Agents told to read ahead while a plan was made, by outcome: done, cancelled with the "
+            "run, or the status of the call; no run fails by them",
+            ("agent", "outcome"),
+            registry=registry,
+        )
         self.append_seconds = Histogram(
             "bos_run_log_append_seconds",
             "Time from asking for an append to its commit",

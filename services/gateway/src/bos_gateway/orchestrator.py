@@ -36,6 +36,7 @@ from bos_gateway.decide import (
 from bos_gateway.effects import EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result
 from bos_gateway.planning import make_plan
+from bos_gateway.preparing import prepare_agents
 from bos_gateway.response import broken_response, explained_response
 from bos_gateway.run_log import Append
 from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
@@ -98,6 +99,7 @@ class Orchestrator:
         self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
         self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
         self._active: dict[object, asyncio.Task[None]] = {}
+        self._preparing: asyncio.Task[None] | None = None
         self._last_delta = 0.0
         self._dropped: set[str] = set()
 
@@ -123,6 +125,7 @@ class Orchestrator:
             "run", context=parent, attributes={"bos.run_id": self._state.run_id}
         ):
             try:
+                self._prepare()
                 # What others wanted while nobody owned the run comes before anything else.
                 await self._store(self._drain([]))
                 while not (self._state.finished or self._state.let_go):
@@ -166,6 +169,18 @@ class Orchestrator:
             await asyncio.wait((self._storing,))
         if not (self._state.finished or self._state.let_go):
             await self._append([event])
+
+    def _prepare(self) -> None:
+        """Have agents read ahead for a run that is just beginning, beside everything else."""
+        if self._state.last_sequence == 1 and self._state.cancel_reason is None:
+            self._preparing = asyncio.create_task(self._prepared(), name="prepare")
+
+    async def _prepared(self) -> None:
+        try:
+            await prepare_agents(self._effects)
+        except Exception:
+            # Whatever it is, the run goes on without.
+            self._log.exception("agents not prepared", run=self._state.run_id)
 
     async def _until_lease_held(self) -> None:
         """Return once the lease is in force; until then wait to be stopped, as most runs are.
@@ -391,6 +406,8 @@ class Orchestrator:
     async def _stop_effects(self) -> None:
         tasks = list(self._active.values())
         self._active.clear()
+        if self._preparing is not None:
+            tasks.append(self._preparing)
         for task in tasks:
             task.cancel()
         # Effects that wait for room in the inbox would otherwise hold up their own cancellation

@@ -22,6 +22,7 @@ from bos_gateway.failures import (
     STEPS_EXHAUSTED,
     error_trace,
 )
+from bos_gateway.reaching import answered
 from bos_gateway.revision import completed, revision_problems
 from bos_plans import plan_problems
 
@@ -59,8 +60,11 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
     if run.state.replanning is not None:
         request.revision.CopyFrom(revision_context(run.state))
     try:
-        answer = await run.services.planner.MakePlan(
-            request, timeout=timeout_s, metadata=run.token("", [PLANNER], timeout_s)
+        answer = await answered(
+            run.services.planner.MakePlan,
+            request,
+            timeout_s=timeout_s,
+            metadata=run.token("", [PLANNER], timeout_s),
         )
     except grpc.RpcError as error:
         failure = from_rpc_error(error)

@@ -106,6 +106,7 @@ class Remembering:
         try:
             async with asyncio.timeout(self._settings.memory_timeout_s):
                 if run.conversation_id:
+                    # Not side by side: what is asked first could miss a turn that is told of now.
                     await self._catch_up(run.user_id, conversation_id)
                 known = await self._open(run, conversation_id)
         except (BosError, TimeoutError) as error:
@@ -206,9 +207,10 @@ class Remembering:
 
     async def _record(self, run_id: UUID) -> None:
         """Tell of a run that has ended; what memory refuses for good is not told again."""
-        first = await self._runs.first_event(run_id)
-        behind = await self._runs.last_sequence(run_id) - 1
-        ((_, last),) = await self._runs.events(run_id, behind)
+        first, sequence = await asyncio.gather(
+            self._runs.first_event(run_id), self._runs.last_sequence(run_id)
+        )
+        ((_, last),) = await self._runs.events(run_id, sequence - 1)
         if not last.HasField("run_finished"):
             return  # not over after all
         accepted = first.run_accepted

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bos_gateway.ownership import Adopted, Ownership
     from bos_gateway.remembering import Remembering
     from bos_gateway.run_log import LogWriter
-    from bos_gateway.runs import Runs
+    from bos_gateway.runs import Runs, StoredRun
     from bos_gateway.state import RunState
 
 # For what is written on the way out; a database that is away must not hold that up for ever.
@@ -122,11 +122,19 @@ class Replica:
         """
         context.check_texts(request)
         digest = context.digest(request)
-        if request.request_id:
-            known = await self._runs.find_request(user_id, request.request_id)
-            if known is not None:
-                return same_request(known, digest)
+        # Side by side; what was asked before comes first all the same, whatever the other says.
+        known, goes_on_from = await asyncio.gather(
+            self._known(request, user_id),
+            continued_by(request, user_id, self._runs),
+            return_exceptions=True,
+        )
+        if isinstance(known, BaseException):
+            raise known
+        if known is not None:
+            return same_request(known, digest)
         self._require_room()
+        if isinstance(goes_on_from, BaseException):
+            raise goes_on_from
         run_id = self._new_id()
         run, secrets = new_run(
             request,
@@ -138,7 +146,7 @@ class Replica:
             settings=self._with.settings,
             registry=self._with.registry,
             vault=self._with.vault,
-            goes_on_from=await continued_by(request, user_id, self._runs),
+            goes_on_from=goes_on_from,
         )
         if self._remembering is not None:
             run = await self._remembering.opened(run)
@@ -167,6 +175,12 @@ class Replica:
             self._with.metrics.refused.labels("user_limit").inc()
             raise user_limit()
         raise NotFound("The run of this request is gone.")
+
+    async def _known(self, request: AgentRequest, user_id: str) -> StoredRun | None:
+        """The run that this very request started before, if it has an id."""
+        if not request.request_id:
+            return None
+        return await self._runs.find_request(user_id, request.request_id)
 
     def _accepted(self, task: asyncio.Task[bool]) -> None:
         self._accepting.discard(task)

@@ -21,7 +21,9 @@ from bos_gateway.failures import (
     OUTCOME_UNKNOWN,
     REFERENCE_UNRESOLVED,
     acts,
+    is_model_failure,
     may_have_acted,
+    reason_of,
 )
 from bos_plans import references_of, repetitions
 
@@ -53,7 +55,6 @@ _FINAL_REASONS = frozenset(
 )
 # With these the agent has not even begun, whatever its tools could have done.
 _NOT_BEGUN = frozenset({AGENT_UNKNOWN, REFERENCE_UNRESOLVED})
-_REASON = "reason"
 _VIOLATIONS = "violations"
 """Details of an AgentError: the rules that a query broke (DEC-16)."""
 _OF_A_MODEL = "model"
@@ -180,11 +181,11 @@ def _mendable(state: RunState, step: StepState, found: AbstractSet[str]) -> bool
 
 
 def _is_final(error: AgentError) -> bool:
-    if error.type in _FINAL_TYPES:
+    if error.type in _FINAL_TYPES or reason_of(error) in _FINAL_REASONS:
+        return True
+    if is_model_failure(error):
         return True
     details = error.details
-    if _REASON in details and details[_REASON].string_value in _FINAL_REASONS:
-        return True
     return _VIOLATIONS in details and bool(details[_VIOLATIONS].list_value.values)
 
 

@@ -380,7 +380,9 @@ def add_usage(total: Usage, more: Usage) -> None:
     total.output_tokens += more.output_tokens
     total.api_calls += more.api_calls
     total.cost_micros += more.cost_micros
+    total.cached_input_tokens += more.cached_input_tokens
     total.unreported_tokens += more.unreported_tokens
+    total.abandoned_calls += more.abandoned_calls
     nanos = total.duration.ToNanoseconds() + more.duration.ToNanoseconds()
     total.duration.FromNanoseconds(nanos)
     total.models.extend(model for model in more.models if model not in total.models)

@@ -48,6 +48,7 @@ from bos_gateway.failures import (
     credentials_lost,
     error_trace,
     failed_result,
+    is_model_failure,
     may_repeat,
 )
 from bos_gateway.proposals import (
@@ -276,9 +277,7 @@ class _StepRun:
         elif checked.status not in _ENDED:
             text = f"The agent {self._agent} returned a result without a final status."
             return await self._failed(AGENT_PROTOCOL, text), False
-        retryable = checked.error.details.get(_RETRYABLE_DETAIL)
-        failed = checked.status == AGENT_EXECUTION_STATUS_FAILED
-        return checked, failed and repeatable and retryable is not None and retryable.bool_value
+        return checked, repeatable and _is_transient(checked)
 
     async def _keep_files(self, result: AgentResult, files: StepFiles) -> None:
         """List the files of a result that counts; what cannot be kept is said in the trace."""
@@ -382,6 +381,18 @@ class _StepRun:
         else:
             wanted = self._run.services.settings.agent_timeout_s
         return max(_MIN_TIMEOUT_S, wanted)
+
+
+def _is_transient(result: AgentResult) -> bool:
+    """Whether the agent failed and says that another attempt could end better.
+
+    Not after a failure of its model, whatever it says: the model's endpoint has been asked again
+    already, or is so slow that it must not be asked twice.
+    """
+    if result.status != AGENT_EXECUTION_STATUS_FAILED or is_model_failure(result.error):
+        return False
+    retryable = result.error.details.get(_RETRYABLE_DETAIL)
+    return retryable is not None and retryable.bool_value
 
 
 def _size(result: AgentResult) -> int:

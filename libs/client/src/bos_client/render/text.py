@@ -98,12 +98,17 @@ def clock_text(time: Timestamp) -> str:
 
 def usage_text(usage: Usage) -> str:
     """What models consumed, such as ``3 model calls, 1200 tokens, $0.0042``; empty if nothing."""
-    if not usage.model_calls and not usage.unreported_tokens:
+    if not (usage.model_calls or usage.unreported_tokens or usage.abandoned_calls):
         return ""
     parts = [
         f"{usage.model_calls} model call{'' if usage.model_calls == 1 else 's'}",
         f"{usage.input_tokens + usage.output_tokens} tokens",
     ]
+    if usage.cached_input_tokens:
+        parts[-1] += f" ({usage.cached_input_tokens} of them cached)"
+    if usage.abandoned_calls:
+        plural = "" if usage.abandoned_calls == 1 else "s"
+        parts.append(f"{usage.abandoned_calls} call{plural} given up")
     if usage.unreported_tokens:
         parts.append(f"up to {usage.unreported_tokens} more of calls that were cut off")
     if usage.cost_micros:

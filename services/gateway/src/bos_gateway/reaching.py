@@ -1,0 +1,112 @@
+"""Calls of the planner and the composer: repeated only when they ended before work can have begun.
+
+Both call models, so the transport does not repeat their calls: a service that answers late, or
+whose model fails, would work on the same question three times. What is left to bridge is a service
+that is just being restarted. Its calls fail at once, and without a word of the service itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from bos_chassis.errors import STATUS_DETAILS_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from bos_gateway.tokens import Metadata
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+_WAITS_S = (0.1, 0.3)
+# A proxy that loses patience with a slow service says the same as one that finds none, but later.
+_AT_ONCE_S = 1.0
+# The second is how gRPC servers drop calls that arrive just as they stop; a call that is cancelled
+# here ends otherwise.
+_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+async def answered(
+    method: grpc.aio.UnaryUnaryMultiCallable[Q, A],
+    request: Q,
+    *,
+    timeout_s: float,
+    metadata: Metadata,
+) -> A:
+    """The answer of ``method``, within ``timeout_s`` seconds however often it is called.
+
+    Raises:
+        grpc.RpcError: what the last call ended with.
+    """
+    patience = _Patience(timeout_s)
+    while True:
+        try:
+            return await method(request, timeout=patience.left_s(), metadata=metadata)
+        except grpc.RpcError as error:
+            if not await patience.with_another(error):
+                raise
+
+
+async def streamed(
+    method: grpc.aio.UnaryStreamMultiCallable[Q, A],
+    request: Q,
+    *,
+    timeout_s: float,
+    metadata: Metadata,
+) -> AsyncGenerator[A]:
+    """The messages of ``method``; once there is one, the call is not repeated any more.
+
+    Raises:
+        grpc.RpcError: what the last call ended with.
+    """
+    patience, begun = _Patience(timeout_s), False
+    while True:
+        call = method(request, timeout=patience.left_s(), metadata=metadata)
+        try:
+            async for message in call:
+                begun = True
+                yield message
+        except grpc.RpcError as error:
+            if begun or not await patience.with_another(error):
+                raise
+        else:
+            return
+        finally:
+            call.cancel()
+
+
+class _Patience:
+    """How much longer one piece of work goes on calling."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._ends = time.monotonic() + timeout_s
+        self._called = time.monotonic()
+        self._waits = list(_WAITS_S)
+
+    def left_s(self) -> float:
+        """Seconds for the call that begins now; never 0, which gRPC takes for no limit."""
+        self._called = time.monotonic()
+        return max(0.001, self._ends - self._called)
+
+    async def with_another(self, error: grpc.RpcError) -> bool:
+        """Whether there is to be another call after ``error``; waits until it may begin."""
+        now = time.monotonic()
+        if not self._waits or not _is_nobody(error) or now - self._called > _AT_ONCE_S:
+            return False
+        wait_s = self._waits.pop(0)
+        if now + wait_s >= self._ends:
+            return False
+        await asyncio.sleep(wait_s)
+        return True
+
+
+def _is_nobody(error: grpc.RpcError) -> bool:
+    """Whether no service has said this: what ours say carries details."""
+    if not isinstance(error, grpc.aio.AioRpcError) or error.code() not in _GONE:
+        return False
+    return all(key != STATUS_DETAILS_KEY for key, _ in error.trailing_metadata() or ())
