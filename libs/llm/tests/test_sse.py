@@ -36,3 +36,40 @@ def test_an_event_without_an_end_is_refused(piece: bytes) -> None:
 def test_events_may_be_as_long_as_the_limit_and_as_many_as_they_like() -> None:
     reader = EventReader(100)
     assert reader.feed((b"data: " + b"x" * 90 + b"\n\n") * 50) == [b"x" * 90] * 50
+
+
+@pytest.mark.parametrize(
+    ("stream", "last"),
+    [
+        (b'data: {"a": 1}\n', [b'{"a": 1}']),
+        (b'data: {"a": 1}', [b'{"a": 1}']),
+        (b"data: 1\r\ndata: 2", [b"1\n2"]),
+        (b'data: {"a": 1}\n\n', []),
+        (b'data: {"a"', []),
+        (b"data: 1\ndata: {", [b"1"]),
+        (b"data", []),
+        (b"<html>", []),
+        (b"", []),
+    ],
+)
+def test_an_event_without_a_blank_line_after_it_counts_at_the_end(
+    stream: bytes, last: list[bytes]
+) -> None:
+    reader = EventReader(100)
+    reader.feed(stream)
+    assert reader.end() == last
+    assert reader.end() == []
+
+
+def test_json_instead_of_a_stream_is_one_event_at_its_end() -> None:
+    body = b' \n{"a":\n\n 1}\n'
+    for at in range(len(body)):
+        reader = EventReader(100)
+        assert reader.feed(body[:at]) + reader.feed(body[at:]) == []
+        assert (reader.end(), reader.end()) == ([b'{"a":\n\n 1}'], [])
+
+
+def test_json_without_an_end_is_refused() -> None:
+    reader = EventReader(100)
+    with pytest.raises(ValueError, match="without an end"):
+        reader.feed(b"[" + b"1," * 50)

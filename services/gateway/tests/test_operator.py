@@ -30,7 +30,7 @@ from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate
 from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.model_fixtures import Fixture
+from bos_testkit.model_fixtures import fixture
 from bos_testkit.model_server import ScriptedModel
 
 if TYPE_CHECKING:
@@ -172,18 +172,30 @@ async def test_models_are_called_only_when_asked(house: House) -> None:
     assert levels(found["models"]) == {"warning"}
     assert all("OPENAI_API_KEY" in finding["advice"] for finding in found["models"])
 
-    when = {"schema": None, "contains": ["Say: ok"]}
-    reply = {"name": "ok", "when": when, "reply": {"text": "ok"}}
-    async with ScriptedModel([Fixture.model_validate(reply)]) as model:
+    replies = [
+        fixture("ok", ["Say: ok"], text="ok"),
+        fixture("json", [], schema="ProbeAnswer", json={"reason": "It is.", "prime": True}),
+    ]
+    async with ScriptedModel(replies) as model:
         env |= {"OPENAI_BASE_URL": model.base_url, "BOS_MODEL": "scripted"}
         _, found = await examined(env)
         assert levels(found["models"]) == {"ok"}
         assert len(model.requests) == 0
         result = await bos("doctor", "--model", env=env)
-        assert "answers" in result.stdout
-        assert len(model.requests) == 1  # the same model for all of them
+        for probe in ("text: replied in", "json: JSON by a JSON schema", "stream: first text"):
+            assert probe in result.stdout
+        assert len(model.requests) == 3  # the same model for all of them
+        model.quirks.refuses["temperature"] = "openai"
+        result = await bos("doctor", "--model", env=env)
+        assert "learnt: the endpoint does not take temperature" in result.stdout
+        model.quirks.refuses.clear()
+        model.knobs.prose_next(2, schema="ProbeAnswer")
+        result = await bos("doctor", "--model", env=env)
+        assert result.exit_code == 2
+        assert "json: The reply of the model scripted" in result.stdout
     result = await bos("doctor", "--model", env=env)
     assert result.exit_code == 2
+    assert "could not be reached" in result.stdout
 
 
 @pytest.mark.parametrize(

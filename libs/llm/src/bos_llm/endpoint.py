@@ -242,17 +242,11 @@ class Endpoint:
             return Verdict(
                 limited, retryable=True, retry_after_s=error.retry_after_s, turned_away=True
             )
-        if isinstance(error, TimeoutError | openai.APITimeoutError):
-            # The client also calls a connection that was refused a time-out. A call that was slow
-            # is not repeated: the second one would take as long, beside what is left of the first.
-            unheard = _never_connected(error)
-            return self._unavailable(
-                "did not answer in time",
-                "MODEL_TIMEOUT",
-                turned_away=unheard,
-                retryable=unheard,
-                endpoint_failed=True if unheard else None,
-            )
+        timed_out = isinstance(error, TimeoutError | openai.APITimeoutError)
+        # The client also calls a connection that was refused a time-out.
+        if timed_out and not _never_connected(error):
+            # Not repeated: the second call would take as long, beside what is left of the first.
+            return self._unavailable("did not answer in time", "MODEL_TIMEOUT", retryable=False)
         if isinstance(error, openai.APIError | aiohttp.ClientError | OSError):
             return self._unavailable(
                 "could not be reached or broke off",

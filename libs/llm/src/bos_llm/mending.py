@@ -22,6 +22,9 @@ _WRAPPERS = frozenset(
     )
 )
 _CALL = frozenset(("name", "type", "id", "arguments", "parameters"))
+_SCHEMA = frozenset(
+    ("title", "description", "type", "properties", "required", "additionalProperties")
+)
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
 
 
@@ -174,6 +177,8 @@ def _inner(value: dict[str, Any], name: str) -> Any:
     if len(value) == 1:
         ((key, inner),) = value.items()
         return inner if _bare(key) == _bare(name) or key.lower() in _WRAPPERS else None
+    if "properties" in value and value.keys() <= _SCHEMA:
+        return value["properties"]
     if "name" in value and value.keys() <= _CALL:
         return value.get("arguments", value.get("parameters"))
     return None

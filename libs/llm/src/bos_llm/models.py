@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_llm.agent_config import AgentModelConfig
     from bos_llm.endpoint import Endpoint
+    from bos_llm.providers import Capabilities
     from bos_llm.settings import ModelSettings
 
 
@@ -97,6 +98,22 @@ class Models:
                 observer=Observer(self._telemetry, self._metrics, name, config),
             )
         return model
+
+    def takes(self, agent: str) -> Capabilities:
+        """What the model of ``agent`` is known to take by now."""
+        return self._ladder(self.for_agent(agent).config).now
+
+    def learnt(self, agent: str) -> list[str]:
+        """What its endpoint turned out to take otherwise than it was known to, for people."""
+        return [each.text for each in self._ladder(self.for_agent(agent).config).lessons]
+
+    def endpoint_of(self, agent: str) -> Endpoint:
+        """The endpoint that ``agent`` calls, for operators.
+
+        Raises:
+            ModelNotConfigured: a variable is missing.
+        """
+        return self._endpoint(agent, self.for_agent(agent).config)
 
     async def __aenter__(self) -> Self:
         if self.configured:

@@ -7,6 +7,8 @@ worth handing on together.
 
 from __future__ import annotations
 
+import json
+
 _DATA = b"data:"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEGINS_JSON = (b"{", b"[")
@@ -43,13 +45,16 @@ class EventReader:
         return events
 
     def end(self) -> list[bytes]:
-        """The data of the last event if the stream ends without the blank line after it."""
+        """The data of the last event if the stream ends without the blank line after it.
+
+        What breaks off in the middle of its line is none.
+        """
         line, self._rest = self._rest.strip(), b""
-        if self._is_json:
-            return [line]
-        if line.startswith(_DATA):
-            self._data.append(line[len(_DATA) :].removeprefix(b" "))
         data, self._data = self._data, []
+        if self._is_json:
+            return [line] if line else []
+        if line.startswith(_DATA) and _is_whole(line[len(_DATA) :]):
+            data.append(line[len(_DATA) :].removeprefix(b" "))
         return [b"\n".join(data)] if data else []
 
     def _begin(self) -> bool:
@@ -77,3 +82,12 @@ class EventReader:
                 events.append(b"\n".join(self._data))
                 self._data = []
         return events
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a line without its end is JSON all the same."""
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -15,8 +15,10 @@ from canned_replies import (
     completion,
 )
 
-_ATTEMPTS = 4
+_ATTEMPTS = 2
 """How often what may pass is tried."""
+_PATIENT = 4
+"""The same where the endpoint says that it will pass."""
 
 
 def _error(
@@ -213,7 +215,7 @@ CASES = (
         message="Loading model",
         type="unavailable_error",
         code=503,
-        max_requests=_ATTEMPTS,
+        max_requests=_PATIENT,
     ),
     _error(
         "529 overloaded, as from Anthropic",
@@ -288,7 +290,7 @@ CASES = (
         message="slow down",
         code="rate_limit_exceeded",
         headers={"Retry-After": "0"},
-        max_requests=_ATTEMPTS,
+        max_requests=_PATIENT,
     ),
 )
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import json
 
-from canned_replies import GOOD, VALUE, CannedReply, Expected, completion, says, unusable
+from canned_replies import (
+    GOOD,
+    VALUE,
+    CannedReply,
+    Expected,
+    TableChoice,
+    completion,
+    says,
+    unusable,
+)
 
 FENCE = "```"
 _QUESTION = {"is_clear": False, "clarifying_questions": [{"question": "Which year?"}]}
@@ -74,6 +83,8 @@ CASES = (
     says("fenced list", f"Sure.\n{FENCE}json\n{_CHOICE}\n{FENCE}"),
     says("under result", json.dumps({"result": VALUE})),
     says("under properties", json.dumps({"properties": VALUE})),
+    says("filled into the schema", json.dumps({"type": "object", "properties": VALUE})),
+    unusable("the schema itself", json.dumps(TableChoice.model_json_schema())),
     says("tool call as text", json.dumps({"name": "TableChoice", "parameters": VALUE})),
     says("tool call as text in text", json.dumps({"name": "TableChoice", "arguments": GOOD})),
     says("JSON in a JSON text", json.dumps(GOOD)),

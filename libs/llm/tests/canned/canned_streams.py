@@ -127,7 +127,7 @@ CASES = (
         events({"error": {"message": "Rate limit", "code": 429}}),
         "rate_limited",
         reported=429,
-        max_requests=4,
+        max_requests=2,
     ),
     _fails(
         "error after text",
@@ -152,7 +152,7 @@ CASES = (
         events('event: error\ndata: {"error": {"code": 500, "type": "server_error"}}\n\n'),
         "unavailable",
         reported=500,
-        max_requests=4,
+        max_requests=2,
     ),
     CannedReply(
         "whole JSON though a stream was asked for",
@@ -213,8 +213,8 @@ CASES = (
         events(chunk({"refusal": "I cannot"}), chunk({"refusal": " do that."}), END),
         "refused",
     ),
-    _fails("a page", b"<html><body>Welcome</body></html>", "foreign", max_requests=4),
-    _fails("chunk a number", events("data: 5\n\n"), "foreign", max_requests=4),
+    _fails("a page", b"<html><body>Welcome</body></html>", "foreign", max_requests=2),
+    _fails("chunk a number", events("data: 5\n\n"), "foreign", max_requests=2),
     _fails("choices a text", events(_HELLO, {"choices": "x"}), "foreign", "Hello"),
     _fails("filtered late", events(_HELLO, chunk({}, "content_filter")), "refused", "Hello"),
 )

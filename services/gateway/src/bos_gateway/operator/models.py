@@ -9,7 +9,7 @@ from bos_chassis.errors import BosError
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway.operator.findings import Finding, ok, problem, warning
-from bos_llm import Models, ModelSettings, identity_available, user
+from bos_llm import Models, ModelSettings, Probe, identity_available, probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bos_gateway.operator.deployment import Deployment
 
 _CALL_S: Final = 7.0
-_REPLY_TOKENS: Final = 16
 _HERE = "by the environment of this command; services elsewhere have their own"
 
 
@@ -56,16 +55,22 @@ async def _call(settings: ModelSettings, names: Iterable[str]) -> list[Finding]:
     quiet = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
     with setup_telemetry("bos-doctor", quiet) as telemetry:
         async with Models(settings, telemetry) as models:
-            return list(await asyncio.gather(*(_ask(models, name) for name in names)))
+            found = await asyncio.gather(*(_ask(models, name) for name in names))
+    return [finding for findings in found for finding in findings]
 
 
-async def _ask(models: Models, name: str) -> Finding:
-    try:
-        async with asyncio.timeout(_CALL_S):
-            await models.for_agent(name).text([user("Say: ok")], max_tokens=_REPLY_TOKENS)
-    except TimeoutError:
-        text = f"the model of {name} does not answer within {_CALL_S:g} s"
-        return problem("models", text, "Check its address, or try again: it may be starting.")
-    except BosError as error:
-        return problem("models", f"{name}: {error.message}", "See the variables it names.")
-    return ok("models", f"the model of {name} answers")
+async def _ask(models: Models, name: str) -> list[Finding]:
+    config = models.for_agent(name).config
+    who = f"{config.model} of {config.provider}"
+    return [
+        ok("models", f"{who}, {found.name}: {found.text}")
+        if found.ok
+        else _complaint(f"{who}, {found.name}: {found.text}", found)
+        for found in await probe(models, name, timeout_s=_CALL_S)
+    ]
+
+
+def _complaint(text: str, found: Probe) -> Finding:
+    """What a server says about itself is worth a look; a call that fails is a problem."""
+    make = warning if found.name == "server" else problem
+    return make("models", text, found.advice)
