@@ -137,13 +137,24 @@ class Starter:
         self.scripted_model = scripted_model
 
     async def __call__(
-        self, *replies: Fixture, model: bool = True, auth: AuthSettings | None = None, **more: Any
+        self,
+        *replies: Fixture,
+        model: bool = True,
+        model_name: str = "scripted",
+        auth: AuthSettings | None = None,
+        **more: Any,
     ) -> Caller:
         telemetry = Telemetry.for_tests("memory")
         scripted = await self.scripted_model(*replies) if model else None
         models = None
         if scripted is not None:
-            options = model_settings(scripted, retry_base_s=0.001, retry_cap_s=0.002)
+            options = model_settings(
+                scripted,
+                model=model_name,
+                schema_in_prompt="never",
+                retry_base_s=0.001,
+                retry_cap_s=0.002,
+            )
             models = await self.stack.enter_async_context(Models(options, telemetry))
         settings = MemorySettings.load(
             server=ServerSettings.load(grace_s=0.1),

@@ -67,6 +67,42 @@ async def test_l_03_the_model_is_asked_as_specified(start: Starter) -> None:
     assert request.body["max_tokens"] == 512
 
 
+async def test_a_model_that_thinks_gets_room_for_that_beside_the_answer(start: Starter) -> None:
+    fixtures = [fixture("nothing", [], schema="PersonalFacts", json={"found": False})]
+    memory = await start(*fixtures, model_name="qwen3-8b", max_reply_tokens=600)
+    await memory.extract("What was revenue?")
+    assert memory.model is not None
+    (request,) = memory.model.requests
+    assert request.body["max_tokens"] > 2 * 600
+
+    memory = await start(*fixtures, model_name="plain-8b", max_reply_tokens=600)
+    await memory.extract("What was revenue?")
+    assert memory.model is not None
+    (request,) = memory.model.requests
+    assert request.body["max_tokens"] == 600
+
+
+async def test_looking_for_facts_costs_at_most_200_tokens(start: Starter) -> None:
+    everything = {
+        "found": False,
+        "critical_facts": {
+            "user_name": None,
+            "company_name": None,
+            "job_title": None,
+            "recent_projects": [],
+        },
+        "preferences": {"tone": None, "detail_level": None, "language": None},
+    }
+    memory = await start(fixture("nothing", [], schema="PersonalFacts", json=everything))
+    await memory.extract("Which five customers brought the most revenue last quarter?")
+    model = memory.model
+    assert model is not None
+    assert model.calls == 1
+    assert model.input_tokens + model.output_tokens <= 200
+    (request,) = model.requests
+    assert "### Known" not in request.prompt
+
+
 async def test_what_looking_for_facts_costs_is_counted_beside_the_runs(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)

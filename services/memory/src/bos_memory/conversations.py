@@ -164,7 +164,9 @@ class Conversations:
         said = [_said(*each) for each in json.loads(row["said"] or "[]")]
         if row["summary_text"] is not None and max_messages > 0:
             summary = ConversationMessage(
-                role=MessageRole.MESSAGE_ROLE_SYSTEM, content=SUMMARY_PREFIX + row["summary_text"]
+                # A model wrote it from what was said: no prompt is to take it for instructions.
+                role=MessageRole.MESSAGE_ROLE_ASSISTANT,
+                content=SUMMARY_PREFIX + row["summary_text"],
             )
             summary.create_time.FromDatetime(row["summarised_at"])
             room = max_messages - 1

@@ -1,4 +1,4 @@
-"""Finding personal facts in questions, beside their runs (SPEC L-02..L-05, L-11)."""
+"""Finding personal facts in questions, beside their runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bos_memory.metrics import MemoryMetrics
     from bos_memory.profiles import Profiles
     from bos_memory.settings import MemorySettings
-
-_MAX_TOKENS = 512
 
 
 class Extractor:
@@ -71,7 +69,9 @@ class Extractor:
         if known is None:
             return "outdated"
         reply = await model.structured(
-            extraction_messages(question, known), PersonalFacts, max_tokens=_MAX_TOKENS
+            extraction_messages(question, known),
+            PersonalFacts,
+            max_tokens=self._settings.max_reply_tokens,
         )
         if not reply.value.found:
             return "nothing"

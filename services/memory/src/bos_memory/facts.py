@@ -20,7 +20,7 @@ _PREFERENCES = ("tone", "detail_level", "language")
 
 
 class FoundFacts(BaseModel):
-    """Facts that a question states about its author (SPEC L-06)."""
+    """Facts that the question states about its author."""
 
     user_name: str | None = Field(default=None, description="How the user is called")
     company_name: str | None = Field(default=None, description="Where the user works")
@@ -31,7 +31,7 @@ class FoundFacts(BaseModel):
 
 
 class FoundPreferences(BaseModel):
-    """Wishes about all answers that a question states (SPEC L-07)."""
+    """Wishes about all answers that the question states."""
 
     tone: str | None = Field(default=None, description="Such as casual or formal")
     detail_level: str | None = Field(default=None, description="Such as short or detailed")
@@ -39,8 +39,10 @@ class FoundPreferences(BaseModel):
 
 
 class PersonalFacts(BaseModel):
-    """The reply of the extractor's model (SPEC L-03)."""
+    """Lasting facts about the author of a question, and wishes about all answers."""
 
+    # First, although it is the verdict: hardly any question states such a thing, and a model that
+    # has to begin with a name is tempted to make one up.
     found: bool = Field(description="Whether the question states any such fact or wish")
     critical_facts: FoundFacts = Field(default_factory=FoundFacts)
     preferences: FoundPreferences = Field(default_factory=FoundPreferences)

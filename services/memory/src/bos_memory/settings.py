@@ -26,6 +26,12 @@ class MemorySettings(Settings):
     max_extractions: int = Field(
         default=16, ge=1, description="Questions looked through at once; more are left out"
     )
+    max_reply_tokens: int = Field(
+        default=512,
+        ge=64,
+        description="Longest reply of the model; those that are known to think get room for that "
+        "beside it (BOS_MODEL_REASONING_TOKENS)",
+    )
     summary_timeout_s: float = Field(
         default=30.0,
         gt=0,

@@ -1,12 +1,12 @@
-"""Rolling summaries, made beside everything else (SPEC L-10)."""
+"""Rolling summaries, made beside everything else."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from bos_chassis.errors import BosError
 from bos_memory.conversations import SUMMARY_TURNS
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
     from bos_memory.settings import MemorySettings
 
 _WORKERS = 2
-_MAX_TOKENS = 512
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
 
 
 class ConversationSummary(BaseModel):
-    """The model's reply."""
+    """What the conversation was about so far."""
 
-    summary: str = Field(min_length=1, description="The conversation so far, at most 150 words")
+    # A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+    summary: Annotated[str, AfterValidator(_not_blank)] = Field(
+        description="The conversation so far, at most 150 words"
+    )
 
 
 class Summaries:
@@ -109,7 +117,7 @@ class Summaries:
                 reply = await self._model.structured(
                     summary_messages(wanted.former, wanted.turns),
                     ConversationSummary,
-                    max_tokens=_MAX_TOKENS,
+                    max_tokens=self._settings.max_reply_tokens,
                 )
         except (BosError, TimeoutError) as error:
             self._log.info("summary made by rule", error=type(error).__name__)

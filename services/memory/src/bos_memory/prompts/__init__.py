@@ -1,0 +1,42 @@
+"""What memory tells its model and shows it; the system messages are the files beside this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
+from bos_llm import Message, prompt_file, system, user
+from bos_memory.facts import as_stored
+from bos_memory.texts import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.common.v1 import LongTermMemory
+
+_FACTS = prompt_file(__name__, "facts")
+_SUMMARY = prompt_file(__name__, "summary")
+_MAX_QUESTION_CHARS = 4_000
+_MAX_MESSAGE_CHARS = 2_000
+
+
+def extraction_messages(question: str, known: LongTermMemory) -> list[Message]:
+    """The messages of the call that looks for facts."""
+    facts, preferences = as_stored(known)
+    lines = [f"{name}: {value}" for name, value in {**facts, **preferences}.items()]
+    before = f"### Known\n{chr(10).join(lines)}\n\n" if lines else ""
+    asked = cut(question, _MAX_QUESTION_CHARS)
+    return [system(_FACTS.fill()), user(f"{before}### Question to look through\n{asked}")]
+
+
+def summary_messages(former: str, turns: Sequence[tuple[str, str]]) -> list[Message]:
+    """The messages of the call that goes on with a summary."""
+    said = "\n\n".join(
+        f"Question: {cut(question, _MAX_MESSAGE_CHARS)}\nAnswer: {cut(answer, _MAX_MESSAGE_CHARS)}"
+        for question, answer in turns
+    )
+    before = f"### Summary so far\n{mark_untrusted(former)}\n\n" if former else ""
+    return [
+        system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)),
+        user(f"{before}### New turns\n{mark_untrusted(said)}"),
+    ]
