@@ -289,26 +289,14 @@ def planned(step_id: str, agent: str, task: str, *needs: str, **inputs: Any) -> 
 
 
 def query_replies(task: str, sql: str, *tables: str, review: str | None = None) -> list[Fixture]:
-    """The sql agent's model answers ``task`` with ``sql`` in every dialect."""
+    """The sql agent's model answers ``task`` with ``sql``, of which a review makes ``review``."""
 
     def reply(schema: str, json: Mapping[str, Any]) -> Fixture:
         return fixture(f"{schema} of {task}", [f"### Task\n{task}\n"], schema=schema, json=json)
 
     return [
-        reply("SchemaChoice", {"tables": list(tables), "is_clear": True}),
-        reply(
-            "GeneratedSql",
-            {
-                "sql_postgres": sql,
-                "sql_server": "",
-                "sql_sqlite": "",
-                "used_tables": list(tables),
-            },
-        ),
-        reply(
-            "QueryReview",
-            {"is_correct": review is None, "corrected_sql": review, "reason": "Reviewed."},
-        ),
+        reply("QueryDraft", {"is_clear": True, "sql": sql, "used_tables": list(tables)}),
+        reply("QueryReview", {"is_correct": review is None, "corrected_sql": review}),
         reply("ResultInterpretation", {"answer": "The query found rows."}),
     ]
 

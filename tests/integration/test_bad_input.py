@@ -20,7 +20,7 @@ from bos_client.errors import DeadlineExceeded, InvalidArgument, NotFound, Resou
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.model_server import TEXT_CALLS
 
-from .house import no_internals, open_house, plan_reply, planned, rows
+from .house import no_internals, open_house, plan_reply, planned, query_replies, rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,6 +39,9 @@ LOAN = (
     "What is the monthly instalment (EMI) of a loan of Rs. 25,00,000 at 9 percent a year over "
     "60 months?"
 )
+# A query that is reviewed, and whose answer is shown as the sql agent words it.
+RANKED = "Show me the places of the regions in the alphabet"
+PLACES = "number the regions by name"
 ALWAYS = 1000
 
 CYCLE = "List what runs in circles"
@@ -53,6 +56,12 @@ AWAY = "Ask somebody who is away and list the tables"
 ABSENT = "Ask somebody who never came and list the tables"
 
 REPLIES = [
+    plan_reply(RANKED, {**planned("ranks", "sql", PLACES), "is_final_answer": True}),
+    *query_replies(
+        PLACES,
+        "SELECT region_name, ROW_NUMBER() OVER (ORDER BY region_name) AS place FROM regions",
+        "regions",
+    ),
     plan_reply(CYCLE, planned("a", "sql", "one", "b"), planned("b", "sql", "two", "a")),
     plan_reply(SELF, planned("a", "sql", "one", "a")),
     plan_reply(DANGLING, planned("a", "computation", "one", rows="@{outputs.ghost.rows}")),
@@ -319,11 +328,10 @@ async def test_a_planner_whose_model_fails_plans_by_heuristic(
 
 
 @every_fault
-@pytest.mark.parametrize("schema", ["SchemaChoice", "GeneratedSql"])
 async def test_a_sql_agent_whose_model_fails_says_so_and_queries_nothing(
-    house: House, knobs: Knobs, fault: Fault, schema: str
+    house: House, knobs: Knobs, fault: Fault
 ) -> None:
-    fault.turn(knobs, schema)
+    fault.turn(knobs, "QueryDraft")
     queries = house.queries()
     outcome = await house.ask(REGIONS)
 
@@ -336,12 +344,14 @@ async def test_a_sql_agent_whose_model_fails_says_so_and_queries_nothing(
 async def test_a_sql_agent_does_without_what_is_only_nice_to_have(
     house: House, knobs: Knobs, fault: Fault, schema: str
 ) -> None:
+    calls = house.calls(schema)
     fault.turn(knobs, schema)
-    outcome = await house.ask(REGIONS)
+    outcome = await house.ask(RANKED)
 
+    assert house.calls(schema) > calls
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert len(rows(outcome.response.data)) > 1
-    assert outcome.results["customers"].answer
+    assert outcome.results["ranks"].answer
     outcome.shows_no_internals()
 
 
@@ -384,7 +394,7 @@ async def test_a_composer_whose_model_fails_answers_from_the_results(
 
 async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Knobs) -> None:
     """SPEC N-10: one retry policy for every call of a model."""
-    for schema in ("PlannerReply", "GeneratedSql", TEXT_CALLS):
+    for schema in ("PlannerReply", "QueryDraft", TEXT_CALLS):
         knobs.fail_next(2, status=429, schema=schema)
         knobs.fail_next(1, status=500, schema=schema)
     outcome = await house.ask(REGIONS)

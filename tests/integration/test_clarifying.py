@@ -121,7 +121,7 @@ async def test_d05_asks_for_measure_group_and_boundary_and_runs_nothing_until_an
 
 def _nothing_was_queried(house: House, trace: Any) -> None:
     assert house.queries() == 0
-    assert house.calls("GeneratedSql") == 0
+    assert house.calls("QueryReview") == 0
     messages = {event.message for event in trace}
     assert "The task is unclear" in messages
     assert messages.isdisjoint({"generate_query", "execute_query", "mcp_db_query"})
@@ -129,7 +129,7 @@ def _nothing_was_queried(house: House, trace: Any) -> None:
 
 def _nothing_is_asked_twice(house: House) -> None:
     """The clarity prompt of the reply's run shows the reply."""
-    prompts = [each.prompt for each in house.model.requests if each.schema == "SchemaChoice"]
+    prompts = [each.prompt for each in house.model.requests if each.schema == "QueryDraft"]
     assert len(prompts) == 2
     assert REPLY not in prompts[0]
     assert f"The user replied: {REPLY}" in prompts[1]
@@ -158,16 +158,9 @@ def _never_clear(assumptions: list[str]) -> list[Any]:
     return [
         plan_reply(UNCLEAR, *steps),
         type(plan_reply(UNCLEAR, *steps)).model_validate(again),
-        reply("SchemaChoice", tables=["customers"], **judgement),
-        reply("ClarityCheck", **judgement),
-        reply(
-            "GeneratedSql",
-            sql_postgres=sql,
-            sql_server=sql,
-            sql_sqlite=sql,
-            used_tables=["customers"],
-        ),
-        reply("QueryReview", is_correct=True, corrected_sql=None, reason="Fine."),
+        # The query is there already; it must not run as long as the user can be asked.
+        reply("QueryDraft", **judgement, sql=sql, used_tables=["customers"]),
+        reply("QueryReview", checks="Fine.", is_correct=True, corrected_sql=None),
         reply("ResultInterpretation", answer="Things were counted.", highlights=[], followups=[]),
         # The composer's model forgets to say what was assumed.
         fixture("answer", [f"### Question\n{UNCLEAR}\n"], text="They move."),

@@ -148,7 +148,7 @@ async def test_what_a_user_said_is_in_her_next_prompts_in_nobody_elses_and_gone_
     await ada.remembered()
 
     await ada.ask(NEEDS_MODEL)
-    assert {"PlannerReply", "SchemaChoice"} <= ada.shown(COMPANY)
+    assert {"PlannerReply", "QueryDraft"} <= ada.shown(COMPANY)
     await eve.ask(NEEDS_MODEL)
     assert eve.prompts
     assert eve.shown(COMPANY) == set()

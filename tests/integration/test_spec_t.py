@@ -109,7 +109,10 @@ WITHOUT_STEPS = "Choose agents and no steps"
 REPLIES += [
     plan_reply(REVIEWED, planned("query", "sql", NAMES)),
     *query_replies(
-        NAMES, "SELECT region_name FROM regions", "regions", review="DELETE FROM regions"
+        NAMES,
+        "SELECT region_name, ROW_NUMBER() OVER (ORDER BY region_name) AS place FROM regions",
+        "regions",
+        review="DELETE FROM regions",
     ),
     *(
         plan_reply(question, *(planned(f"by_{agent}", agent, "do it") for agent in agents))
@@ -293,13 +296,19 @@ async def test_t_14_an_unsafe_query_is_blocked_and_the_user_sees_why(
     assert outcome.decision("safety_check")["is_safe"] is False
 
 
-async def test_t_14_a_review_that_makes_a_query_unsafe_is_blocked_too(house: House) -> None:
+async def test_t_14_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_stands(
+    house: House,
+) -> None:
     """SPEC D-13: the corrected query passes the guard again."""
     before = house.queries()
     outcome = await house.ask(REVIEWED)
 
-    assert house.queries() == before
-    blocked(outcome)
+    assert house.queries() == before + 1, "the query that was checked, and nothing else"
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert len(rows(outcome.response.data)) > 1
+    checks = [e for e in outcome.response.trace if e.message == "safety_check"]
+    assert [from_value(check.data["is_safe"]) for check in checks] == [True, False]
+    assert "did not pass the guard" in outcome.decision("Review of the query")["verdict"]
 
 
 # T-14: failures of the sandbox

@@ -31,7 +31,7 @@ QUESTION = (
     "Which five customers brought the most revenue last quarter, and what share of the total is "
     "that?"
 )
-SQL_SCHEMAS = {"SchemaChoice", "GeneratedSql", "QueryReview", "ResultInterpretation"}
+SQL_SCHEMAS = {"QueryDraft", "QueryReview", "ResultInterpretation"}
 # Whole micro-dollars per token, so that no sum depends on where it was rounded.
 PRICES = {"scripted": {"input": 3, "output": 7}}
 

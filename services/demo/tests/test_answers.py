@@ -97,8 +97,8 @@ async def _played(question: Question, company: Connection, book: FixtureBook) ->
         if isinstance(step, ComputationStep):
             data += [f"Values of computation ({step.id}):", *_computed(step, outputs, book)]
             continue
-        generated = _reply(book, "GeneratedSql", _task_prompt(step))
-        records = await company.fetch(generated["sql_postgres"])
+        drafted = _reply(book, "QueryDraft", _task_prompt(step, "for one PostgreSQL database"))
+        records = await company.fetch(drafted["sql"])
         outputs[step.id] = [dict(record) for record in records]
         shown = json.dumps(outputs[step.id], default=str)
         assert _reply(book, "ResultInterpretation", _task_prompt(step, shown))["answer"]

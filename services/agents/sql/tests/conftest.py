@@ -44,16 +44,18 @@ TABLES = ("customers", "orders", "exact")
 TOTALS = """\
 SELECT c.city, SUM(o.amount) AS total FROM orders o
 JOIN customers c ON c.customer_id = o.customer_id GROUP BY c.city ORDER BY total DESC"""
-GOOD = {
-    "sql_postgres": f"{TOTALS} LIMIT 3",
-    "sql_server": TOTALS.replace("SELECT", "SELECT TOP 3", 1),
-    "sql_sqlite": f"{TOTALS} LIMIT 3",
+GOOD: dict[str, Any] = {
+    "is_clear": True,
+    "sql": f"{TOTALS} LIMIT 3",
     "used_tables": ["orders", "customers"],
 }
-MISSING_COLUMN = {
-    name: sql.replace("o.amount", "o.amont") if isinstance(sql, str) else sql
-    for name, sql in GOOD.items()
-}
+MISSING_COLUMN: dict[str, Any] = {**GOOD, "sql": GOOD["sql"].replace("o.amount", "o.amont")}
+
+
+def draft(sql: str, **more: Any) -> dict[str, Any]:
+    """A reply with this query for a clear task."""
+    return {"is_clear": True, "sql": sql, **more}
+
 
 _SCHEMA = """
 CREATE TABLE customers (
@@ -78,18 +80,15 @@ INSERT INTO exact VALUES
 
 def fixtures(
     *more: Fixture,
-    choice: dict[str, Any] | None = None,
-    generated: dict[str, Any] | None = None,
+    drafted: dict[str, Any] | None = None,
     review: dict[str, Any] | None = None,
     interpretation: dict[str, Any] | None = None,
 ) -> list[Fixture]:
     """A reply for each kind of call; ``more`` are more specific."""
-    clear = {"tables": ["orders", "customers"], "is_clear": True}
     answer = {"answer": "Agra leads.", "highlights": ["Agra"], "followups": ["And last year?"]}
     replies = {
-        "SchemaChoice": choice or clear,
-        "GeneratedSql": generated or GOOD,
-        "QueryReview": review or {"is_correct": True, "corrected_sql": None, "reason": "Fine."},
+        "QueryDraft": drafted or GOOD,
+        "QueryReview": review or {"checks": "Fine.", "is_correct": True, "corrected_sql": None},
         "ResultInterpretation": interpretation or answer,
     }
     usual = [fixture(f"usual {name}", [], schema=name, json=json) for name, json in replies.items()]
@@ -165,6 +164,7 @@ class StartHouse(Protocol):
         url: str = ...,
         tables: Sequence[str] = ...,
         models: bool = ...,
+        tier: str = ...,
         mcp_db: dict[str, Any] | None = ...,
         settings: dict[str, Any] | None = ...,
         **more_settings: Any,
@@ -201,6 +201,7 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             url: str = sqlite_url,
             tables: Sequence[str] = TABLES,
             models: bool = True,
+            tier: str = "standard",
             mcp_db: dict[str, Any] | None = None,
             settings: dict[str, Any] | None = None,
             **more_settings: Any,
@@ -216,7 +217,7 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             server = await stack.enter_async_context(serve_mcp_db(chosen, mcp_telemetry))
             model = await stack.enter_async_context(ScriptedModel(replies or fixtures()))
             shared = await stack.enter_async_context(
-                Models(model_settings(model), telemetry, sleep=_no_wait)
+                Models(model_settings(model, tier=tier), telemetry, sleep=_no_wait)
             )
             loaded = SqlSettings.load(
                 **{"mcp_url": server.url, **(settings or {}), **more_settings}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from bos_testkit.model_fixtures import fixture
 
 from .conftest import (
@@ -15,30 +13,26 @@ from .conftest import (
     NEEDS_CLARIFICATION,
     SUCCEEDED,
     StartHouse,
+    draft,
     fixtures,
 )
 
 FEEDBACK = "The previous SQL query failed to execute."
-PATCH = {
-    "action": "RETRY_WITH_PATCH",
-    "patched_sql_postgres": GOOD["sql_postgres"],
-    "patched_sql_server": GOOD["sql_server"],
-    "patched_sql_sqlite": GOOD["sql_sqlite"],
-}
+PATCH = {"action": "RETRY_WITH_PATCH", "patched_sql": GOOD["sql"]}
 
 
 def triage(**reply: Any) -> Any:
     return fixture("triage", [], schema="ErrorTriage", json=reply)
 
 
-def second_try(generated: dict[str, Any] = GOOD) -> Any:
-    return fixture("second try", [FEEDBACK], schema="GeneratedSql", json=generated)
+def second_try(drafted: dict[str, Any] = GOOD) -> Any:
+    return fixture("second try", [FEEDBACK], schema="QueryDraft", json=drafted)
 
 
 async def test_d28_triage_patches_a_query_with_a_missing_column(
     start: StartHouse, postgres_url: str
 ) -> None:
-    house = await start(fixtures(triage(**PATCH), generated=MISSING_COLUMN), url=postgres_url)
+    house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN), url=postgres_url)
 
     done = await house.ask()
 
@@ -48,7 +42,7 @@ async def test_d28_triage_patches_a_query_with_a_missing_column(
     assert (first["attempt"], first["success"]) == (1, False)
     assert "amont" in first["error"]
     assert (second["attempt"], second["success"], second["error"]) == (2, True, None)
-    assert len(house.prompts("GeneratedSql")) == 1
+    assert len(house.prompts("QueryDraft")) == 1
     assert done.events("Error triage")[0]["action"] == "RETRY_WITH_PATCH"
     assert len(done.events("safety_check")) == 2
     (failed,) = done.events("SQL agent attempt failed")
@@ -59,7 +53,7 @@ async def test_d28_triage_patches_a_query_with_a_missing_column(
 
 
 async def test_d27_triage_sees_query_error_and_citations(start: StartHouse) -> None:
-    house = await start(fixtures(triage(**PATCH), generated=MISSING_COLUMN))
+    house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN))
 
     await house.ask()
 
@@ -72,21 +66,26 @@ async def test_d27_triage_sees_query_error_and_citations(start: StartHouse) -> N
 async def test_d24_without_triage_the_model_is_told_in_the_words_of_the_spec(
     start: StartHouse,
 ) -> None:
-    house = await start(fixtures(second_try(), generated=MISSING_COLUMN))
+    house = await start(fixtures(second_try(), drafted=MISSING_COLUMN))
     house.model.knobs.prose_next(2, schema="ErrorTriage")
 
     done = await house.ask()
 
     assert done.result.status == SUCCEEDED
     query = done.data["attempt_history"][0]["query"]
-    request = [r for r in house.model.requests if r.schema == "GeneratedSql"][1]
-    assert request.messages[-1]["content"] == (
+    request = [r for r in house.model.requests if r.schema == "QueryDraft"][1]
+    told = request.messages[-1]["content"]
+    assert told.startswith(
         "The previous SQL query failed to execute.\n"
-        "Error details: no such column: o.amont\n"
-        f"Failing query:\n{query}\n"
+        "Error details: <untrusted>\nno such column: o.amont\n</untrusted>\n"
+        f"Failing query:\n<untrusted>\n{query}\n</untrusted>\n"
         "Generate a corrected read-only SQL query that addresses the error and try again using only"
         " the authorised tables."
     )
+    # What an earlier call has sent stays as it was, so that a provider finds it in its cache.
+    first, again = [r.messages for r in house.model.requests if r.schema == "QueryDraft"]
+    assert first[0] == again[0]
+    assert again[1]["content"].startswith(first[1]["content"].partition("### Work")[0])
     assert [message["role"] for message in request.messages] == [
         "system",
         "user",
@@ -96,7 +95,7 @@ async def test_d24_without_triage_the_model_is_told_in_the_words_of_the_spec(
 
 
 async def test_d23_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
-    house = await start(fixtures(generated=MISSING_COLUMN))
+    house = await start(fixtures(drafted=MISSING_COLUMN))
 
     done = await house.ask()
 
@@ -120,7 +119,7 @@ async def test_d23_four_failures_end_the_step_with_error_and_history(start: Star
 
 
 async def test_the_number_of_attempts_is_a_setting(start: StartHouse) -> None:
-    house = await start(fixtures(generated=MISSING_COLUMN), max_attempts=1)
+    house = await start(fixtures(drafted=MISSING_COLUMN), max_attempts=1)
 
     done = await house.ask()
 
@@ -130,7 +129,7 @@ async def test_the_number_of_attempts_is_a_setting(start: StartHouse) -> None:
 
 async def test_d28_triage_may_stop(start: StartHouse) -> None:
     stop = triage(action="STOP", user_message="Amounts are not recorded.")
-    house = await start(fixtures(stop, generated=MISSING_COLUMN))
+    house = await start(fixtures(stop, drafted=MISSING_COLUMN))
 
     done = await house.ask()
 
@@ -147,7 +146,7 @@ async def test_d28_triage_may_ask_the_user(start: StartHouse) -> None:
             {"question": "Which amount?", "options": ["orders.amount", "orders.price"]}
         ],
     )
-    house = await start(fixtures(ask, generated=MISSING_COLUMN))
+    house = await start(fixtures(ask, drafted=MISSING_COLUMN))
 
     done = await house.ask()
 
@@ -163,7 +162,7 @@ async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:
         action="ASK_CLARIFICATION",
         clarifying_questions=[{"question": "Which amount?", "options": []}],
     )
-    house = await start(fixtures(ask, second_try(), generated=MISSING_COLUMN))
+    house = await start(fixtures(ask, second_try(), drafted=MISSING_COLUMN))
 
     done = await house.ask(clarification_turn_count=5)
 
@@ -171,10 +170,10 @@ async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:
 
 
 async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: StartHouse) -> None:
-    bad = triage(**{**PATCH, "patched_sql_sqlite": "SELECT colour FROM orders"})
+    bad = triage(**{**PATCH, "patched_sql": "SELECT colour FROM orders"})
     empty = {"action": "RETRY_WITH_PATCH"}
     no_patch = fixture("no patch", ["no such column: colour"], schema="ErrorTriage", json=empty)
-    house = await start(fixtures(bad, no_patch, second_try(), generated=MISSING_COLUMN))
+    house = await start(fixtures(bad, no_patch, second_try(), drafted=MISSING_COLUMN))
 
     done = await house.ask()
 
@@ -182,12 +181,12 @@ async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: Star
     errors = [each["error"] for each in done.data["attempt_history"]]
     assert errors == ["no such column: o.amont", "no such column: colour", None]
     # The model that writes the next query has seen both failures.
-    assert house.prompts("GeneratedSql")[1].count(FEEDBACK) == 2
+    assert house.prompts("QueryDraft")[1].count(FEEDBACK) == 2
 
 
 async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHouse) -> None:
-    same = triage(action="RETRY_WITH_PATCH", patched_sql_sqlite=MISSING_COLUMN["sql_sqlite"])
-    house = await start(fixtures(same, second_try(), generated=MISSING_COLUMN))
+    same = triage(action="RETRY_WITH_PATCH", patched_sql=MISSING_COLUMN["sql"])
+    house = await start(fixtures(same, second_try(), drafted=MISSING_COLUMN))
 
     done = await house.ask()
 
@@ -195,43 +194,9 @@ async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHou
     assert house.queries("query_failed") == 1
 
 
-async def test_d13_a_corrected_query_passes_the_guard_again_and_runs(start: StartHouse) -> None:
-    review = {
-        "is_correct": False,
-        "corrected_sql": "SELECT city FROM customers ORDER BY city",
-        "reason": "Cities were asked for.",
-    }
-    house = await start(fixtures(review=review))
-
-    done = await house.ask()
-
-    assert done.data["sql"] == "SELECT city FROM customers ORDER BY city LIMIT 201"
-    assert len(done.events("safety_check")) == 2
-    # What the other dialects say is no longer the same query.
-    assert (done.data["sql_postgres"], done.data["sql_server"]) == ("", "")
-
-
-async def test_a_query_found_wrong_without_a_correction_is_written_again(start: StartHouse) -> None:
-    wrong = fixture(
-        "wrong",
-        ["### Query\nSELECT 1 AS n"],
-        schema="QueryReview",
-        json={"is_correct": False, "corrected_sql": None, "reason": "It reads no table."},
-    )
-    one = {"sql_postgres": "", "sql_server": "", "sql_sqlite": "SELECT 1 AS n"}
-    house = await start(fixtures(wrong, second_try(), generated=one))
-
-    done = await house.ask()
-
-    assert done.result.status == SUCCEEDED
-    assert "It reads no table." in done.data["attempt_history"][0]["error"]
-    assert house.queries() == 1
-
-
 async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHouse) -> None:
     """SPEC D-24: a syntax error, found by the guard before the database could."""
-    unreadable = {"sql_postgres": "", "sql_server": "", "sql_sqlite": "SELECT city FROM WHERE"}
-    house = await start(fixtures(second_try(), generated=unreadable))
+    house = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))
 
     done = await house.ask()
 
@@ -247,9 +212,8 @@ async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: Sta
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
         " SELECT COUNT(*) AS c FROM n"
     )
-    generated = {"sql_postgres": "", "sql_server": "", "sql_sqlite": slow}
     house = await start(
-        fixtures(second_try(), generated=generated), query_timeout_s=0.2, max_attempts=2
+        fixtures(second_try(), drafted=draft(slow)), query_timeout_s=0.2, max_attempts=2
     )
 
     done = await house.ask()
@@ -259,31 +223,11 @@ async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: Sta
 
 
 async def test_a_model_that_finds_no_query_ends_the_step(start: StartHouse) -> None:
-    nothing = {
-        "sql_postgres": "",
-        "sql_server": "",
-        "sql_sqlite": "",
-        "notes": "There is no weather in this database.",
-    }
-    house = await start(fixtures(generated=nothing))
+    nothing = draft("", notes="There is no weather in this database.")
+    house = await start(fixtures(drafted=nothing))
 
     done = await house.ask()
 
     assert done.result.error.type == "QueryError"
     assert done.result.error.message.endswith("There is no weather in this database.")
     assert house.queries() == 0
-
-
-@pytest.mark.parametrize(
-    ("review", "expected"), [("prose", SUCCEEDED), ("html", SUCCEEDED), ("empty", SUCCEEDED)]
-)
-async def test_without_a_review_the_guarded_query_stands(
-    start: StartHouse, review: str, expected: int
-) -> None:
-    house = await start()
-    getattr(house.model.knobs, f"{review}_next")(9, schema="QueryReview")
-
-    done = await house.ask()
-
-    assert done.result.status == expected
-    assert done.events("check_query")[0]["reviewed"] is False

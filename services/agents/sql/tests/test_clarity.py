@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from bos.common.v1 import ClarificationTurn
 from bos_testkit.model_fixtures import fixture
 
-from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
+from .conftest import FAILED, GOOD, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
 
 SHIFT = "How is my dollar value shifting from yesterday to today?"
 UNCLEAR = {
-    "tables": ["orders"],
     "is_clear": False,
     "clarifying_questions": [
         {"question": "Which metric is meant?", "options": ["orders.amount", "number of orders"]},
@@ -17,11 +20,13 @@ UNCLEAR = {
         {"question": "In which time zone does a day begin?", "options": ["UTC"]},
     ],
     "assumptions": ["The metric is orders.amount."],
+    # A query that must not run as long as the user can be asked.
+    "sql": GOOD["sql"],
 }
 
 
 async def test_d05_an_unclear_task_is_asked_about_before_any_query(start: StartHouse) -> None:
-    house = await start(fixtures(choice=UNCLEAR))
+    house = await start(fixtures(drafted=UNCLEAR))
 
     done = await house.ask(SHIFT, context={"current_date": "2026-06-15"})
 
@@ -37,33 +42,46 @@ async def test_d05_an_unclear_task_is_asked_about_before_any_query(start: StartH
         "The metric is orders.amount.",
         "Today is 2026-06-15 (UTC).",
     ]
-    assert house.prompts("GeneratedSql") == []
+    assert house.model.calls == 1
+    assert done.events("generate_query") == []
     assert house.queries() == 0
 
 
 async def test_d04_the_fifth_turn_may_still_ask(start: StartHouse) -> None:
-    house = await start(fixtures(choice=UNCLEAR))
+    house = await start(fixtures(drafted=UNCLEAR))
 
     done = await house.ask(SHIFT, clarification_turn_count=4)
 
     assert done.result.status == NEEDS_CLARIFICATION
 
 
-async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(start: StartHouse) -> None:
-    house = await start(fixtures(choice=UNCLEAR))
+@pytest.mark.parametrize("sql", [GOOD["sql"], None], ids=["at once", "when told so"])
+async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(
+    start: StartHouse, sql: str | None
+) -> None:
+    on_assumptions = fixture(
+        "on assumptions",
+        ["### Assumptions - The metric is orders.amount."],
+        schema="QueryDraft",
+        json=GOOD,
+    )
+    house = await start(fixtures(on_assumptions, drafted={**UNCLEAR, "sql": sql}))
 
-    done = await house.ask(SHIFT, clarification_turn_count=5)
+    done = await house.ask(SHIFT, clarification_turn_count=5, is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "Agra leads. This assumes: The metric is orders.amount."
     assert list(done.result.assumptions) == ["The metric is orders.amount."]
     assert done.data["assumptions"] == ["The metric is orders.amount."]
-    assert "- The metric is orders.amount." in house.prompts("GeneratedSql")[0]
+    assert len(house.prompts("QueryDraft")) == (1 if sql else 2)
+    assert "Nothing can be asked any more" in house.prompts("QueryDraft")[0]
     assert done.events("Proceeding on assumptions")
+    # A query that rests on assumptions is reviewed, and the review sees them.
+    assert "- The metric is orders.amount." in house.prompts("QueryReview")[0]
 
 
 async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: StartHouse) -> None:
-    house = await start(fixtures(choice={**UNCLEAR, "assumptions": []}))
+    house = await start(fixtures(drafted={**UNCLEAR, "assumptions": []}))
 
     done = await house.ask(SHIFT, clarification_turn_count=5)
 
@@ -74,31 +92,35 @@ async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: S
     assert house.queries() == 0
 
 
+def needing(table: str, **reply: Any) -> dict[str, Any]:
+    """A reply that wants to see a table first."""
+    return {**UNCLEAR, "sql": None, "needs_tables": [table], **reply}
+
+
+def seeing(table: str, **reply: Any) -> Any:
+    """The reply once the table is described."""
+    return fixture(f"seeing {table}", [table], schema="QueryDraft", json=reply)
+
+
+ASKED = [{"question": "Which column?", "options": ["exact.price"]}]
+
+
 async def test_d03_questions_about_many_tables_are_built_on_their_columns(
     start: StartHouse,
 ) -> None:
-    check = {
-        "is_clear": False,
-        "clarifying_questions": [{"question": "Which column?", "options": ["orders.amount"]}],
-        "assumptions": [],
-    }
-    house = await start(
-        fixtures(fixture("check", [], schema="ClarityCheck", json=check), choice=UNCLEAR),
-        small_schema_tables=0,
-    )
+    seen = seeing("price numeric", is_clear=False, clarifying_questions=ASKED)
+    house = await start(fixtures(seen, drafted=needing("EXACT")), small_schema_tables=0)
 
     done = await house.ask(SHIFT)
 
     assert [q.question for q in done.result.clarification.questions] == ["Which column?"]
-    assert "amount numeric(12, 2)" in house.prompts("ClarityCheck")[0]
+    assert list(done.result.clarification.questions[0].options) == ["exact.price"]
+    assert len(house.prompts("QueryDraft")) == 2
 
 
 async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHouse) -> None:
-    check = {"is_clear": True, "clarifying_questions": [], "assumptions": ["Amounts are in rupees"]}
-    house = await start(
-        fixtures(fixture("check", [], schema="ClarityCheck", json=check), choice=UNCLEAR),
-        small_schema_tables=0,
-    )
+    seen = seeing("price numeric", **{**GOOD, "assumptions": ["Amounts are in rupees"]})
+    house = await start(fixtures(seen, drafted=needing("exact")), small_schema_tables=0)
 
     done = await house.ask(SHIFT)
 
@@ -106,8 +128,20 @@ async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHo
     assert done.data["assumptions"] == ["Amounts are in rupees"]
 
 
+async def test_a_table_that_is_described_already_needs_no_second_reply(start: StartHouse) -> None:
+    house = await start(fixtures(drafted=needing("orders", **GOOD)))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert len(house.prompts("QueryDraft")) == 1
+
+
 async def test_without_the_second_look_the_first_questions_are_asked(start: StartHouse) -> None:
-    house = await start(fixtures(choice=UNCLEAR), small_schema_tables=0)
+    first = fixture(
+        "first", [], excludes=["price numeric"], schema="QueryDraft", json=needing("exact")
+    )
+    house = await start([*fixtures()[1:], first], small_schema_tables=0)
 
     done = await house.ask(SHIFT)
 
@@ -125,7 +159,7 @@ async def test_d03_options_that_name_what_is_not_there_are_dropped(start: StartH
         "Pune",
     ]
     question = {"question": "Which metric is meant?", "options": options}
-    house = await start(fixtures(choice={**UNCLEAR, "clarifying_questions": [question]}))
+    house = await start(fixtures(drafted={**UNCLEAR, "clarifying_questions": [question]}))
 
     done = await house.ask(SHIFT)
 
@@ -144,15 +178,17 @@ async def test_d04_what_the_user_settled_is_shown_wherever_the_task_is_judged(
 ) -> None:
     turn = ClarificationTurn(reply="the amount of orders")
     turn.asked.questions.add(question="Which metric is meant?", options=["orders.amount"])
-    house = await start(fixtures())
+    house = await start(fixtures(), review="always")
 
-    done = await house.ask(SHIFT, clarifications=[turn], clarification_turn_count=1)
-    await house.ask(SHIFT)
+    done = await house.ask(
+        SHIFT, clarifications=[turn], clarification_turn_count=1, is_final_answer=True
+    )
+    await house.ask(SHIFT, is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == []
     settled = "Settled with the user"
-    for schema in ("SchemaChoice", "GeneratedSql", "QueryReview", "ResultInterpretation"):
+    for schema in ("QueryDraft", "QueryReview", "ResultInterpretation"):
         replied, plain = house.prompts(schema)
         assert "Asked: Which metric is meant? (offered: orders.amount)" in replied
         assert "The user replied: the amount of orders" in replied

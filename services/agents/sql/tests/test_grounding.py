@@ -166,8 +166,10 @@ def test_d07_the_pack_tells_tables_fields_joins_and_where_they_come_from(
 
     assert tables == ("orders", "regions", "customers")
     assert pack.suggested_tables == tables
-    assert pack.table_docs[0].startswith(
-        "orders (table, about 7 rows): What was bought\n  order_id"
+    assert pack.table_docs[0] == (
+        "orders: What was bought\n"
+        "  order_id text pk, customer_id text -> customers.customer_id, placed_on text,"
+        " netAmount text"
     )
     assert "orders.netAmount text" in pack.field_docs
     assert "regions.region_name text (e.g. 'Bavaria', 'Saxony')" in pack.field_docs

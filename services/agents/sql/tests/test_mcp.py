@@ -28,7 +28,7 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.mcp import McpClient
 from bos_testkit.waiting import eventually
 
-from .conftest import FAILED, TABLES, StartHouse, fixtures
+from .conftest import FAILED, TABLES, StartHouse, draft, fixtures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -138,8 +138,7 @@ async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHous
 
 async def test_cancelling_the_step_cancels_the_query(start: StartHouse) -> None:
     """DESIGN §3: cancellation reaches the bottom."""
-    generated = {"sql_postgres": "", "sql_server": "", "sql_sqlite": ENDLESS}
-    house = await start(fixtures(generated=generated))
+    house = await start(fixtures(drafted=draft(ENDLESS)))
     in_flight = "bos_db_queries_in_flight"
     registry = house.mcp_telemetry.registry
 
@@ -176,7 +175,7 @@ async def test_d26_a_wrong_setting_ends_the_step_at_once(
     assert done.result.error.type == "ConfigurationError"
     assert named in done.result.error.message
     assert done.details["retryable"] is False
-    assert house.prompts("SchemaChoice") == []
+    assert house.prompts("QueryDraft") == []
 
 
 async def test_the_run_token_travels_with_the_call(sqlite_url: str) -> None:

@@ -25,11 +25,12 @@ from .conftest import FAILED, SUCCEEDED, StartHouse, fixtures
         ("fail_next", {"status": 401}, "ConfigurationError"),
     ],
 )
-@pytest.mark.parametrize("schema", ["SchemaChoice", "GeneratedSql"])
+@pytest.mark.parametrize("tier", ["standard", "small"])
 async def test_a_query_cannot_be_written_without_a_usable_reply(
-    start: StartHouse, knob: str, options: dict[str, Any], error: str, schema: str
+    start: StartHouse, knob: str, options: dict[str, Any], error: str, tier: str
 ) -> None:
-    house = await start()
+    house = await start(tier=tier)
+    schema = "SchemaChoice" if tier == "small" else "QueryDraft"
     getattr(house.model.knobs, knob)(50, schema=schema, **options)
 
     done = await house.ask()
@@ -67,22 +68,22 @@ async def test_without_words_of_the_model_the_result_speaks_for_itself(
     house = await start()
     getattr(house.model.knobs, knob)(50, schema="ResultInterpretation")
 
-    done = await house.ask()
+    done = await house.ask(is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
-    assert done.result.answer == "The query found 3 rows with city, total."
+    assert done.result.answer == "3 rows with city, total: Agra, 40.4; Pune, 30.3; Delhi, 5."
     assert len(done.result.table.rows) == 3
     assert done.events("The model gave no ResultInterpretation; going on without it")
 
 
 async def test_tokens_of_unusable_replies_are_counted(start: StartHouse) -> None:
-    house = await start()
+    house = await start(review="always")
     house.model.knobs.prose_next(2, schema="QueryReview")
 
-    done = await house.ask()
+    done = await house.ask(is_final_answer=True)
 
-    # Choice, query, two tries at a review, interpretation.
-    assert done.result.usage.model_calls == 5
+    # Query, two tries at a review, interpretation.
+    assert done.result.usage.model_calls == 4
 
 
 async def test_a_slow_model_ends_the_step_within_its_time(start: StartHouse) -> None:
@@ -100,7 +101,7 @@ async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHous
     house = await start()
     house.model.knobs.fail_next(50, status=429, retry_after=60, schema="ResultInterpretation")
 
-    done = await house.ask()
+    done = await house.ask(is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.data["row_count"] == 3
@@ -115,7 +116,7 @@ async def test_q06_the_unexpected_ends_the_step_without_a_retry(
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("a secret detail")
 
-    monkeypatch.setattr("bos_sql.attempts.parse_results", broken)
+    monkeypatch.setattr("bos_sql.review.parse_results", broken)
 
     done = await house.ask()
 

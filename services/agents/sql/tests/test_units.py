@@ -14,6 +14,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, make_table, table_rows
 from bos_mcp_db import values as mcp_db_values
 from bos_sql.agent import SqlAgent
+from bos_sql.filters import told_filters
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.pack import GroundingPack
 from bos_sql.interpret import plain_answer, preview_text
@@ -107,19 +108,51 @@ def test_an_incomplete_envelope_is_refused() -> None:
 @pytest.mark.parametrize(
     ("rows", "answer"),
     [
-        ([], "The query found no rows."),
+        ([], "No rows match (status = open): no data was found."),
         ([["Pune", Decimal("10.10")]], "city: Pune, total: 10.10."),
-        ([["Pune", 1], ["Agra", 2]], "The query found 2 rows with city, total."),
+        ([["Pune", 0]], "city: Pune, total: 0."),
+        ([[None, 0]], "city: no value, total: 0."),
+        (
+            [[None, None]],
+            "There is no value for city, total (status = open): no data was found.",
+        ),
+        ([["Pune", 1], ["Agra", 2]], "2 rows with city, total: Pune, 1; Agra, 2."),
+        (
+            [[f"c{n}", n] for n in range(5)],
+            "5 rows with city, total: c0, 0; c1, 1; c2, 2; and 2 more.",
+        ),
     ],
 )
-def test_the_result_in_one_sentence(rows: list[list[Any]], answer: str) -> None:
-    assert plain_answer(make_table(["city", "total"], rows)) == answer
+def test_the_result_in_plain_words(rows: list[list[Any]], answer: str) -> None:
+    assert plain_answer(make_table(["city", "total"], rows), "status = open") == answer
 
 
 def test_a_cut_result_says_that_more_exist() -> None:
     table = make_table(["n"], [[1], [2]], truncated=True)
 
-    assert plain_answer(table) == "The query found 2 rows with n. More exist."
+    assert plain_answer(table) == "2 rows with n: 1; 2. More rows exist than were read."
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT a FROM t", ""),
+        (
+            "SELECT a FROM t WHERE d >= '2026-01-01' AND d < '2026-04-01'",
+            "d >= 2026-01-01, d < 2026-04-01",
+        ),
+        (
+            "SELECT a FROM t WHERE t.d BETWEEN DATE '2026-01-01' AND DATE '2026-03-31'",
+            "d from 2026-01-01 to 2026-03-31",
+        ),
+        ("SELECT a FROM t WHERE s = 'open' AND a <> 5", "s = open, a is not 5"),
+        ("SELECT a FROM t WHERE s = 'open' OR a = 5", ""),
+        ("SELECT a FROM t WHERE a = b", ""),
+        ("no query (", ""),
+    ],
+)
+def test_what_was_looked_for_is_told_as_far_as_it_is_simple(sql: str, told: str) -> None:
+    assert told_filters(sql, "postgres") == told
 
 
 def test_the_preview_ends_with_a_whole_row_and_within_its_bounds() -> None:
@@ -148,7 +181,7 @@ def test_an_empty_preview_says_so() -> None:
 
 
 def test_a_grounding_pack_keeps_to_its_size() -> None:
-    pack = GroundingPack(table_docs=("x" * 100, "y" * 100), relationship_docs=("a.b = c.d",))
+    pack = GroundingPack(table_docs=("x" * 100, "y" * 100), join_docs=("a.b = c.d",))
 
     assert pack.text(1_000).endswith("Joins:\n  a.b = c.d")
     assert len(pack.text(50)) == 50

@@ -59,7 +59,10 @@ def _asked_back(clarified: Clarified) -> Iterator[Fixture]:
         ],
         "assumptions": list(clarified.assumptions),
     }
+    unwritten = {"sql": "", "used_tables": [], "notes": "", "followups": []}
+    open_points = "; ".join(ask.question for ask in clarified.asks)
     for schema, reply in (
+        ("QueryDraft", {"reasoning": open_points, "needs_tables": [], **judgement, **unwritten}),
         ("SchemaChoice", {"tables": list(clarified.tables), **judgement}),
         ("ClarityCheck", judgement),
     ):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
+    from bos_demo.dialects import Dialect
     from bos_demo.questions import CodeStep, ComputationStep, Question, SqlStep
     from bos_testkit.model_fixtures import Fixture
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     """From a slot's name and row (from 1) to the pattern that finds its value in a prompt."""
 
 CONFIDENCE = 0.93
+_DATABASES: tuple[tuple[Dialect, str], ...] = (
+    ("postgres", "for one PostgreSQL database"),
+    ("sqlite", "for one SQLite database"),
+)
+"""The databases that a company may be in, and how the sql agent's prompts name them."""
 _SLOT = re.compile(r"\{(\w+)(?:@(\d+))?\}")
 
 
@@ -91,34 +97,30 @@ def planned(
 def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixture]:
     """Yield the replies of the sql agent's model for one step of the question."""
 
-    def reply(schema: str, json: dict[str, Any], **more: Any) -> Fixture:
-        name = f"{question_id}/{step.id}: {schema}"
-        return fixture(name, [_task_section(step)], schema=schema, json=json, **more)
+    def reply(schema: str, json: dict[str, Any], *also: str, **more: Any) -> Fixture:
+        name = ", ".join([f"{question_id}/{step.id}: {schema}", *also])
+        return fixture(name, [_task_section(step), *also], schema=schema, json=json, **more)
 
-    yield reply(
-        "SchemaChoice",
-        {
-            "tables": list(step.tables),
-            "is_clear": True,
-            "clarifying_questions": [],
-            "assumptions": [],
-        },
-    )
-    yield reply("ClarityCheck", {"is_clear": True, "clarifying_questions": [], "assumptions": []})
-    yield reply(
-        "GeneratedSql",
-        {
-            "sql_postgres": step.query("postgres", today),
-            "sql_server": step.query("tsql", today),
-            "sql_sqlite": step.query("sqlite", today),
+    clear = {"is_clear": True, "clarifying_questions": [], "assumptions": []}
+    # The steps of small models stay apart.
+    yield reply("SchemaChoice", {"tables": list(step.tables), **clear})
+    yield reply("ClarityCheck", clear)
+    for dialect, told in _DATABASES:
+        query = step.query(dialect, today)
+        yield reply("GeneratedSql", {"sql": query, "notes": ""}, told)
+        draft = {
+            "reasoning": f"{' and '.join(step.tables)} hold what is asked for.",
+            "needs_tables": [],
+            **clear,
+            "sql": query,
             "used_tables": list(step.tables),
             "notes": "",
-            "assumptions": [],
-        },
-    )
+            "followups": [],
+        }
+        yield reply("QueryDraft", draft, told)
     yield reply(
         "QueryReview",
-        {"is_correct": True, "corrected_sql": None, "reason": "It answers the task."},
+        {"checks": "It answers the task.", "is_correct": True, "corrected_sql": None},
     )
     answer, capture = fill_in(step.answer, _row_capture)
     yield reply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
@@ -18,14 +19,18 @@ from bos_chassis.values import table_rows
 from bos_sql.asking import Asker
 from bos_sql.attempts import run_attempts
 from bos_sql.card import sql_card
-from bos_sql.clarity import ground
+from bos_sql.clarity import choose_tables
+from bos_sql.describe import describe
 from bos_sql.guard import Guards
 from bos_sql.interpret import interpret
 from bos_sql.listing import asks_for_tables, tables_result
 from bos_sql.metadata import database_sources, list_tables, load_index
+from bos_sql.variants import query_variants
 from bos_sql.work import ClarificationNeeded, Work
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
     from bos_chassis.telemetry import Telemetry
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from bos_sql.interpret import Interpretation
     from bos_sql.mcp import McpClient
     from bos_sql.settings import SqlSettings
+    from bos_sqlguard import Dialect
 
 _SCHEMA_TIMEOUT_S = 15.0
 # mcp_db stops a query at its time limit and then still has to say so.
@@ -116,7 +122,7 @@ class SqlAgent(Agent):
         except Exception as error:
             if isinstance(error, BosError) and type(error) is not Internal:
                 raise
-            # SPEC Q-06: unlike elsewhere, the unexpected is not retried here.
+            # Unlike elsewhere, the unexpected is not retried here.
             self._log.error("sql step failed unexpectedly", exc_info=error)
             raise AgentFailure(type(error).__name__, NEUTRAL_INTERNAL_MESSAGE) from error
 
@@ -128,19 +134,26 @@ class SqlAgent(Agent):
         guard = self._guards.for_overview(overview)
         index = await load_index(task, settings, overview, self._indexes)
         work = Work(task, settings, Asker(self._model, task), overview, index, guard)
-        await ground(work)
+        describe(work)
+        if work.ask.tier == "small":
+            await choose_tables(work)
         result = await run_attempts(work)
-        task.partial(**_data(work, result))
+        task.partial(**_data(work, result, {}))
         task.trace.decision("Result found", state="SUCCESS", attempts=len(work.attempt_history))
-        return _answered(work, result, await interpret(work, result))
+        words, variants = await asyncio.gather(
+            interpret(work, result), query_variants(work, result)
+        )
+        return _answered(work, result, words, variants)
 
 
-def _answered(work: Work, result: QueryResult, words: Interpretation) -> AgentResult:
+def _answered(
+    work: Work, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
+) -> AgentResult:
     return succeeded(
         work.task,
         answer=words.answer,
         table=result.table,
-        data=_data(work, result),
+        data=_data(work, result, variants),
         sources=database_sources(work.overview, result.query.used_tables),
         highlights=words.highlights,
         followups=words.followups,
@@ -148,9 +161,8 @@ def _answered(work: Work, result: QueryResult, words: Interpretation) -> AgentRe
     )
 
 
-def _data(work: Work, result: QueryResult) -> dict[str, Any]:
+def _data(work: Work, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
     """What references resolve against; fields of our own win over columns of the same name."""
-    variants = result.query.variants
     rows = table_rows(result.table)
     return {
         **(rows[0] if len(rows) == 1 else {}),

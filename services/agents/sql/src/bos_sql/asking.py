@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -35,11 +35,24 @@ class Asker:
         self._model = model
         self._task = task
 
-    async def ask(self, messages: Sequence[Message], schema: type[T]) -> T:
+    @property
+    def tier(self) -> Literal["standard", "small"]:
+        """What the model can be trusted with; without a model nothing is asked."""
+        return "standard" if self._model is None else self._model.tier
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        schema: type[T],
+        *,
+        form_in: Literal["system", "last"] = "last",
+    ) -> T:
         """A reply without which the step cannot go on.
 
+        The form of the reply belongs into the last message where all before it is shared.
+
         Raises:
-            AgentFailure: ConfigurationError: no model is set (SPEC D-26).
+            AgentFailure: ConfigurationError: no model is set.
             BosError: from ``bos_llm``: the model is unavailable, refuses or talks nonsense.
         """
         if self._model is None:
@@ -49,7 +62,7 @@ class Asker:
                 "Set OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL.",
             )
         try:
-            reply = await self._model.structured(messages, schema)
+            reply = await self._model.structured(messages, schema, form_in=form_in)
         except ModelNotConfigured as error:
             raise AgentFailure(
                 CONFIGURATION_ERROR, f"Writing a query needs a model. {error.message}"
@@ -57,11 +70,17 @@ class Asker:
         self._task.usage.add(reply.usage)
         return reply.value
 
-    async def ask_if_possible(self, messages: Sequence[Message], schema: type[T]) -> T | None:
+    async def ask_if_possible(
+        self,
+        messages: Sequence[Message],
+        schema: type[T],
+        *,
+        form_in: Literal["system", "last"] = "last",
+    ) -> T | None:
         """A reply that the step can do without: None, and a note in the trace, if there is none."""
         try:
             async with asyncio.timeout(max(0.0, self._task.remaining_s() - _RESERVE_S)):
-                return await self.ask(messages, schema)
+                return await self.ask(messages, schema, form_in=form_in)
         except TimeoutError:
             reason = "TIMEOUT"
         except BosError as error:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_chassis.errors import BosError
-from bos_sql.execute import QueryResult, execute_query, parse_results
 from bos_sql.generate import Draft, generate_query
-from bos_sql.review import check_query, safety_check
+from bos_sql.review import run_reviewed, safety_check
 from bos_sql.triage import recover
-from bos_sql.work import AttemptFailed, Work
+from bos_sql.work import AttemptFailed, StillUnclear, Work
+
+if TYPE_CHECKING:
+    from bos_sql.execute import QueryResult
 
 ATTEMPT_FAILED = "SQL agent attempt failed"
 ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"
@@ -21,6 +24,7 @@ async def run_attempts(work: Work) -> QueryResult:
 
     Raises:
         AgentFailure: QueryError: blocked, hopeless, or failed as often as allowed.
+        AgentFailure: ClarificationLimit: the task is unclear and nothing may be asked any more.
         ClarificationNeeded: only the user can help.
         BosError: the model or the database service failed; ends the loop (SPEC D-26).
     """
@@ -36,6 +40,8 @@ async def run_attempts(work: Work) -> QueryResult:
             if number == last:
                 raise _exhausted(work, failure) from failure
             draft = await recover(work, failure)
+        except StillUnclear:
+            raise
         except BosError as failure:
             _record(work, number, started, error=failure.message)
             if isinstance(failure, AgentFailure):
@@ -49,11 +55,10 @@ async def run_attempts(work: Work) -> QueryResult:
 
 async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
     draft = draft or await generate_query(work)
-    work.last_query = draft.sql(work.overview.dialect)
-    approved = await check_query(work, safety_check(work, draft.variants))
+    work.last_query = draft.sql
+    approved = safety_check(work, draft.sql)
     work.last_query = approved.sql
-    envelope = await execute_query(work, approved)
-    return parse_results(work, approved, envelope)
+    return await run_reviewed(work, approved)
 
 
 def _record(

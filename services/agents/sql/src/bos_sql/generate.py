@@ -1,4 +1,4 @@
-"""Step ``generate_query``: the query in every dialect (SPEC D-09, D-10)."""
+"""Step ``generate_query``: one reply decides clarity, tables and query."""
 
 from __future__ import annotations
 
@@ -7,56 +7,116 @@ from typing import TYPE_CHECKING
 
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_llm import assistant
-from bos_sql.prompts import generate_messages
-from bos_sql.replies import GeneratedSql
+from bos_sql.clarity import settle, trace_judgement
+from bos_sql.describe import describe_also, describe_chosen, undescribed
+from bos_sql.replies import GeneratedSql, QueryDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bos_sql.work import Work
-    from bos_sqlguard import Dialect
 
 _MAX_NOTES_CHARS = 500
+_MAX_FOLLOWUPS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A query nobody has checked yet, by dialect; a variant may be missing or empty."""
+    """A query nobody has checked yet."""
 
-    variants: Mapping[Dialect, str]
-
-    def sql(self, dialect: Dialect) -> str:
-        """The variant for ``dialect``; empty if there is none."""
-        return self.variants.get(dialect, "").strip()
+    sql: str
 
 
 async def generate_query(work: Work) -> Draft:
-    """Ask the model for a query; what went wrong before is in the conversation (SPEC D-24).
+    """Ask the model for a query; what went wrong before is in the conversation.
 
     Raises:
-        AgentFailure: QueryError: the model says that no query can answer the task.
+        ClarificationNeeded: the user is to be asked; there is no query.
+        AgentFailure: QueryError: the model says that no query can answer the task;
+            ClarificationLimit: the task is unclear and nothing may be asked any more.
+        BosError: the model failed.
     """
-    if not work.messages:
-        work.messages = generate_messages(
-            work.task, work.overview, work.pack, work.assumptions, work.settings.max_schema_chars
-        )
-    reply = await work.ask.ask(work.messages, GeneratedSql)
+    if work.ask.tier == "small":
+        return await _simply(work)
+    reply = await (_again(work) if work.messages else _first(work))
     work.messages.append(assistant(reply.model_dump_json()))
-    work.assumptions.extend(each for each in reply.assumptions if each not in work.assumptions)
-    draft = Draft(
-        {"postgres": reply.sql_postgres, "tsql": reply.sql_server, "sqlite": reply.sql_sqlite}
-    )
-    sql = draft.sql(work.overview.dialect)
+    work.followups = [each for each in reply.followups if each.strip()][:_MAX_FOLLOWUPS]
+    sql = (reply.sql or "").strip()
     work.task.trace.decision(
         "generate_query",
         query=sql,
+        reasoning=reply.reasoning,
         used_tables=reply.used_tables,
         notes=reply.notes,
         assumptions=reply.assumptions,
+        merged=["choice of tables", "clarity"],
     )
+    return _draft(sql, reply.notes)
+
+
+async def _first(work: Work) -> QueryDraft:
+    """The first draft; asked for again if tables have to be described or assumptions made."""
+    reply = await _asked(work)
+    missing = undescribed(work, reply.needs_tables)
+    if missing or not (work.described or _says_something(reply)):
+        reply = await _with_more_tables(work, reply, missing)
+    trace_judgement(work, reply, tables=reply.used_tables)
+    settle(work, reply)
+    if not reply.is_clear and not (reply.sql or "").strip() and work.assumptions:
+        reply = await _asked(work)
+        trace_judgement(work, reply, tables=reply.used_tables)
+        settle(work, reply)
+    return reply
+
+
+async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, ...]) -> QueryDraft:
+    """The draft with the tables in sight that it needs; without one, the first stands if it can."""
+    if missing:
+        describe_also(work, missing)
+    else:
+        describe_chosen(work, ())
+    if not _says_something(reply):
+        return await _asked(work)
+    _begin(work)
+    return await work.ask.ask_if_possible(work.messages, QueryDraft) or reply
+
+
+async def _again(work: Work) -> QueryDraft:
+    """Another draft in the same conversation, in which a failure was told."""
+    reply = await work.ask.ask(work.messages, QueryDraft)
+    trace_judgement(work, reply, tables=reply.used_tables)
+    settle(work, reply)
+    return reply
+
+
+async def _asked(work: Work) -> QueryDraft:
+    _begin(work)
+    return await work.ask.ask(work.messages, QueryDraft)
+
+
+def _begin(work: Work) -> None:
+    work.messages = work.prompts.draft(work.assumptions, may_ask=work.may_ask_user)
+
+
+def _says_something(reply: QueryDraft) -> bool:
+    """Whether there is a query in it, or a question to the user."""
+    asks = any(each.question.strip() for each in reply.clarifying_questions)
+    return bool((reply.sql or "").strip()) or (not reply.is_clear and asks)
+
+
+async def _simply(work: Work) -> Draft:
+    """The query of a small model, for which tables and clarity were settled before."""
+    if not work.messages:
+        work.messages = work.prompts.generate(work.assumptions)
+    reply = await work.ask.ask(work.messages, GeneratedSql)
+    work.messages.append(assistant(reply.model_dump_json()))
+    sql = (reply.sql or "").strip()
+    work.task.trace.decision("generate_query", query=sql, notes=reply.notes)
+    return _draft(sql, reply.notes)
+
+
+def _draft(sql: str, notes: str) -> Draft:
     if not sql:
-        notes = " ".join(reply.notes.split())[:_MAX_NOTES_CHARS]
+        told = " ".join(notes.split())[:_MAX_NOTES_CHARS]
         raise AgentFailure(
-            QUERY_ERROR, f"No query on this database can answer that. {notes}".rstrip()
+            QUERY_ERROR, f"No query on this database can answer that. {told}".rstrip()
         )
-    return draft
+    return Draft(sql)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_sql.metadata import Overview
-    from bos_sqlguard import Violation
+    from bos_sqlguard import Verdict, Violation
 
 # A query that breaks only this rule is no attack but a slip: it is corrected like any syntax error
 # that the database reports (SPEC D-24). It never runs either.
@@ -100,6 +100,10 @@ class QueryGuard:
             approved=ApprovedQuery(live.safe_sql, live.used_tables, safe),
             withheld=tuple(sorted(dialect for dialect in verdicts if dialect not in safe)),
         )
+
+    def verdict(self, dialect: Dialect, sql: str) -> Verdict:
+        """What the guard of another dialect says about a variant, which never runs."""
+        return self._guards[dialect].check(sql)
 
     def is_approved(self, query: ApprovedQuery, sql: str) -> bool:
         """Whether ``sql``, about to be sent, is the approved query and passes by itself (D-13)."""

@@ -1,4 +1,4 @@
-"""The answer in words, from a limited preview (SPEC D-30, T-06, T-07)."""
+"""The answer in words: by the model for people, else plainly, made of the result by code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos_chassis.values import render_value, value_to_json
+from bos_sql.filters import told_filters
 from bos_sql.prompts import interpret_messages, json_text
 from bos_sql.replies import ResultInterpretation
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from bos_sql.work import Work
 
 _MAX_PREVIEW_CHARS = 4_500
-"""Below the 5000 characters of SPEC S-07, so that the preview ends with a whole row."""
+"""Below the 5000 characters of a prompt's source text: the preview ends with a whole row."""
 
 _MAX_CELL_CHARS = 200
 _MAX_SPOKEN_COLUMNS = 8
+_MAX_SPOKEN_ROWS = 3
 _MAX_SUGGESTIONS = 5
 _NUMBERS = frozenset({"int64_value", "decimal_value", "bool_value", "null_value", None})
 
@@ -33,16 +35,27 @@ class Interpretation:
 
 
 async def interpret(work: Work, result: QueryResult) -> Interpretation:
-    """Word the result; without the model's help in one plain sentence."""
+    """Word the result: with the model if the answer is shown as it stands, else plainly.
+
+    Where a composer words it, a wording of our own would only be another chance for wrong numbers.
+    """
+    filters = told_filters(result.query.sql, work.overview.dialect)
+    plain = Interpretation(
+        _with_assumptions(work, plain_answer(result.table, filters)), (), tuple(work.followups)
+    )
+    if not work.task.input.is_final_answer:
+        return plain
     preview, shown = preview_text(result.table, work.settings.preview_rows)
     stats = (
         f"{result.table.row_count} rows, the first {shown} shown, "
         f"{'more exist' if result.table.truncated else 'no more exist'}"
     )
+    if not result.table.rows and filters:
+        stats += f"; looked for: {filters}"
     messages = interpret_messages(work.task, preview, stats, work.assumptions)
-    reply = await work.ask.ask_if_possible(messages, ResultInterpretation)
+    reply = await work.ask.ask_if_possible(messages, ResultInterpretation, form_in="system")
     if reply is None or not reply.answer.strip():
-        return Interpretation(_with_assumptions(work, plain_answer(result.table)))
+        return plain
     return Interpretation(
         _with_assumptions(work, reply.answer.strip()),
         tuple(reply.highlights[:_MAX_SUGGESTIONS]),
@@ -64,21 +77,37 @@ def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
     return "\n".join(lines) or "(no rows)", len(lines)
 
 
-def plain_answer(table: Table) -> str:
-    """The result in one sentence, made without a model."""
+def plain_answer(table: Table, filters: str = "") -> str:
+    """The result in one or two sentences, made without a model.
+
+    Args:
+        table: The result.
+        filters: What was looked for; told where nothing, or nothing but empty cells, was found.
+    """
+    looked_for = f" ({filters})" if filters else ""
     if not table.rows:
-        return "The query found no rows."
+        return f"No rows match{looked_for}: no data was found."
     if len(table.rows) == 1:
-        cells = zip(table.columns, table.rows[0].values, strict=True)
-        spoken = [f"{column.name}: {_spoken(cell)}" for column, cell in cells]
-        return ", ".join(spoken[:_MAX_SPOKEN_COLUMNS]) + "."
+        if all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values):
+            names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS])
+            return f"There is no value for {names}{looked_for}: no data was found."
+        return f"{_spoken_row(table, table.rows[0], named=True)}."
     names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS])
-    more = " More exist." if table.truncated else ""
-    return f"The query found {len(table.rows)} rows with {names}.{more}"
+    first = "; ".join(_spoken_row(table, row) for row in table.rows[:_MAX_SPOKEN_ROWS])
+    left = len(table.rows) - _MAX_SPOKEN_ROWS
+    more = f"; and {left} more" if left > 0 else ""
+    cut = " More rows exist than were read." if table.truncated else ""
+    return f"{len(table.rows)} rows with {names}: {first}{more}.{cut}"
+
+
+def _spoken_row(table: Table, row: Row, *, named: bool = False) -> str:
+    cells = zip(table.columns, row.values, strict=True)
+    spoken = [(column.name, _spoken(cell)) for column, cell in cells][:_MAX_SPOKEN_COLUMNS]
+    return ", ".join(f"{name}: {cell}" if named else cell for name, cell in spoken)
 
 
 def _with_assumptions(work: Work, answer: str) -> str:
-    """DEC-02: what nobody was asked about any more is said."""
+    """What nobody was asked about any more is said."""
     if not work.told_assumptions:
         return answer
     return (
@@ -102,4 +131,6 @@ def _cell(value: Value) -> str:
 
 
 def _spoken(value: Value) -> str:
-    return render_value(value)[:_MAX_CELL_CHARS]
+    if value.WhichOneof("kind") in (None, "null_value"):
+        return "no value"
+    return " ".join(render_value(value).split())[:_MAX_CELL_CHARS]

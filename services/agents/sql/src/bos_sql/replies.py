@@ -1,4 +1,8 @@
-"""What the model is asked to fill in, one schema per kind of call. Class names go over the wire."""
+"""What the model is asked to fill in, one schema per kind of call. Class names go over the wire.
+
+Fields are written in this order, so reasons stand before verdicts; docstrings and descriptions are
+read by the model, and paid for in every call.
+"""
 
 from __future__ import annotations
 
@@ -11,65 +15,87 @@ class Question(BaseModel):
     """One question to the user."""
 
     question: str
-    options: list[str] = Field(
-        default=[], description="Suggested answers, made only of tables, columns and values shown"
+    options: list[str] = Field(default=[], description="suggested answers")
+
+
+class QueryDraft(BaseModel):
+    """The query, or what has to be settled before it can be written."""
+
+    reasoning: str = Field(
+        default="", description="one line: measure, tables, joins, filters, period; or what is open"
     )
+    needs_tables: list[str] = Field(
+        default=[], description="tables to be described first; usually none"
+    )
+    is_clear: bool
+    clarifying_questions: list[Question] = Field(default=[], description="empty if clear")
+    assumptions: list[str] = Field(
+        default=[], description="what goes beyond the task, or would be assumed without an answer"
+    )
+    sql: str | None = Field(default=None, description="empty if there is no query yet")
+    used_tables: list[str] = Field(default=[])
+    notes: str = Field(default="", description="why no query is possible, else empty")
+    followups: list[str] = Field(default=[], description="up to two questions to ask next")
 
 
 class SchemaChoice(BaseModel):
-    """Which tables matter, and whether the task is clear (SPEC D-03, D-08)."""
+    """Which tables matter, and whether the task is clear."""
 
-    tables: list[str] = Field(description="Tables whose columns are needed, spelled as listed")
-    is_clear: bool = Field(description="False if different readings would give different numbers")
-    clarifying_questions: list[Question] = Field(default=[])
+    tables: list[str] = Field(description="tables whose columns are needed, spelled as listed")
+    is_clear: bool = Field(description="false if different readings would give different numbers")
+    clarifying_questions: list[Question] = Field(default=[], description="empty if clear")
     assumptions: list[str] = Field(
-        default=[], description="What would be assumed if the user did not answer"
+        default=[], description="what would be assumed without an answer"
     )
 
 
 class ClarityCheck(BaseModel):
-    """The same judgement with the columns in sight (SPEC D-03)."""
+    """Whether the task is clear."""
 
     is_clear: bool
-    clarifying_questions: list[Question] = Field(default=[])
+    clarifying_questions: list[Question] = Field(default=[], description="empty if clear")
     assumptions: list[str] = Field(default=[])
 
 
 class GeneratedSql(BaseModel):
-    """One query, written once in each dialect (SPEC D-09, DEC-03)."""
+    """One query."""
 
-    sql_postgres: str = Field(description="For PostgreSQL")
-    sql_server: str = Field(description="For SQL Server (T-SQL)")
-    sql_sqlite: str = Field(description="For SQLite")
-    used_tables: list[str] = Field(default=[])
-    notes: str = Field(default="", description="Why no query is possible, if none is")
-    assumptions: list[str] = Field(default=[])
+    sql: str | None = Field(default=None, description="the query; empty if none is possible")
+    notes: str = Field(default="", description="why no query is possible, else empty")
 
 
 class QueryReview(BaseModel):
-    """Whether a query answers the task (SPEC D-13)."""
+    """Whether a query answers the task."""
 
+    checks: str = Field(
+        default="",
+        description="one line: tables, joins, filters, period, aggregation against the task",
+    )
     is_correct: bool
     corrected_sql: str | None = Field(
-        default=None, description="The whole corrected query in the dialect shown, or null"
+        default=None, description="the whole corrected query, or null if it is correct"
     )
-    reason: str = ""
 
 
 class ErrorTriage(BaseModel):
-    """What to do about a query that the database refused (SPEC D-27)."""
+    """What to do about a query that the database refused."""
 
+    reason: str = Field(default="", description="one line: what the error says")
     action: Literal["RETRY_WITH_PATCH", "ASK_CLARIFICATION", "STOP"]
-    patched_sql_postgres: str | None = None
-    patched_sql_server: str | None = None
-    patched_sql_sqlite: str | None = None
+    patched_sql: str | None = Field(default=None, description="the whole corrected query, or null")
     clarifying_questions: list[Question] = Field(default=[])
-    user_message: str | None = Field(default=None, description="What to tell the user on STOP")
+    user_message: str | None = Field(default=None, description="what to tell the user on STOP")
+
+
+class DialectVariant(BaseModel):
+    """The same query in another dialect."""
+
+    sql: str | None = Field(default=None, description="empty if it cannot be written")
 
 
 class ResultInterpretation(BaseModel):
-    """The answer in words (SPEC D-30)."""
+    """The answer in words."""
 
     answer: str
     highlights: list[str] = Field(default=[])
-    followups: list[str] = Field(default=[], description="Questions to ask next")
+    followups: list[str] = Field(default=[], description="up to two questions to ask next")

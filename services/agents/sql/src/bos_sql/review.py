@@ -1,35 +1,41 @@
-"""Steps ``safety_check`` and ``check_query``: the guard, the reviewing model, the guard again."""
+"""Steps ``safety_check`` and ``check_query``: the guard, and the review beside the database.
+
+The guard has passed the query and it only reads, so the review does not hold it up: it is waited
+for before the result is used. It can only mend: what it makes of the query runs if the guard passes
+it, and otherwise the result of the approved query stands.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from bos_sql.prompts import review_messages
+from bos_agentkit import AgentFailure
+from bos_chassis.errors import BosError
+from bos_sql.execute import QueryResult, execute_query, parse_results
 from bos_sql.replies import QueryReview
+from bos_sql.review_need import review_reasons
 from bos_sql.work import AttemptFailed, Work, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bos_sql.guard import ApprovedQuery
-    from bos_sqlguard import Dialect
+
+_MAX_CHECKS_CHARS = 500
 
 
-def safety_check(work: Work, variants: Mapping[Dialect, str]) -> ApprovedQuery:
-    """Pass every variant through the guard.
+def safety_check(work: Work, sql: str) -> ApprovedQuery:
+    """Pass the query through the guard.
 
     Raises:
-        AgentFailure: QueryError: the query is blocked; ends the step at once (SPEC D-18).
+        AgentFailure: QueryError: the query is blocked; ends the step at once.
         AttemptFailed: the query cannot be read and may be corrected.
     """
-    decision = work.guard.check(variants)
-    sql = variants[work.overview.dialect]
+    decision = work.guard.check({work.overview.dialect: sql})
     work.task.trace.decision(
         "safety_check",
         is_safe=decision.approved is not None,
         violations=[dict(each) for each in decision.violations],
         user_message=decision.user_message,
-        withheld=list(decision.withheld),
     )
     if decision.approved is not None:
         return decision.approved
@@ -38,33 +44,101 @@ def safety_check(work: Work, variants: Mapping[Dialect, str]) -> ApprovedQuery:
     raise refusal(decision, sql)
 
 
-async def check_query(work: Work, approved: ApprovedQuery) -> ApprovedQuery:
-    """Have the model review the query; a corrected one passes the guard again (SPEC D-13).
-
-    Without a review the query that the guard approved stands.
+async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
+    """Run the query, and beside it have it reviewed where that can matter.
 
     Raises:
-        AgentFailure: QueryError: the corrected query is blocked.
-        AttemptFailed: the review found the query wrong and offers nothing better.
+        AttemptFailed: the database refused it, and the review offers nothing better that works.
+        AgentFailure, BosError: as :func:`execute_query` does.
     """
-    dialect = work.overview.dialect
-    review = await work.ask.ask_if_possible(
-        review_messages(
-            work.task, dialect, work.pack, approved.sql, work.settings.max_schema_chars
-        ),
-        QueryReview,
-    )
-    corrected = ((review and review.corrected_sql) or "").strip()
+    reasons, skipped = review_reasons(work, approved.sql)
+    if not reasons:
+        work.task.trace.decision("check_query", state="skipped", reason=skipped)
+        return await _run(work, approved)
+    work.task.trace.decision("check_query", state="beside execute_query", reasons=list(reasons))
+    review = asyncio.create_task(_review(work, approved), name="review of a query")
+    try:
+        found = await _run_or_fail(work, approved)
+        correction = _correction(work, approved, await review)
+    finally:
+        review.cancel()
+        await asyncio.gather(review, return_exceptions=True)
+    if correction is not None:
+        return await _run_corrected(work, correction, found)
+    if isinstance(found, AttemptFailed):
+        raise found
+    return found
+
+
+async def _run(work: Work, approved: ApprovedQuery) -> QueryResult:
+    return parse_results(work, approved, await execute_query(work, approved))
+
+
+async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | AttemptFailed:
+    try:
+        return await _run(work, approved)
+    except AttemptFailed as failure:
+        return failure
+
+
+async def _run_corrected(
+    work: Work, correction: ApprovedQuery, before: QueryResult | AttemptFailed
+) -> QueryResult:
+    """The result of the corrected query, or else what there was before."""
+    try:
+        result = await _run(work, correction)
+    except AttemptFailed as failure:
+        if isinstance(before, AttemptFailed):
+            work.last_query = correction.sql
+            raise
+        error = failure.error
+    except BosError as failure:
+        if isinstance(before, AttemptFailed):
+            raise
+        error = failure.message
+    else:
+        work.last_query = correction.sql
+        return result
+    work.task.trace.message("The corrected query failed; the first result stands", error=error)
+    return before
+
+
+async def _review(work: Work, approved: ApprovedQuery) -> QueryReview | None:
+    messages = work.prompts.review(approved.sql, work.assumptions)
+    return await work.ask.ask_if_possible(messages, QueryReview)
+
+
+def _correction(
+    work: Work, approved: ApprovedQuery, review: QueryReview | None
+) -> ApprovedQuery | None:
+    """What the review made of the query, if the guard passes it; None: the query stands."""
+    if review is None:
+        work.task.trace.decision("Review of the query", reviewed=False)
+        return None
+    corrected = (review.corrected_sql or "").strip()
+    correction, verdict = None, "correct"
+    if not review.is_correct:
+        correction, verdict = _judged(work, approved, corrected)
     work.task.trace.decision(
-        "check_query",
-        reviewed=review is not None,
-        is_correct=review.is_correct if review else None,
-        corrected=bool(review and not review.is_correct and corrected),
-        reason=review.reason if review else "",
+        "Review of the query",
+        reviewed=True,
+        is_correct=review.is_correct,
+        checks=review.checks[:_MAX_CHECKS_CHARS],
+        verdict=verdict,
+        corrected_sql=corrected if correction is None and not review.is_correct else "",
     )
-    if review is None or review.is_correct:
-        return approved
+    return correction
+
+
+def _judged(
+    work: Work, approved: ApprovedQuery, corrected: str
+) -> tuple[ApprovedQuery | None, str]:
     if not corrected:
-        raise AttemptFailed(f"The review found it wrong: {review.reason}", approved.sql)
-    # The other variants say what the query said before it was corrected.
-    return safety_check(work, {dialect: corrected})
+        return None, "found wrong without a correction; the query stands"
+    try:
+        correction = safety_check(work, corrected)
+    except (AttemptFailed, AgentFailure):
+        return None, "the correction did not pass the guard; the query stands"
+    if correction.sql == approved.sql:
+        return None, "the correction is the same query"
+    return correction, "corrected"

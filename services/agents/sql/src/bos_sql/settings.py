@@ -42,25 +42,35 @@ class SqlSettings(AgentServiceSettings):
     preview_rows: int = Field(
         default=20, ge=1, le=200, description="Rows that the model sees when it words the answer"
     )
+    review: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="Whether the model reviews a query while it runs: auto only where a mistake is"
+        " likely (three tables, outer joins, windows, assumptions and the like)",
+    )
+    variants: Literal["transpiled", "model", "none"] = Field(
+        default="transpiled",
+        description="How the query is given in the other dialects, which do not run: transpiled, as"
+        " far as that is known to be right; model: the rest written by the model; none",
+    )
     small_schema_tables: int = Field(
         default=8,
         ge=0,
         le=100,
-        description="Up to this many tables, all are described at once instead of chosen first",
+        description="Up to this many tables, all are described; of more, those that seem to matter",
     )
     suggested_tables: int = Field(
         default=6,
         ge=1,
         le=50,
-        description="Of more tables, as many are described before the choice: those that the"
-        " metadata index finds relevant (D-07)",
+        description="Of more tables, as many are described at first: those that the metadata index"
+        " finds relevant (D-07)",
     )
     max_listed_tables: int = Field(
         default=60,
         ge=1,
         le=1_000,
-        description="Tables listed with their meaning for the choice, the most relevant first if"
-        " there are more; the others are named only",
+        description="Tables listed with their meaning where the model has to choose among them, the"
+        " most relevant first if there are more; the others are named only",
     )
     metadata_path: Path | None = Field(
         default=None,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_llm import assistant
 from bos_sql.clarity import grounded
 from bos_sql.generate import Draft
-from bos_sql.prompts import feedback, json_text, triage_messages
+from bos_sql.prompts import feedback, json_text
 from bos_sql.replies import ErrorTriage
 from bos_sql.work import AttemptFailed, Work, ask_user
-
-if TYPE_CHECKING:
-    from bos_sqlguard import Dialect
 
 _MAX_MESSAGE_CHARS = 500
 
@@ -32,7 +27,7 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
     if not failure.from_database:
         return None
     triage = await work.ask.ask_if_possible(
-        triage_messages(work.task, work.pack, failure.query, failure.error), ErrorTriage
+        work.prompts.triage(work.pack, failure.query, failure.error), ErrorTriage
     )
     if triage is None:
         return None
@@ -51,23 +46,17 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
 
 
 def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
-    patched: dict[Dialect, str | None] = {
-        "postgres": triage.patched_sql_postgres,
-        "tsql": triage.patched_sql_server,
-        "sqlite": triage.patched_sql_sqlite,
-    }
-    draft = Draft({dialect: sql for dialect, sql in patched.items() if sql})
-    sql = draft.sql(work.overview.dialect)
-    if not sql or _was_tried(work, draft):
+    sql = (triage.patched_sql or "").strip()
+    if not sql or _was_tried(work, sql):
         return None
     # Should the patch fail too, the model that writes the next query has to know it.
     work.messages.append(assistant(json_text({"corrected_sql": sql})))
-    return draft
+    return Draft(sql)
 
 
-def _was_tried(work: Work, draft: Draft) -> bool:
+def _was_tried(work: Work, sql: str) -> bool:
     """Whether the patch is a query that failed already: it would only fail again."""
-    approved = work.guard.check(draft.variants).approved
+    approved = work.guard.check({work.overview.dialect: sql}).approved
     return approved is not None and any(
         approved.sql == each["query"] for each in work.attempt_history
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bos.common.v1 import ClarifyingQuestion
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_sql.grounding.pack import GroundingPack
-from bos_sql.prompts import date_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +18,12 @@ if TYPE_CHECKING:
     from bos_sql.grounding.index import MetadataIndex
     from bos_sql.guard import QueryGuard, SafetyDecision
     from bos_sql.metadata import Overview
+    from bos_sql.prompts import QueryPrompts
     from bos_sql.replies import Question
     from bos_sql.settings import SqlSettings
+
+CLARIFICATION_LIMIT = "ClarificationLimit"
+"""``AgentError.type`` of a task that stayed unclear and offers nothing to assume."""
 
 _MAX_QUESTIONS = 5
 _MAX_OPTIONS = 8
@@ -36,13 +39,19 @@ class Work:
     overview: Overview
     index: MetadataIndex
     guard: QueryGuard
+    prompts: QueryPrompts = field(init=False)
+    """Of the tables described; ``describe`` sets it."""
     pack: GroundingPack = field(default_factory=GroundingPack)
+    described: tuple[str, ...] = ()
+    """The tables whose columns the model has seen."""
     assumptions: list[str] = field(default_factory=list)
     """What the query rests on beyond the task."""
     told_assumptions: list[str] = field(default_factory=list)
     """Those that the answer must name, because nobody was asked any more (DEC-02)."""
     messages: list[Message] = field(default_factory=list)
     """The conversation in which the query is written."""
+    followups: list[str] = field(default_factory=list)
+    """Questions to ask next, as the draft suggests them."""
     last_query: str = ""
     attempt_history: list[dict[str, Any]] = field(default_factory=list)
     """One entry per attempt (SPEC D-25)."""
@@ -52,6 +61,13 @@ class Work:
         """Whether a clarifying question is still allowed (SPEC D-04)."""
         taken = self.task.input.clarification_turn_count
         return taken < self.settings.max_clarification_turns
+
+
+class StillUnclear(AgentFailure):
+    """Nothing may be asked any more, and nothing sensible can be assumed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(CLARIFICATION_LIMIT, message)
 
 
 class AttemptFailed(Exception):
@@ -86,7 +102,8 @@ def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[st
         ClarificationNeeded: always.
     """
     # SPEC X-16: today is injected, so it is an assumption that the user should see.
-    today = date_text(work.task).partition("current_date: ")[2].partition("\n")[0]
+    fields = work.task.input.context.fields
+    today = fields["current_date"].string_value if "current_date" in fields else ""
     raise ClarificationNeeded(
         [
             ClarifyingQuestion(question=each.question, options=each.options[:_MAX_OPTIONS])

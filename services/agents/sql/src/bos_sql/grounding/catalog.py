@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+
+_MAX_SHOWN_VALUES = 6
+_MAX_SHOWN_VALUE_CHARS = 30
+_MAX_SHOWN_COMMENT_CHARS = 120
+_TYPE_DETAILS = re.compile(r"\s*\([^()]*\)|\s+without time zone$")
+_SHORT_TYPES = {
+    "integer": "int",
+    "character varying": "text",
+    "varchar": "text",
+    "character": "text",
+    "double precision": "double",
+    "timestamp with time zone": "timestamptz",
+}
+_SHORT_KEYS = {"primary key": "pk"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +50,33 @@ class Field:
             text += f" (e.g. {', '.join(map(repr, self.values))})"
         return text
 
+    def shown(self, reference: str = "", *, briefly: bool = False) -> str:
+        """The field as prompts show it, few words as each of them is paid for in every call.
+
+        Args:
+            reference: The column that it points at, as ``table.column``.
+            briefly: Without comment and values.
+        """
+        kind = _TYPE_DETAILS.sub("", self.type.casefold())
+        parts = [f"{self.name} {_SHORT_TYPES.get(kind, kind)}".rstrip()]
+        parts += [_SHORT_KEYS[self.key]] if self.key in _SHORT_KEYS else []
+        parts += [f"-> {reference}"] if reference else []
+        parts += ["null"] if self.nullable else []
+        # What a key is for, its arrow or its table says.
+        is_key = bool(reference) or self.key == "primary key"
+        if not briefly and not is_key and (about := self._about_shown()):
+            parts.append(f"({about})")
+        return " ".join(parts)
+
+    def _about_shown(self) -> str:
+        comment = _about(self.comment[:_MAX_SHOWN_COMMENT_CHARS], self.synonyms).removeprefix(": ")
+        # Values that the comment spells out already, or that are as good as unique, tell nothing.
+        values = [each for each in self.values if each.casefold() not in comment.casefold()]
+        if self.key or any(len(each) > _MAX_SHOWN_VALUE_CHARS for each in values):
+            values = []
+        listed = ", ".join(map(repr, values[:_MAX_SHOWN_VALUES]))
+        return "; ".join(part for part in (comment.strip(), listed and f"e.g. {listed}") if part)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -56,10 +99,18 @@ class Table:
             self.comment, self.synonyms
         )
 
-    @property
-    def text(self) -> str:
-        """The table with one line per field."""
-        return "\n".join([self.headline, *(f"  {field.text}" for field in self.fields)])
+    def shown(self, references: Mapping[str, str], *, briefly: bool = False) -> str:
+        """The table as prompts show it: its name and meaning, and its fields on a second line.
+
+        Args:
+            references: What its columns point at, by name.
+            briefly: Names, types and keys only.
+        """
+        about = "" if briefly else _about(self.comment, self.synonyms)
+        fields = (
+            field.shown(references.get(field.name, ""), briefly=briefly) for field in self.fields
+        )
+        return f"{self.name}{about}\n  {', '.join(fields)}"
 
 
 @dataclass(frozen=True, slots=True)

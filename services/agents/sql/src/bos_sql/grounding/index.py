@@ -12,7 +12,7 @@ from bos_sql.grounding.ranking import Ranking
 from bos_sql.grounding.words import terms, whole, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from bos_sql.grounding.catalog import Catalog, Field, Join, Metric, Table
     from bos_sql.grounding.ranking import Weighted
@@ -25,6 +25,9 @@ _MAX_METRICS = 20
 # Two chosen tables are tied together over at most three others; a suggestion adds at most one.
 _MAX_JOINS = 4
 _MAX_SUGGESTED_JOINS = 2
+# A table that speaks of the question this much less than the best one is described briefly: it may
+# be needed for a join, but hardly for what is asked.
+_BRIEF_BELOW = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class MetadataIndex:
         self.catalog = catalog
         self._tables = {table.name: table for table in catalog.tables}
         self._graph = JoinGraph(catalog.joins)
+        self._references = _references(catalog.joins)
         self._names = frozenset(name.casefold() for name in _names(catalog))
         documents = list(_documents(catalog))
         self._docs = [doc for doc, _ in documents]
@@ -121,15 +125,28 @@ class MetadataIndex:
         paths = self._graph.connect(tables, max_joins=_MAX_JOINS)
         return tuple(dict.fromkeys([*tables, *(table for p in paths for table in p.tables)]))
 
-    def pack(self, tables: Sequence[str], query: str) -> GroundingPack:
+    def brief_tables(self, tables: Sequence[str], query: str) -> frozenset[str]:
+        """Those of ``tables`` that ``query`` hardly speaks of; none if it speaks of none."""
+        only = MetadataFilters(frozenset({"table"}), frozenset(tables))
+        hits = self.search_metadata(query, len(tables), only)
+        if not hits:
+            return frozenset()
+        least = _BRIEF_BELOW * hits[0].score
+        return frozenset(tables) - {hit.doc.tables[0] for hit in hits if hit.score >= least}
+
+    def pack(
+        self, tables: Sequence[str], query: str, *, briefly: Collection[str] = ()
+    ) -> GroundingPack:
         """What there is to know about ``tables``, with the citations that ``query`` finds there.
 
         Args:
             tables: Names of tables of this database; the order stays.
             query: The question or task.
+            briefly: Those whose comments and values are left out.
         """
         shown = [self._tables[name] for name in tables]
         inside = frozenset(tables)
+        in_full = inside.difference(briefly)
         joins = [each for each in self.catalog.joins if {each.table, each.other} <= inside]
         metrics = [each for each in self.catalog.metrics if inside.issuperset(each.tables)]
         found = self.search_metadata(
@@ -138,11 +155,22 @@ class MetadataIndex:
             MetadataFilters(frozenset({"field", "relationship", "metric"}), inside),
         )
         return GroundingPack(
-            table_docs=tuple(table.text for table in shown),
+            table_docs=tuple(
+                table.shown(self._references.get(table.name, {}), briefly=table.name in briefly)
+                for table in shown
+            ),
             field_docs=tuple(
                 f"{table.name}.{field.text}" for table in shown for field in table.fields
             ),
             relationship_docs=tuple(dict.fromkeys(join.text for join in joins)),
+            join_docs=tuple(
+                dict.fromkeys(
+                    join.text
+                    for join in joins
+                    if not self._is_told(join)
+                    or (join.note and {join.table, join.other} <= in_full)
+                )
+            ),
             metric_docs=tuple(metric.text for metric in metrics[:_MAX_METRICS]),
             citations=(
                 *(self._citation(table.name, table.headline) for table in shown),
@@ -162,8 +190,25 @@ class MetadataIndex:
         """Whether anything here has this name or value, whatever its case."""
         return name.casefold() in self._names
 
+    def _is_told(self, join: Join) -> bool:
+        """Whether the text of its table names this join: as what a column points at."""
+        if len(join.columns) != 1:
+            return False
+        told = self._references[join.table].get(join.columns[0])
+        return told == f"{join.other}.{join.other_columns[0]}"
+
     def _citation(self, name: str, text: str) -> Citation:
         return Citation(f"{self.catalog.database}.{name}", _snippet(text))
+
+
+def _references(joins: Iterable[Join]) -> dict[str, dict[str, str]]:
+    """What a column points at, by table and column; of several the first."""
+    references: dict[str, dict[str, str]] = defaultdict(dict)
+    for join in joins:
+        if len(join.columns) == 1:
+            target = f"{join.other}.{join.other_columns[0]}"
+            references[join.table].setdefault(join.columns[0], target)
+    return references
 
 
 def _names(catalog: Catalog) -> Iterator[str]:

@@ -25,11 +25,13 @@ class GroundingPack:
     """What is known about the tables of one question."""
 
     table_docs: tuple[str, ...] = ()
-    """One text per table, its columns included."""
+    """One text per table as prompts show it, its columns included."""
     field_docs: tuple[str, ...] = ()
     """One line per column, as ``table.column type …``."""
     relationship_docs: tuple[str, ...] = ()
     """One line per way to join two of the tables, as the condition."""
+    join_docs: tuple[str, ...] = ()
+    """Those of them that the texts of the tables do not tell."""
     metric_docs: tuple[str, ...] = ()
     """One line per curated measure over the tables, as ``name = formula``."""
     citations: tuple[Citation, ...] = ()
@@ -38,9 +40,9 @@ class GroundingPack:
 
     def text(self, max_chars: int) -> str:
         """The pack as prompts show it, but for the metrics."""
-        joins = "\n".join(f"  {line}" for line in self.relationship_docs)
+        joins = "\n".join(f"  {line}" for line in self.join_docs)
         parts = [*self.table_docs, *([f"Joins:\n{joins}"] if joins else [])]
-        return "\n\n".join(parts)[:max_chars]
+        return "\n".join(parts)[:max_chars]
 
     def traced(self) -> dict[str, Any]:
         """The pack as a trace event holds it, long lists cut (SPEC T-03, A-23)."""

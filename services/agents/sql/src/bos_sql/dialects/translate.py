@@ -1,0 +1,115 @@
+"""Translates a query into another dialect, or says why it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from bos_sql.dialects.kinds import Kinds
+from bos_sql.dialects.known_wrong import known_wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos_sql.grounding.catalog import Table
+    from bos_sqlguard import Dialect
+
+_NEVER_NULL = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Literal)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A query in another dialect; without text if it is withheld."""
+
+    sql: str = ""
+    withheld: str = ""
+    """Why."""
+
+
+def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table]) -> Translation:
+    """``sql`` in another dialect; nobody has checked it against the guard yet.
+
+    Args:
+        sql: The query, which the guard has passed.
+        source: Its dialect.
+        target: The dialect to write.
+        tables: Those that it reads.
+    """
+    kinds = Kinds(tables)
+    try:
+        tree = sqlglot.parse_one(sql, read=source)
+        if reason := known_wrong(tree, kinds, source, target):
+            return Translation(withheld=reason)
+        if target == "tsql":
+            tree = _for_sql_server(tree, kinds, nulls_last=source == "postgres")
+        return Translation(tree.sql(dialect=target, unsupported_level=ErrorLevel.RAISE))
+    except (SqlglotError, RecursionError, ValueError) as error:
+        return Translation(withheld=f"cannot be translated ({type(error).__name__})")
+
+
+def _for_sql_server(tree: exp.Expr, kinds: Kinds, *, nulls_last: bool) -> exp.Expr:
+    """What sqlglot leaves as it is, though SQL Server refuses it or sorts otherwise."""
+    for select in list(tree.find_all(exp.Select)):
+        _write_out_groups(select, kinds)
+        if nulls_last:
+            _sort_nulls_last(select, select.args.get("order"))
+            for window in select.find_all(exp.Window):
+                if window.parent_select is select:
+                    _sort_nulls_last(select, window.args.get("order"))
+    return tree
+
+
+def _write_out_groups(select: exp.Select, kinds: Kinds) -> None:
+    """SQL Server groups by expressions, not by their place or new name."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    group.set(
+        "expressions", [_meant(select, each, kinds.columns).copy() for each in group.expressions]
+    )
+
+
+def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
+    """PostgreSQL sorts NULL as the largest value, SQL Server as the smallest."""
+    if order is None:
+        return
+    terms: list[exp.Expr] = []
+    for term in order.expressions:
+        descending = bool(term.args.get("desc"))
+        meant = _meant(select, term.this, frozenset()).copy()
+        # Where it says nothing, sqlglot has noted what the dialect means by that.
+        first = bool(term.args.get("nulls_first"))
+        if first == descending and not _is_never_null(meant):
+            test = exp.Is(this=exp.paren(meant), expression=exp.Null())
+            null = exp.Case().when(test, exp.Literal.number(1)).else_(exp.Literal.number(0))
+            terms.append(exp.Ordered(this=null, desc=first, nulls_first=not first))
+        terms.append(
+            exp.Ordered(this=term.this.copy(), desc=descending, nulls_first=not descending)
+        )
+    order.set("expressions", terms)
+
+
+def _meant(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
+    """The expression that a place number or a new name stands for."""
+    if isinstance(node, exp.Literal) and node.is_int:
+        place = int(node.name)
+        if 0 < place <= len(select.selects):
+            meant: exp.Expr = select.selects[place - 1].unalias()
+            return meant
+    if isinstance(node, exp.Column) and not node.table and node.name.casefold() not in columns:
+        for each in select.selects:
+            if isinstance(each, exp.Alias) and each.alias.casefold() == node.name.casefold():
+                return each.unalias()
+    return node
+
+
+def _is_never_null(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Coalesce):
+        return any(isinstance(each, exp.Literal) for each in node.expressions)
+    if isinstance(node, exp.Round | exp.Paren):
+        return _is_never_null(node.this)
+    return isinstance(node, _NEVER_NULL)

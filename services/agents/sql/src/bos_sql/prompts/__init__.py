@@ -1,0 +1,250 @@
+"""What the SQL agent tells its model and shows it.
+
+Every call that works on the query starts with the same two parts, so that a provider's prompt cache
+serves all calls of a step: the rules as system message, and a user message that begins with the
+schema. After the schema come the date, what came along, and the task; the kind of work is last.
+Text from outside (names, comments, cells, errors, conversation) stands between <untrusted> marks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bos.common.v1 import MessageRole
+from bos_agentkit import (
+    SETTLED,
+    UNTRUSTED_NOTICE,
+    format_dependencies,
+    format_entities,
+    mark_untrusted,
+    prompt_sections,
+)
+from bos_agentkit.dates import format_dates
+from bos_chassis.values import render_value
+from bos_llm import Message, prompt_file, system, user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bos_agentkit import AgentTask
+    from bos_sql.grounding.pack import GroundingPack
+    from bos_sql.metadata import Overview, TableSummary
+    from bos_sqlguard import Dialect
+
+Section = tuple[str, str]
+
+DIALECT_NAMES: dict[Dialect, str] = {
+    "postgres": "PostgreSQL",
+    "tsql": "SQL Server",
+    "sqlite": "SQLite",
+}
+
+_ROLE = prompt_file(__name__, "role")
+_DRAFT = prompt_file(__name__, "draft")
+_ASK = prompt_file(__name__, "ask")
+_ASSUME = prompt_file(__name__, "assume")
+_CHOOSE = prompt_file(__name__, "choose")
+_CLARITY = prompt_file(__name__, "clarity")
+_GENERATE = prompt_file(__name__, "generate")
+_REVIEW = prompt_file(__name__, "review")
+_TRIAGE = prompt_file(__name__, "triage")
+_VARIANT = prompt_file(__name__, "variant")
+_FEEDBACK = prompt_file(__name__, "feedback")
+_INTERPRET = prompt_file(__name__, "interpret")
+
+_MAX_INPUT_CHARS = 5_000
+_MAX_MESSAGES = 10
+_MAX_MESSAGE_CHARS = 1_000
+_MAX_QUESTION_CHARS = 2_000
+_MAX_DESCRIPTION_CHARS = 300
+
+
+class QueryPrompts:
+    """The messages of one step's calls about its query; they share all but their end.
+
+    Args:
+        task: The step.
+        overview: Of the database.
+        pack: What is known about the tables that are described.
+        max_chars: Longest schema.
+        listed: Tables to list with their meaning, beside those described; usually none.
+    """
+
+    def __init__(
+        self,
+        task: AgentTask,
+        overview: Overview,
+        pack: GroundingPack,
+        *,
+        max_chars: int,
+        listed: Sequence[TableSummary] = (),
+    ) -> None:
+        rules = _ROLE.fill(
+            dialect=DIALECT_NAMES[overview.dialect],
+            max_rows=str(overview.max_rows),
+            max_columns=str(overview.max_columns),
+        )
+        self._system = system(f"{rules}\n{UNTRUSTED_NOTICE}")
+        self._shared = _joined(
+            [*_schema_sections(overview, pack, listed, max_chars), *task_sections(task)]
+        )
+
+    def draft(self, assumptions: Sequence[str], *, may_ask: bool) -> list[Message]:
+        """For ``QueryDraft``; feedback is appended to these."""
+        if_unclear = (_ASK if may_ask else _ASSUME).text
+        return self._messages(
+            [*_assumed(assumptions), ("### Work", _DRAFT.fill(if_unclear=if_unclear))]
+        )
+
+    def choose(self) -> list[Message]:
+        """For ``SchemaChoice``."""
+        return self._messages([("### Work", _CHOOSE.text)])
+
+    def clarity(self) -> list[Message]:
+        """For ``ClarityCheck``."""
+        return self._messages([("### Work", _CLARITY.text)])
+
+    def generate(self, assumptions: Sequence[str]) -> list[Message]:
+        """For ``GeneratedSql``; feedback is appended to these."""
+        return self._messages([*_assumed(assumptions), ("### Work", _GENERATE.text)])
+
+    def review(self, sql: str, assumptions: Sequence[str]) -> list[Message]:
+        """For ``QueryReview``."""
+        return self._messages(
+            [*_assumed(assumptions), ("### Query", sql), ("### Work", _REVIEW.text)]
+        )
+
+    def triage(self, pack: GroundingPack, sql: str, error: str) -> list[Message]:
+        """For ``ErrorTriage``: the query, the error and where the metadata came from."""
+        citations = "\n".join(f"[{each.doc_id}] {each.snippet}" for each in pack.citations)
+        return self._messages(
+            [
+                ("### Citations", mark_untrusted(citations[:_MAX_INPUT_CHARS])),
+                ("### Query", sql),
+                ("### Error", mark_untrusted(error)),
+                ("### Work", _TRIAGE.text),
+            ]
+        )
+
+    def variant(self, sql: str, dialect: Dialect) -> list[Message]:
+        """For ``DialectVariant``: the query in another dialect."""
+        work = _VARIANT.fill(dialect=DIALECT_NAMES[dialect])
+        return self._messages([("### Query", sql), ("### Work", work)])
+
+    def _messages(self, last: Sequence[Section]) -> list[Message]:
+        return [self._system, user(f"{self._shared}\n\n{_joined(last)}")]
+
+
+def task_sections(task: AgentTask) -> list[Section]:
+    """All that was given along and then what is asked; sections without content are left out."""
+    given = task.input
+    question = given.question.strip()[:_MAX_QUESTION_CHARS]
+    inputs = "\n".join(
+        f"{name} = {render_value(given.sub_task_input[name])}"
+        for name in sorted(given.sub_task_input)
+    )
+    sections = [
+        ("### Date", format_dates(given.context.fields, periods=True)),
+        ("### Conversation", _fenced(_conversation(task))),
+        ("### About the user", "" if task.profile == "none" else task.profile),
+        ("### Entities", format_entities(given.entities) if given.entities else ""),
+        ("### Input", _fenced(inputs[:_MAX_INPUT_CHARS])),
+        (
+            "### Context from other agents",
+            _fenced(
+                format_dependencies(given.dependency_outputs) if given.dependency_outputs else ""
+            ),
+        ),
+        (
+            "### Question of the user (background)",
+            "" if question == task.effective_task else question,
+        ),
+        (f"### {SETTLED}", "" if task.settled == "none" else task.settled),
+        ("### Task", task.effective_task),
+    ]
+    return [section for section in sections if section[1]]
+
+
+def interpret_messages(
+    task: AgentTask, preview: str, stats: str, assumptions: Sequence[str]
+) -> list[Message]:
+    """For ``ResultInterpretation``: the limited preview and the statistics alone."""
+    question = " ".join(task.input.question.split())[:_MAX_QUESTION_CHARS]
+    prompt = prompt_sections(
+        task=task.effective_task,
+        entities=format_entities(task.input.entities),
+        dependencies="none",
+        source_text=preview,
+        instructions="Put the result under Source Text into words.\n"
+        + (f"Question of the user: {question}\n" if question else "")
+        + f"Result: {stats}\nAssumptions made: {_listed(assumptions)}",
+        profile=task.profile,
+        settled=task.settled,
+        tainted=True,
+    )
+    return [system(f"{_INTERPRET.text}\n{UNTRUSTED_NOTICE}"), user(prompt)]
+
+
+def feedback(error_text: str, query: str) -> Message:
+    """What the model hears about a query that failed; error and query are marked as data."""
+    return user(_FEEDBACK.fill(error_text=mark_untrusted(error_text), query=mark_untrusted(query)))
+
+
+def json_text(value: Any) -> str:
+    """``value`` as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _schema_sections(
+    overview: Overview, pack: GroundingPack, listed: Sequence[TableSummary], max_chars: int
+) -> list[Section]:
+    """The tables; and, where somebody has defined measures, how they are computed."""
+    about = " ".join(overview.description.split())[:_MAX_DESCRIPTION_CHARS]
+    described = frozenset(pack.suggested_tables)
+    meant = [each for each in listed if each.name not in described]
+    with_meaning = frozenset(each.name for each in meant)
+    named = [
+        table.name
+        for table in overview.tables
+        if table.name not in described and table.name not in with_meaning
+    ]
+    parts = [
+        about,
+        pack.text(max_chars),
+        "\n".join(_meaning(each) for each in meant)[:max_chars],
+        f"Other tables: {', '.join(named)}"[:max_chars] if named else "",
+    ]
+    sections = [("### Schema", mark_untrusted("\n".join(part for part in parts if part)))]
+    if pack.metric_docs:
+        sections.append(("### Metrics", "\n".join(pack.metric_docs)[:max_chars]))
+    return sections
+
+
+def _meaning(table: TableSummary) -> str:
+    comment = " ".join(table.comment.split())
+    return f"{table.name}: {comment}" if comment else table.name
+
+
+def _assumed(assumptions: Sequence[str]) -> list[Section]:
+    return [("### Assumptions", _listed(assumptions))] if assumptions else []
+
+
+def _conversation(task: AgentTask) -> str:
+    lines = []
+    for message in list(task.input.conversation_history)[-_MAX_MESSAGES:]:
+        role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
+        lines.append(f"{role}: {' '.join(message.content.split())[:_MAX_MESSAGE_CHARS]}")
+    return "\n".join(lines)
+
+
+def _joined(sections: Iterable[Section]) -> str:
+    return "\n\n".join(f"{heading}\n{body}" for heading, body in sections)
+
+
+def _fenced(text: str) -> str:
+    return mark_untrusted(text) if text else ""
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items) or "none"
