@@ -39,8 +39,8 @@ def code_card(tools: Iterable[AgentTool]) -> AgentCard:
     """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
     return agent_card(
         NAME,
-        "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once a "
-        "person has approved exactly this program.",
+        "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once "
+        "a person has approved exactly this program.",
         capabilities=(
             "figures as image files",
             "files such as CSV for download",
