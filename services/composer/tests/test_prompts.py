@@ -125,7 +125,7 @@ def test_each_fact_stands_once(make: Any) -> None:
     found = {"share_percent": Decimal("22.84"), "top_revenue": Decimal("33608987.24")}
     stated = make.result("computation", answer=plain_sentence(found, ""), data={"result": found})
     _, user = prompts(make, stated)
-    assert "Answer: see the data Error: none" in user
+    assert "Answer: see the data. Error: none" in user
     assert user.count("22.84") == 1
     assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
     assert "33608987.24" not in user
@@ -135,7 +135,7 @@ def test_each_fact_stands_once(make: Any) -> None:
     )
     drawn.files.add(name="a.png")
     _, user = prompts(make, drawn)
-    assert "Answer: see the data Error: none" in user
+    assert "Answer: see the data. Error: none" in user
     assert user.count("a.png") == 1
 
     worded = make.result("computation", answer="It is 22.84 percent.", data={"result": found})
@@ -143,6 +143,33 @@ def test_each_fact_stands_once(make: Any) -> None:
     assert "Answer: It is 22.84 percent. Error: none" in user
     assert user.count("22.84") == 1
     assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
+
+
+@pytest.mark.parametrize(
+    ("answer", "repeats"),
+    [
+        ("2 rows with customer, total_revenue: Acme, 175206.00; Globex, 99000.5.", True),
+        ("customer: Acme, total_revenue: 175206.00.", True),
+        ("2 rows: Acme and Globex. More rows exist than were read.", True),
+        ("Acme, 175206.00. This assumes: Only active ones count.", True),
+        ("Acme leads.", False),
+        ("2 rows: Acme, 175206.00; Acme & Sons, 5.", False),
+        ("Acme did not pay 175206.00.", False),
+        ("No rows match (country = Peru): no data was found.", False),
+    ],
+)
+def test_a_mere_list_of_the_table_is_not_shown_beside_it(
+    make: Any, answer: str, repeats: bool
+) -> None:
+    result = make.top_customers()
+    result.answer = answer
+    result.assumptions.append("Only active ones count.")
+    _, user = prompts(make, result)
+    assert ("Answer: see the data. Error: none" in user) is repeats
+    assert (f"Answer: {answer} Error: none" in user) is not repeats
+    assert "| Acme | Rs.1,75,206.00 |" in user
+    result.ClearField("table")
+    assert f"Answer: {answer} Error: none" in prompts(make, result)[1]
 
 
 @pytest.mark.parametrize("said", ["122.84", "22.845", "1.22.84", "x22.84", "2284"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import Value
 from bos_agentkit.grounding import plain_sentence
 from bos_chassis.values import from_value
+from bos_composer.numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,28 @@ if TYPE_CHECKING:
 MAX_COLUMNS = 12
 MAX_CELL_CHARS = 120
 MAX_VALUES = 40
+_MAX_LISTED_ROWS = 20
+_WORD = re.compile(r"[^\W\d_]+")
+# What a list of rows is held together by.
+_LISTING_WORDS = frozenset(
+    [
+        "this",
+        "assumes",
+        "row",
+        "rows",
+        "with",
+        "and",
+        "more",
+        "exist",
+        "than",
+        "were",
+        "read",
+        "no",
+        "value",
+        "none",
+        "null",
+    ]
+)
 _NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
 _EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
@@ -61,10 +85,32 @@ def values(result: AgentResult) -> list[tuple[str, Value]]:
 
 
 def restated(result: AgentResult) -> bool:
-    """Whether the answer only spells out, without a model, values that :func:`values` holds.
+    """Whether the answer only spells out what the table or :func:`values` hold.
 
-    That is how agents that ran a program state its result when nobody is to read their words.
+    That is how agents state a result without a model when nobody is to read their words.
     """
+    return lists_table(result) or _states_values(result)
+
+
+def lists_table(result: AgentResult) -> bool:
+    """Whether the answer holds cells and names of the table and hardly a word besides.
+
+    One word of its own, and it stays: "Acme did not pay 500" is more than Acme and 500.
+    """
+    table = result.table
+    if not table.rows or not result.answer.strip():
+        return False
+    known = [column.name for column in table.columns]
+    known += [plain(cell) for row in table.rows[:_MAX_LISTED_ROWS] for cell in row.values]
+    known += result.assumptions
+    left = " ".join(result.answer.split())
+    for text in sorted({" ".join(each.split()).rstrip(".") for each in known}, key=len)[::-1]:
+        left = left.replace(text, " ") if text else left
+    return _LISTING_WORDS.issuperset(_WORD.findall(left.casefold()))
+
+
+def _states_values(result: AgentResult) -> bool:
+    """Whether it is the plain statement of a program's result, all of which is shown as values."""
     fields = result.data.fields
     if "result" not in fields or not _is_single(fields["result"]):
         return False

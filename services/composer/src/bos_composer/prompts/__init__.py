@@ -203,7 +203,7 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
 
 def _summary(result: AgentResult, answer: str) -> str:
     # Each fact stands once: values are written better under the data than in a plain statement.
-    return agent_summary(result, "see the data" if restated(result) else answer)
+    return agent_summary(result, "see the data." if restated(result) else answer)
 
 
 def _assumptions(results: Iterable[AgentResult]) -> Iterator[str]:
