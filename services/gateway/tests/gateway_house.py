@@ -148,9 +148,17 @@ class House:
     composer_target: str
     agent_targets: dict[str, str] = field(default_factory=dict)
 
-    async def add_agent(self, agent: Agent, *, auth: AuthSettings | None = None) -> str:
+    async def add_agent(
+        self,
+        agent: Agent,
+        *,
+        auth: AuthSettings | None = None,
+        step_timeout_s: float | None = None,
+    ) -> str:
         """Serve an agent and put it on the gateway's list."""
-        address = await self.stack.enter_async_context(agent_server(agent, auth=auth))
+        address = await self.stack.enter_async_context(
+            agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
+        )
         self.agent_targets[agent.card.name] = address
         return address
 

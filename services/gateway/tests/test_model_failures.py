@@ -6,21 +6,30 @@ each other: whoever calls the model repeats what is worth it, and nobody else do
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from gateway_house import result_of
 
+from bos.agent.v1 import (
+    AgentServiceServicer,
+    DescribeResponse,
+    ExecuteResponse,
+    add_AgentServiceServicer_to_server,
+)
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.errors import Unavailable
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
 from bos_gateway.state import add_usage
 from bos_llm import Models
 from bos_llm.errors import ModelRateLimited, ModelUnavailable
-from bos_testkit.agents import FailingAgent, OneCallAgent
+from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent
 from bos_testkit.model_fixtures import fixture
 from bos_testkit.models import model_settings
 from bos_testkit.plans import step
@@ -115,6 +124,54 @@ async def test_only_what_no_model_failed_at_is_repeated_and_planned_anew(
         await gateway.ask()
     assert len(agent.inputs) == attempts
     assert len(house.planner.requests) == plans
+
+
+class Silent(AgentServiceServicer):
+    """Does not keep to its time, or turns every call away."""
+
+    def __init__(self, *, busy: bool) -> None:
+        self.calls = 0
+        self._busy = busy
+
+    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
+        card = agent_card("silent", "Says nothing.", default_timeout_s=0.2, max_retries=2)
+        return DescribeResponse(card=card)
+
+    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
+        self.calls += 1
+        if self._busy:
+            raise Unavailable("not now")
+        await asyncio.Event().wait()
+        yield ExecuteResponse()
+
+
+@pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])
+async def test_call_that_lasts_longer_than_its_step_may_is_not_repeated(
+    house: House, busy: bool, calls: int
+) -> None:
+    agent = Silent(busy=busy)
+    served = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
+    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=house.telemetry)
+    house.agent_targets["silent"] = (await house.stack.enter_async_context(server)).address
+    house.planner.steps = [step("a", "silent")]
+    async with house.gateway(max_revisions=0) as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert agent.calls == calls
+
+
+@pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (240, 240), (10_000, 480)])
+async def test_steps_get_the_time_that_is_set_as_far_as_the_run_has_it(
+    house: House, set_s: float | None, given_s: float
+) -> None:
+    """Of the run's time a fifth is kept for the answer, as composing may take as long."""
+    agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", default_timeout_s=20))
+    await house.add_agent(agent, step_timeout_s=set_s)
+    house.planner.steps = [step("a", "echo")]
+    async with house.gateway(run_timeout_s=600, compose_timeout_s=300) as gateway:
+        await gateway.ask()
+    (given,) = [each.retry_config.timeout.seconds for each in agent.inputs]
+    assert given_s - 60 < given <= given_s
 
 
 def test_usage_adds_up_with_cached_tokens_and_calls_given_up() -> None:

@@ -23,7 +23,6 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.errors import (
-    DeadlineExceeded,
     InvalidArgument,
     PermissionDenied,
     ResourceExhausted,
@@ -77,14 +76,17 @@ if TYPE_CHECKING:
     from bos_gateway.decide import RunStep
     from bos_gateway.effects import EffectContext
 
-_TRANSIENT = (Unavailable, ResourceExhausted, DeadlineExceeded)
+# Not a call that took longer than its step may: the same again would take as long, and its model
+# would do all its work once more.
+_TRANSIENT = (Unavailable, ResourceExhausted)
 # Agents fail by their results; with these they have not begun.
 _TURNED_AWAY = (InvalidArgument, PermissionDenied, Unauthenticated)
 _AGENT_BUSY = "AGENT_BUSY"
 # Contract of every agent: AgentError.details says whether another attempt makes sense.
 _RETRYABLE_DETAIL = "retryable"
-# The agent ends by itself at its time-out; only then can it hand over what it has.
-_ANSWER_MARGIN_S = 0.75
+# The agent ends by itself at its time-out; only then can it hand over what it has. Where models are
+# slow, the machine is often busy with them, and so is the agent's answer late.
+_MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
 _MAY_HAVE = "What was approved may have been done all the same."
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
@@ -211,7 +213,7 @@ class _StepRun:
             return _unstarted(await self._failed(RESULT_TOO_LARGE, text)), False
         call = stub.Execute(
             request,
-            timeout=timeout_s + _ANSWER_MARGIN_S,
+            timeout=timeout_s + _answer_margin_s(timeout_s),
             metadata=self._run.token(command.sub_task.sub_task_id, audiences, timeout_s),
         )
         performing = command.approval.approved_actions if command.approval else ()
@@ -381,6 +383,10 @@ class _StepRun:
         else:
             wanted = self._run.services.settings.agent_timeout_s
         return max(_MIN_TIMEOUT_S, wanted)
+
+
+def _answer_margin_s(timeout_s: float) -> float:
+    return max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
 
 
 def _is_transient(result: AgentResult) -> bool:
