@@ -115,9 +115,16 @@ class Caller:
         endpoint = self._endpoint()
 
         async def send(body: Body, timeout_s: float) -> Reply:
-            if not self._writer.reads_streams:
+            try:
+                if self._writer.reads_streams:
+                    return await self._read(endpoint, body, timeout_s)
                 return await endpoint.complete(body, timeout_s)
-            return await self._read(endpoint, body, timeout_s)
+            except Exception as error:
+                refusal = endpoint.refused(error)
+                if refusal is None or not refusal.bad_generation:
+                    raise
+                # What the model wrote is no JSON, says its endpoint: ours to read, or to mend.
+                return Reply(text=refusal.failed_generation, finish_reason="stop")
 
         async def attempt(timeout_s: float) -> tuple[Reply, TokenCount]:
             sent = await self._send(endpoint, request, call, send, timeout_s)
@@ -194,7 +201,7 @@ class Caller:
                 return _Sent(result, body, reserved)
 
     def _learns(self, takes: Capabilities, refusal: Refusal, body: Body) -> bool:
-        if refusal.status not in _REFUSING_STATUS or refusal.bad_generation:
+        if refusal.status not in _REFUSING_STATUS:
             return False
         limit = body.get(takes.limit)
         return self._ladder.learn(

@@ -313,13 +313,17 @@ class ReplyStream:
                 raise openai.APITimeoutError(request=self._response.request) from error
             except httpx2.RequestError as error:
                 raise openai.APIConnectionError(request=self._response.request) from error
+            if not self._done and (chunks := self._chunks(None)):
+                self._done = True
+                return chunks
             await self._drain()
         return None
 
-    def _chunks(self, piece: bytes) -> list[Reply]:
+    def _chunks(self, piece: bytes | None) -> list[Reply]:
+        """The chunks that ``piece`` completes; None: what the end of the stream completes."""
         chunks: list[Reply] = []
         try:
-            for data in self._events.feed(piece):
+            for data in self._events.end() if piece is None else self._events.feed(piece):
                 if data.startswith(_DONE):
                     self._done = True
                     break

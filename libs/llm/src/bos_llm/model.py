@@ -15,7 +15,7 @@ from bos_llm.profiles import current_key_profile
 from bos_llm.repairing import repair
 from bos_llm.request import Request, RequestWriter
 from bos_llm.schema import JsonSchema, UnusableReply
-from bos_llm.thinking import shown_text
+from bos_llm.thinking import shown_text, without_thinking
 from bos_llm.usage import Usage
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Model:
             reply, tokens = await self._caller.whole(request, call)
             usage = self._usage(reply, tokens)
             call.replied(request, reply, usage)
-            return self._completion(replace(reply, text=shown_text(reply.text)), usage)
+            return self._completion(replace(reply, text=without_thinking(reply.text)), usage)
 
     @property
     def tier(self) -> Literal["standard", "small"]:

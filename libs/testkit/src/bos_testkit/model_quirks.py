@@ -90,7 +90,7 @@ class Quirks:
         """The error that this request gets instead of an answer, if any."""
         if self.loading > 0:
             self.loading -= 1
-            return _failed(503, "unavailable_error")
+            return wire.Error(503, wire.error("Loading model", kind="unavailable_error", code=503))
         if self.always:
             return _failed(self.always, "server_error" if self.always >= 500 else "api_error")
         for name, manner in self.refuses.items():
