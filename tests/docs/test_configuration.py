@@ -26,8 +26,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 EXAMPLE = ROOT / ".env.example"
 ASSIGNMENT = re.compile(r"^#? ?([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
-PER_AGENT = re.compile(r"([A-Z][A-Z0-9_]*)_(MODEL_PROVIDER|MODEL_KEYS|MODEL|TEMPERATURE)")
-USES_A_MODEL = {"PLANNER", "COMPOSER", "SQL", "COMPUTATION", "CODE"}
+PER_AGENT = re.compile(
+    r"([A-Z][A-Z0-9_]*)_(MODEL_PROVIDER|MODEL_KEYS|MODEL_TIER|MODEL|TEMPERATURE"
+    r"|REASONING_EFFORT|MAX_REPLY_TOKENS|EXTRA_BODY)"
+)
+USES_A_MODEL = {"PLANNER", "COMPOSER", "SQL", "COMPUTATION", "CODE", "MEMORY"}
 
 
 def known_names() -> set[str]:

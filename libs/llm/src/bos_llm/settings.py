@@ -211,7 +211,7 @@ class ModelSettings(Settings):
     prices: Mapping[str, ModelPrice] = Field(
         default_factory=dict,
         description="US dollars per million tokens, where they differ from the table of bos_llm: "
-        '{"gpt-4.1": {"input": 2, "cached_input": 0.5, "output": 8}}',
+        '{"gpt-6-sol": {"input": 2, "cached_input": 0.2, "output": 10}}',
     )
     prices_file: Path | None = Field(
         default=None,
