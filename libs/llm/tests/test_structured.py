@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
@@ -98,6 +98,22 @@ async def test_the_repair_shows_a_long_reply_cut_and_an_empty_one_not_at_all(
     server.knobs.empty_next()
     await model.structured(ASK, Plan)
     assert [message["role"] for message in server.requests[-1].messages] == ["user", "user"]
+
+
+@pytest.mark.parametrize(("temperature", "second"), [(0.0, 0.4), ("none", None)])
+async def test_a_reply_that_ran_on_is_hardly_shown_and_asked_for_less_strictly(
+    scripted_model: ScriptedModelFactory, rig: Rig, temperature: Any, second: float | None
+) -> None:
+    server = await scripted_model(
+        fixture("loop", ["top five"], schema="Plan", text='{"steps": [' + '"again", ' * 400),
+        fixture("good", ["top five", "at most 5 items"], schema="Plan", json={"steps": ["once"]}),
+    )
+    model = await rig.model(base_url=server.base_url, temperature=temperature)
+    reply = await model.structured(ASK, Plan, max_tokens=700)
+    assert reply.value.steps == ["once"]
+    shown = server.requests[-1].messages[-2]["content"]
+    assert len(shown) <= 300
+    assert server.requests[-1].body.get("temperature") == second
 
 
 async def test_a_fence_around_the_json_is_tolerated(

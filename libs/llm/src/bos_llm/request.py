@@ -35,7 +35,7 @@ class Request:
         shape: The JSON wanted; None for text.
         form_in: In which message the form of the JSON is written down.
         max_tokens: Longest reply; None: as settings say.
-        temperature: Instead of the agent's; None leaves that.
+        temperature: Instead of the agent's, if it has one; None leaves that.
         streamed: Whether the reply is read as a stream.
     """
 
@@ -82,7 +82,9 @@ class RequestWriter:
         messages = [{"role": each.role, "content": each.text} for each in request.messages]
         body: dict[str, Any] = {**config.extra_body, "model": config.model, "messages": messages}
         self._ask_for_json(request, takes, body)
-        temperature = config.temperature if request.temperature is None else request.temperature
+        temperature = config.temperature
+        if temperature is not None and request.temperature is not None:
+            temperature = request.temperature
         if temperature is not None and "temperature" not in body and self._takes_temperature(takes):
             body["temperature"] = temperature
         effort = config.reasoning_effort
