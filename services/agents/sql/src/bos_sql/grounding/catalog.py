@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bos_sql.grounding.words import words
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 _MAX_SHOWN_VALUES = 6
@@ -50,11 +52,14 @@ class Field:
             text += f" (e.g. {', '.join(map(repr, self.values))})"
         return text
 
-    def shown(self, reference: str = "", *, briefly: bool = False) -> str:
-        """The field as prompts show it, few words as each of them is paid for in every call.
+    def shown(
+        self, reference: str = "", *, asked: Collection[str] = (), briefly: bool = False
+    ) -> str:
+        """The field as prompts show it, in few words as each of them is paid for in every call.
 
         Args:
             reference: The column that it points at, as ``table.column``.
+            asked: Words of the question; other synonyms than these are left out.
             briefly: Without comment and values.
         """
         kind = _TYPE_DETAILS.sub("", self.type.casefold())
@@ -64,18 +69,20 @@ class Field:
         parts += ["null"] if self.nullable else []
         # What a key is for, its arrow or its table says.
         is_key = bool(reference) or self.key == "primary key"
-        if not briefly and not is_key and (about := self._about_shown()):
+        if not briefly and not is_key and (about := self._about_shown(asked)):
             parts.append(f"({about})")
         return " ".join(parts)
 
-    def _about_shown(self) -> str:
-        comment = _about(self.comment[:_MAX_SHOWN_COMMENT_CHARS], self.synonyms).removeprefix(": ")
+    def _about_shown(self, asked: Collection[str]) -> str:
+        comment = self.comment[:_MAX_SHOWN_COMMENT_CHARS].strip()
+        said = _said(self.synonyms, asked)
         # Values that the comment spells out already, or that are as good as unique, tell nothing.
         values = [each for each in self.values if each.casefold() not in comment.casefold()]
         if self.key or any(len(each) > _MAX_SHOWN_VALUE_CHARS for each in values):
             values = []
         listed = ", ".join(map(repr, values[:_MAX_SHOWN_VALUES]))
-        return "; ".join(part for part in (comment.strip(), listed and f"e.g. {listed}") if part)
+        parts = (comment, said and f"also: {said}", listed and f"e.g. {listed}")
+        return "; ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +106,26 @@ class Table:
             self.comment, self.synonyms
         )
 
-    def shown(self, references: Mapping[str, str], *, briefly: bool = False) -> str:
+    def shown(
+        self,
+        references: Mapping[str, str],
+        *,
+        asked: Collection[str] = (),
+        briefly: bool = False,
+    ) -> str:
         """The table as prompts show it: its name and meaning, and its fields on a second line.
 
         Args:
             references: What its columns point at, by name.
+            asked: Words of the question; other synonyms than these are left out.
             briefly: Names, types and keys only.
         """
-        about = "" if briefly else _about(self.comment, self.synonyms)
+        said = _said(self.synonyms, asked)
+        also = f" (also: {said})" if said else ""
+        about = "" if briefly else also + (f": {self.comment}" if self.comment else "")
         fields = (
-            field.shown(references.get(field.name, ""), briefly=briefly) for field in self.fields
+            field.shown(references.get(field.name, ""), asked=asked, briefly=briefly)
+            for field in self.fields
         )
         return f"{self.name}{about}\n  {', '.join(fields)}"
 
@@ -221,6 +238,11 @@ def _joins(table: Mapping[str, Any]) -> Iterator[Join]:
         if len(own) != len(other):
             raise ValueError(f"foreign key of {table['name']}")
         yield Join(table["name"], own, key["table"], other)
+
+
+def _said(synonyms: Iterable[str], asked: Collection[str]) -> str:
+    """The synonyms that the question uses."""
+    return ", ".join(each for each in synonyms if all(word in asked for word in words(each)))
 
 
 def _about(comment: str, synonyms: tuple[str, ...]) -> str:

@@ -147,8 +147,13 @@ class MetadataIndex:
         shown = [self._tables[name] for name in tables]
         inside = frozenset(tables)
         in_full = inside.difference(briefly)
+        asked = frozenset(words(query))
         joins = [each for each in self.catalog.joins if {each.table, each.other} <= inside]
-        metrics = [each for each in self.catalog.metrics if inside.issuperset(each.tables)]
+        metrics = [
+            each
+            for each in self.catalog.metrics
+            if inside.issuperset(each.tables) and in_full.intersection(each.tables)
+        ]
         found = self.search_metadata(
             query,
             _MAX_DETAIL_CITATIONS,
@@ -156,7 +161,11 @@ class MetadataIndex:
         )
         return GroundingPack(
             table_docs=tuple(
-                table.shown(self._references.get(table.name, {}), briefly=table.name in briefly)
+                table.shown(
+                    self._references.get(table.name, {}),
+                    asked=asked,
+                    briefly=table.name in briefly,
+                )
                 for table in shown
             ),
             field_docs=tuple(
