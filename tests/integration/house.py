@@ -195,7 +195,8 @@ async def open_house(
             )
         )
         # The policy of production; only the waits are short.
-        options = {"retry_base_s": 0.001, "retry_cap_s": 0.002, **(models or {})}
+        short = {"retry_base_s": 0.001, "retry_cap_s": 0.002, "breaker_s": 0.001}
+        options = {**short, **(models or {})}
         shared = await stack.enter_async_context(
             Models(model_settings(model, **options), telemetry)
         )

@@ -134,13 +134,24 @@ def test_a_step_without_a_task_is_the_whole_question_but_an_empty_task_is_none()
         draft({"steps": [{**planned("a"), "task": " "}]})
 
 
-def test_only_one_step_can_be_the_final_answer() -> None:
-    def final(*flags: bool) -> list[bool]:
-        steps = [planned(f"s{n}", is_final_answer=flag) for n, flag in enumerate(flags)]
-        return [step.is_final_answer for step in draft({"steps": steps}).plan.steps]
-
-    assert final(False, True) == [False, True]
-    assert final(True, True) == [False, False]
+@pytest.mark.parametrize(
+    ("needs", "flags", "final"),
+    [
+        (["a"], (False, True), (False, True)),
+        ([], (False, True), (False, False)),
+        (["a"], (True, False), (False, False)),
+        (["a"], (True, True), (False, True)),
+        ([], (True, True), (False, False)),
+    ],
+)
+def test_a_final_answer_rests_on_every_step(
+    needs: list[str], flags: tuple[bool, bool], final: tuple[bool, bool]
+) -> None:
+    steps = [
+        planned("a", is_final_answer=flags[0]),
+        planned("b", is_final_answer=flags[1], depends_on=needs),
+    ]
+    assert tuple(step.is_final_answer for step in draft({"steps": steps}).plan.steps) == final
 
 
 @pytest.mark.parametrize(

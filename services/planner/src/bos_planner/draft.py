@@ -12,6 +12,7 @@ from bos_planner.names import canonical_name, canonical_names
 from bos_planner.reply import read_value
 from bos_plans import (
     MAX_TASK_CHARS,
+    dependencies,
     plan_problems,
     references_of,
     repetitions,
@@ -90,6 +91,7 @@ def draft_from_reply(
     plan = with_implied_dependencies(
         Plan(steps=kept, entities=_values(reply.entities), origin=origin)
     )
+    _unmark_partial_answers(plan)
     problems = plan_problems(
         plan, bounds.cards, max_steps=bounds.max_steps, completed=bounds.completed
     )
@@ -160,9 +162,8 @@ def _steps(
         for step, new in zip(planned, ids, strict=True)
         if step.step_id and step.step_id != new
     }
-    finals = sum(step.is_final_answer for step in planned)
     return [
-        _step(step, step_id, renamed, question, cards, may_be_final=finals == 1)
+        _step(step, step_id, renamed, question, cards)
         for step, step_id in zip(planned, ids, strict=True)
     ]
 
@@ -179,8 +180,6 @@ def _step(
     renamed: Mapping[str, str],
     question: str,
     cards: Mapping[str, AgentCard],
-    *,
-    may_be_final: bool,
 ) -> Step:
     agent = canonical_name(planned.agent, cards) or planned.agent
     tool_name = planned.tool_name or ""
@@ -199,8 +198,7 @@ def _step(
         tools=_allowed_tools(cards.get(agent), tool_name),
         sub_task_input=inputs,
         depends_on=dict.fromkeys(renamed.get(other, other) for other in planned.depends_on),
-        # The words of several steps would have to be put together: none is the answer as it is.
-        is_final_answer=planned.is_final_answer and may_be_final,
+        is_final_answer=planned.is_final_answer,
     )
 
 
@@ -287,6 +285,20 @@ def _permitted(
         del step.depends_on[:]
         step.depends_on.extend(remaining)
     return kept, sorted(removed)
+
+
+def _unmark_partial_answers(plan: Plan) -> None:
+    """Leave no final answer that a step has no part in: what that step found would go unsaid."""
+    needs = {step.step_id: dependencies(step) for step in plan.steps}
+    for step in plan.steps:
+        if not step.is_final_answer:
+            continue
+        reached, open_ids = {step.step_id}, [step.step_id]
+        while open_ids:
+            new = needs.get(open_ids.pop(), set()) - reached
+            reached |= new
+            open_ids += new
+        step.is_final_answer = needs.keys() <= reached
 
 
 def _queries_databases(card: AgentCard) -> bool:
