@@ -18,9 +18,18 @@ from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
 from bos_client.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.model_fixtures import fixture
 from bos_testkit.model_server import TEXT_CALLS
 
-from .house import no_internals, open_house, plan_reply, planned, query_replies, rows
+from .house import (
+    no_internals,
+    open_house,
+    plan_reply,
+    planned,
+    program_reply,
+    query_replies,
+    rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -42,6 +51,8 @@ LOAN = (
 # A query that is reviewed, and whose answer is shown as the sql agent words it.
 RANKED = "Show me the places of the regions in the alphabet"
 PLACES = "number the regions by name"
+# A computation whose answer is shown as the agent words it.
+SUM = "Add up what I wrote on the paper"
 ALWAYS = 1000
 
 CYCLE = "List what runs in circles"
@@ -61,6 +72,14 @@ REPLIES = [
         PLACES,
         "SELECT region_name, ROW_NUMBER() OVER (ORDER BY region_name) AS place FROM regions",
         "regions",
+    ),
+    plan_reply(SUM, {**planned("sum", "computation", "add them up"), "is_final_answer": True}),
+    program_reply("add them up", "result = {'total': 4000 + 321}"),
+    fixture(
+        "words of the sum",
+        ["### Task\nadd them up\n"],
+        schema="ComputationSummary",
+        json={"answer": "Together they are 4321.", "table": None},
     ),
     plan_reply(CYCLE, planned("a", "sql", "one", "b"), planned("b", "sql", "two", "a")),
     plan_reply(SELF, planned("a", "sql", "one", "a")),
@@ -367,11 +386,14 @@ async def test_a_computation_whose_model_writes_no_program_says_so(
 async def test_a_computation_states_its_result_without_the_models_words(
     house: House, knobs: Knobs, fault: Fault
 ) -> None:
+    calls = house.calls("ComputationSummary")
+    assert (await house.ask(SUM)).response.answer == "Together they are 4321."
     fault.turn(knobs, "ComputationSummary")
-    outcome = await house.ask(LOAN)
+    outcome = await house.ask(SUM)
 
+    assert house.calls("ComputationSummary") > calls + 1
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    assert "instalment_amount = 51895.89" in outcome.results["emi"].answer
+    assert outcome.response.answer == "The result is total = 4321."
     outcome.shows_no_internals()
 
 

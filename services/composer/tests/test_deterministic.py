@@ -34,16 +34,6 @@ def test_answers_come_in_planner_order_with_their_small_tables(make: Any) -> Non
     )
 
 
-def test_a_mere_list_of_the_table_is_told_once(make: Any) -> None:
-    listed = make.top_customers()
-    listed.answer = "2 rows with customer, total_revenue: Acme, 175206.00; Globex, 99000.5."
-    assert answer(make, listed).startswith("| customer | total_revenue |")
-    one = make.result(answer="orders: 0.", columns=["orders"], rows=[[0]])
-    assert answer(make, one) == "orders: 0.\n\n| orders |\n| --- |\n| 0 |"
-    long = make.result(answer="25 rows with n: 0; 1.", columns=["n"], rows=[[n] for n in range(25)])
-    assert answer(make, long).startswith("25 rows with n: 0; 1.")
-
-
 def test_a_long_table_is_cut_and_says_so(make: Any) -> None:
     text = answer(make, make.result(columns=["n"], rows=[[n] for n in range(25)]))
     assert text.count("\n| ") == 11

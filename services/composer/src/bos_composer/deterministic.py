@@ -12,7 +12,7 @@ from bos_composer.outcomes import (
     succeeded,
     unstated_assumptions,
 )
-from bos_composer.tables import lists_table, markdown, values
+from bos_composer.tables import markdown, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,8 +88,7 @@ def _tried_before(request: ComposeRequest) -> Iterator[str]:
 
 
 def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:
-    listed = lists_table(result) and 1 < len(result.table.rows) <= _MAX_ROWS
-    pieces = ["" if listed else answer.strip()]
+    pieces = [answer.strip()]
     if result.table.rows:
         pieces.append(markdown(result.table, numbers, max_rows=_MAX_ROWS))
     elif not pieces[0] and not result.HasField("table"):

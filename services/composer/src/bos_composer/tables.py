@@ -25,23 +25,8 @@ _MAX_LISTED_ROWS = 20
 _WORD = re.compile(r"[^\W\d_]+")
 # What a list of rows is held together by.
 _LISTING_WORDS = frozenset(
-    [
-        "this",
-        "assumes",
-        "row",
-        "rows",
-        "with",
-        "and",
-        "more",
-        "exist",
-        "than",
-        "were",
-        "read",
-        "no",
-        "value",
-        "none",
-        "null",
-    ]
+    {"row", "rows", "with", "and", "more", "exist", "than", "were", "read", "no", "value", "null"}
+    | {"this", "assumes"}
 )
 _NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
 _EMPTY_TEXT = Value(string_value="")
@@ -89,10 +74,10 @@ def restated(result: AgentResult) -> bool:
 
     That is how agents state a result without a model when nobody is to read their words.
     """
-    return lists_table(result) or _states_values(result)
+    return _lists_table(result) or _states_values(result)
 
 
-def lists_table(result: AgentResult) -> bool:
+def _lists_table(result: AgentResult) -> bool:
     """Whether the answer holds cells and names of the table and hardly a word besides.
 
     One word of its own, and it stays: "Acme did not pay 500" is more than Acme and 500.
