@@ -181,3 +181,35 @@ $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.pyth
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/schemathesis
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
 	@touch $@
+
+##@ Real models
+
+TRY_MODEL := $(BIN)/python tests/models/try_model.py
+
+.PHONY: try-model
+try-model: install ## Ask a real model the demo questions; MODEL=llama|litellm QUESTIONS=id,id LIMIT=n
+	@$(if $(filter litellm,$(MODEL)),$(MAKE) --no-print-directory litellm)
+	@$(TRY_MODEL) $(if $(MODEL),--model '$(MODEL)') $(if $(QUESTIONS),--questions '$(QUESTIONS)') \
+	    $(if $(LIMIT),--limit '$(LIMIT)') $(if $(WIRE),--wire) $(if $(AT_LEAST),--at-least '$(AT_LEAST)')
+
+.PHONY: llama-server
+llama-server: ## A small real model on this machine, until Ctrl-C; PORT=18181
+	@PYTHON='$(PYTHON)' tests/models/llama.sh serve $(PORT)
+
+.PHONY: try-vendors
+try-vendors: install litellm ## Our requests through LiteLLM to nine vendors, stood in for
+	@$(BIN)/python tests/models/try_vendors.py
+
+.PHONY: litellm
+litellm: $(CACHE)/litellm/.installed ## Install LiteLLM, in an environment of its own
+
+$(CACHE)/litellm/.installed: tests/models/litellm.lock | $(VENV)/.python
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/litellm
+	@$(BIN)/uv pip sync --quiet --python $(CACHE)/litellm/bin/python --require-hashes $<
+	@touch $@
+
+.PHONY: litellm-lock
+litellm-lock: $(VENV)/.python ## Resolve tests/models/litellm.lock anew
+	@echo 'litellm[proxy]' | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+	    --python-version 3.11 --custom-compile-command 'make litellm-lock' \
+	    -o tests/models/litellm.lock -

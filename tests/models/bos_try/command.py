@@ -153,13 +153,15 @@ async def _model(options: argparse.Namespace, folder: Path, stack: AsyncExitStac
     if options.model == SCRIPTED:
         return ""
     server = await stack.enter_async_context(llama(options.output.parent))
-    url, key = f"{server}/v1", ""
+    url, key, provider = f"{server}/v1", "", "llamacpp"
     if options.model == LITELLM:
-        proxy, key = await stack.enter_async_context(litellm(options.output.parent, LLAMA_URL=url))
-        url = f"{proxy}/v1"
+        proxy, key = await stack.enter_async_context(
+            litellm(options.output.parent, "litellm.yaml", LLAMA_URL=url)
+        )
+        url, provider = f"{proxy}/v1", "litellm"
     for name, value in SLOW.items():
         os.environ.setdefault(name, value)
-    os.environ |= {"BOS_MODEL": MODEL, "OPENAI_BASE_URL": url, "BOS_MODEL_PROVIDER": "compatible"}
+    os.environ |= {"BOS_MODEL": MODEL, "OPENAI_BASE_URL": url, "BOS_MODEL_PROVIDER": provider}
     if key:
         os.environ["OPENAI_API_KEY"] = key
     return server

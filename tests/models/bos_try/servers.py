@@ -75,12 +75,13 @@ async def llama(logs: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def litellm(logs: Path, **addresses: str) -> AsyncIterator[tuple[str, str]]:
+async def litellm(logs: Path, config: str, **addresses: str) -> AsyncIterator[tuple[str, str]]:
     """A running LiteLLM proxy; yields its address and its key.
 
     Args:
         logs: Folder of its log.
-        addresses: Variables that litellm.yaml refers to, such as ``LLAMA_URL``.
+        config: Name of its configuration, beside llama.sh.
+        addresses: Variables that the configuration refers to, such as ``LLAMA_URL``.
     """
     if not LITELLM.exists():
         raise ConfigurationError("LiteLLM is not installed; `make litellm` installs it")
@@ -93,7 +94,7 @@ async def litellm(logs: Path, **addresses: str) -> AsyncIterator[tuple[str, str]
         "LITELLM_TELEMETRY": "False",
         **addresses,
     }
-    command = (str(LITELLM), "--config", str(HERE / "litellm.yaml"), "--host", _HOST)
+    command = (str(LITELLM), "--config", str(HERE / config), "--host", _HOST)
     async with _running(
         logs / "litellm.log",
         f"{url}/health/liveliness",
