@@ -41,19 +41,17 @@ class PlannedStep(BaseModel):
     """One agent's part of the plan."""
 
     step_id: str = Field(
-        default="", description="Unique; letters, digits, - and _, beginning with a letter"
+        default="", description="Letters, digits, - and _, beginning with a letter"
     )
     agent: str = Field(description="Name of one of the agents")
-    task: str = Field(default="", description="What the agent is to do, complete in itself")
-    tool_name: str | None = Field(default=None, description="One of the agent's tools, or null")
+    task: str = Field(default="", description="What the agent is to do")
+    tool_name: str | None = Field(default=None, description="Tool of the agent, or null")
     sub_task_input: list[NamedValue] = Field(
-        default_factory=list, description="Named inputs; the place for references"
+        default_factory=list, description="Inputs by name, references among them"
     )
-    depends_on: list[str] = Field(
-        default_factory=list, description="Steps to wait for without needing their output"
-    )
+    depends_on: list[str] = Field(default_factory=list, description="Ids of steps to wait for")
     is_final_answer: bool = Field(
-        default=False, description="True only if this step's own words are the whole answer"
+        default=False, description="Whether its own words are the whole answer"
     )
 
     @model_validator(mode="before")
@@ -89,13 +87,13 @@ class PlannerReply(BaseModel):
 
     # In the order of writing: the reason comes before what it is a reason for.
     rationale: str = Field(
-        default="", description="What the question needs and why these agents, in one sentence"
+        default="", description="In one sentence: what the question needs, and why these agents"
     )
     intent: IntentName = Field(description="What the question asks for")
     confidence: float = Field(default=0.0, description="Confidence in the plan, from 0 to 1")
     entities: list[NamedValue] = Field(
         default_factory=list,
-        description="Details of the question: date_range, metric, names, doc_type and the like",
+        description="Details of the question: date_range, metric, names, doc_type, …",
     )
     steps: list[PlannedStep] = Field(default_factory=list, description="The steps, in order")
 
