@@ -16,6 +16,7 @@ from bos_agentkit import (
 )
 from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_chassis.values import table_rows
+from bos_sql.ahead import ReadAhead
 from bos_sql.asking import Asker
 from bos_sql.attempts import run_attempts
 from bos_sql.card import sql_card
@@ -31,7 +32,7 @@ from bos_sql.work import ClarificationNeeded, Work
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bos.agent.v1 import AgentResult
+    from bos.agent.v1 import AgentResult, TaskMetadata
     from bos_agentkit import AgentTask
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from bos_sql.grounding.cache import MetadataIndexes
     from bos_sql.interpret import Interpretation
     from bos_sql.mcp import McpClient
+    from bos_sql.metadata import Overview, ReadSchema
     from bos_sql.settings import SqlSettings
     from bos_sqlguard import Dialect
 
+_SCHEMA = "mcp_db_schema"
 _SCHEMA_TIMEOUT_S = 15.0
 # mcp_db stops a query at its time limit and then still has to say so.
 _REPLY_TIME_S = 2.0
@@ -71,6 +74,7 @@ class SqlAgent(Agent):
         self._model = model
         self._guards = Guards()
         self._indexes = indexes
+        self._ahead = ReadAhead()
         self._log = telemetry.logger("bos.sql")
         self.card = sql_card(self.all_tools())
 
@@ -113,6 +117,16 @@ class SqlAgent(Agent):
             "mcp_db_query", arguments, timeout_s=timeout_s + _REPLY_TIME_S
         )
 
+    async def prepare(self, metadata: TaskMetadata, question: str) -> None:
+        """Read overview and index for the run's steps, which then need not ask the database."""
+
+        async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
+            return await self._database.call(_SCHEMA, arguments, timeout_s=_SCHEMA_TIMEOUT_S)
+
+        overview = await list_tables(read, self._settings)
+        await load_index(read, self._settings, overview, self._indexes)
+        self._ahead.keep((metadata.user_id, metadata.run_id), overview)
+
     async def execute(self, task: AgentTask) -> AgentResult:
         """Answer one task."""
         try:
@@ -128,11 +142,11 @@ class SqlAgent(Agent):
 
     async def _execute(self, task: AgentTask) -> AgentResult:
         settings = self._settings
-        overview = await list_tables(task, settings)
+        overview = await self._overview(task)
         if asks_for_tables(task.effective_task, overview):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
-        index = await load_index(task, settings, overview, self._indexes)
+        index = await load_index(_reading(task), settings, overview, self._indexes)
         work = Work(task, settings, Asker(self._model, task), overview, index, guard)
         describe(work)
         if work.ask.tier == "small":
@@ -144,6 +158,34 @@ class SqlAgent(Agent):
             interpret(work, result), query_variants(work, result)
         )
         return _answered(work, result, words, variants)
+
+    async def _overview(self, task: AgentTask) -> Overview:
+        """The tables, as read ahead for this run or as they are now."""
+        metadata, allowed = task.input.metadata, task.input.tools
+        overview = self._ahead.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
+        prepared = overview is not None and (not allowed or _SCHEMA in allowed)
+        if overview is None or not prepared:
+            overview = await list_tables(_reading(task), self._settings)
+        else:
+            arguments = {"database": self._settings.database}
+            task.trace.tool(_SCHEMA, arguments=arguments, duration_ms=0.0, prepared=True)
+        task.trace.message(
+            "list_tables",
+            database=overview.database,
+            tables=len(overview.tables),
+            prepared=prepared,
+        )
+        return overview
+
+
+def _reading(task: AgentTask) -> ReadSchema:
+    """The schema as the step may read it."""
+
+    async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
+        envelope: Mapping[str, Any] = await task.tools.call(_SCHEMA, **arguments)
+        return envelope
+
+    return read
 
 
 def _answered(

@@ -12,13 +12,15 @@ from bos_sql.grounding.catalog import read_catalog
 from bos_sqlguard import DIALECTS, Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from bos_agentkit import AgentTask
     from bos_sql.grounding.cache import MetadataIndexes
     from bos_sql.grounding.catalog import Catalog
     from bos_sql.grounding.index import MetadataIndex
     from bos_sql.settings import SqlSettings
+
+    ReadSchema = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any]]]
+    """Calls mcp_db's tool ``mcp_db_schema`` with these arguments."""
 
 # As many as mcp_db describes at once.
 _TABLES_PER_CALL = 100
@@ -57,13 +59,13 @@ class Overview:
         return tuple(dict.fromkeys(name for name in found if name))
 
 
-async def list_tables(task: AgentTask, settings: SqlSettings) -> Overview:
-    """The overview (step ``list_tables`` of SPEC D-12).
+async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
+    """The overview (step ``list_tables``).
 
     Raises:
         AgentFailure: QueryError or ConfigurationError, as mcp_db says.
     """
-    envelope = await task.tools.call("mcp_db_schema", database=settings.database)
+    envelope = await read({"database": settings.database})
     require_success(envelope)
     overview = _read_overview(envelope, settings)
     if settings.dialect not in (None, overview.dialect):
@@ -72,14 +74,13 @@ async def list_tables(task: AgentTask, settings: SqlSettings) -> Overview:
             f"The database speaks {overview.dialect}, but BOS_SQL_DIALECT says {settings.dialect}. "
             "Correct or unset BOS_SQL_DIALECT.",
         )
-    task.trace.message("list_tables", database=overview.database, tables=len(overview.tables))
     return overview
 
 
 async def load_index(
-    task: AgentTask, settings: SqlSettings, overview: Overview, indexes: MetadataIndexes
+    read: ReadSchema, settings: SqlSettings, overview: Overview, indexes: MetadataIndexes
 ) -> MetadataIndex:
-    """The metadata index of the database of ``overview`` (SPEC D-06, D-07).
+    """The metadata index of the database of ``overview``.
 
     Raises:
         AgentFailure: QueryError or ConfigurationError, as mcp_db says.
@@ -90,11 +91,8 @@ async def load_index(
         described: list[Mapping[str, Any]] = []
         names = [table.name for table in overview.tables]
         for start in range(0, len(names), _TABLES_PER_CALL):
-            envelope = await task.tools.call(
-                "mcp_db_schema",
-                database=settings.database,
-                tables=names[start : start + _TABLES_PER_CALL],
-            )
+            tables = names[start : start + _TABLES_PER_CALL]
+            envelope = await read({"database": settings.database, "tables": tables})
             require_success(envelope)
             described += envelope["tables"]
         return read_catalog(overview.database, described)

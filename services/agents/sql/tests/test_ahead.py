@@ -1,0 +1,95 @@
+"""Reading the schema ahead while the plan is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest
+from bos_sql.ahead import KEPT_S, ReadAhead
+from bos_sql.metadata import Overview
+
+from .conftest import FAILED, SUCCEEDED, House, StartHouse
+
+RUN = {"user_id": "ada", "run_id": "run-1"}
+
+
+def overview(name: str = "main") -> Overview:
+    return Overview(name, "", "sqlite", "main", 1, 1, ())
+
+
+async def prepare(house: House, **run: str) -> None:
+    async with grpc.aio.insecure_channel(house.address) as channel:
+        agent = AgentServiceStub(channel)
+        assert (await agent.Describe(DescribeRequest())).card.prepares
+        await agent.Prepare(PrepareRequest(metadata=run, question="What did we sell?"))
+
+
+def schema_calls(done: Any) -> list[bool]:
+    """Of every reading of the schema whether it was done before the step."""
+    return [each.get("prepared", False) for each in done.events("mcp_db_schema")]
+
+
+async def test_a_step_of_a_prepared_run_reads_no_schema(start: StartHouse) -> None:
+    house = await start()
+    await prepare(house, **RUN)
+
+    own = await house.ask(metadata=RUN)
+    others = await house.ask(metadata={**RUN, "user_id": "eve"})
+
+    assert own.result.status == others.result.status == SUCCEEDED
+    assert own.events("list_tables")[0]["prepared"] is True
+    assert schema_calls(own) == [True]
+    assert others.events("list_tables")[0]["prepared"] is False
+    # The index is everybody's, so only the overview is read anew.
+    assert schema_calls(others) == [False]
+
+
+async def test_what_was_read_ahead_is_no_way_around_the_tools_of_the_plan(
+    start: StartHouse,
+) -> None:
+    house = await start()
+    await prepare(house, **RUN)
+
+    done = await house.ask(metadata=RUN, tools=["mcp_db_query"])
+
+    assert done.result.status == FAILED
+    assert done.result.error.type == "PermissionDenied"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_is_kept_for_a_minute() -> None:
+    clock = Clock()
+    ahead = ReadAhead(clock=clock)
+    ahead.keep(("ada", "1"), overview())
+
+    clock.now = KEPT_S - 1
+    assert ahead.get(("ada", "1")) == overview()
+    assert ahead.get(("ada", "2")) is None
+    clock.now = KEPT_S
+    assert ahead.get(("ada", "1")) is None
+
+
+def test_a_later_reading_replaces_the_one_before() -> None:
+    ahead = ReadAhead()
+    ahead.keep(("ada", "1"), overview("old"))
+    ahead.keep(("ada", "1"), overview("new"))
+
+    assert ahead.get(("ada", "1")) == overview("new")
+
+
+def test_no_more_than_256_are_kept() -> None:
+    ahead = ReadAhead()
+    for number in range(257):
+        ahead.keep(("ada", str(number)), overview())
+
+    assert ahead.get(("ada", "0")) is None
+    assert ahead.get(("ada", "1")) is not None
+    assert ahead.get(("ada", "256")) is not None

@@ -1,0 +1,245 @@
+"""The review beside the execution: where it is asked for, and what it may do (D-12, D-13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos_demo.company import DEFAULT_TODAY
+from bos_demo.dialogues import load_approved, load_followups
+from bos_demo.questions import SqlStep, load_questions
+from bos_demo.schema import read_tables
+from bos_sql.grounding.catalog import Catalog, Field, Join, Table
+from bos_sql.review_need import risks
+from bos_testkit.waiting import eventually
+
+from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
+
+
+def table(name: str, *columns: str) -> Table:
+    return Table(name, "table", tuple(Field(column, "integer") for column in columns))
+
+
+SHOP = Catalog(
+    "shop",
+    (
+        table("customers", "customer_id", "region_id", "name"),
+        table("orders", "order_id", "customer_id", "amount"),
+        table("regions", "region_id", "region"),
+        table("stock", "warehouse", "product", "units"),
+        table("moves", "warehouse", "product", "moved"),
+    ),
+    (
+        Join("orders", ("customer_id",), "customers", ("customer_id",)),
+        Join("customers", ("region_id",), "regions", ("region_id",)),
+        Join("moves", ("warehouse", "product"), "stock", ("warehouse", "product")),
+    ),
+)
+ON = "ON o.customer_id = c.customer_id"
+PLAIN = [
+    "SELECT COUNT(*) FROM orders",
+    "SELECT SUM(amount) FROM orders WHERE customer_id IN (1, 2)",
+    f"SELECT c.name, SUM(o.amount) FROM orders o JOIN customers c {ON} GROUP BY c.name",
+    f"SELECT c.name FROM orders AS o INNER JOIN customers AS c {ON} AND o.amount > 5",
+    "SELECT name FROM orders JOIN customers USING (customer_id)",
+    f"SELECT c.name, (SELECT SUM(t.amount) FROM orders t) FROM orders o JOIN customers c {ON}",
+    "SELECT y.n FROM (SELECT COUNT(*) AS n FROM orders) y",
+    "WITH y AS (SELECT COUNT(*) AS n FROM orders) SELECT n FROM y",
+    "SELECT m.moved FROM moves m JOIN stock s ON s.product = m.product"
+    " AND m.warehouse = s.warehouse",
+    "SELECT name FROM customers WHERE customer_id IN (SELECT customer_id FROM orders)",
+]
+RISKY = [
+    (f"SELECT 1 FROM orders o JOIN customers c {ON} JOIN regions r ON r.region_id = c.region_id",
+     "3 tables"),
+    (f"SELECT 1 FROM customers c LEFT JOIN orders o {ON}", "an outer join"),
+    ("SELECT 1 FROM orders o JOIN customers c ON o.order_id = c.customer_id", "known"),
+    ("SELECT 1 FROM moves m JOIN stock s ON s.product = m.product", "known"),
+    ("SELECT 1 FROM orders, customers", "known"),
+    ("SELECT 1 FROM orders CROSS JOIN customers", "known"),
+    ("SELECT 1 FROM orders a JOIN orders b ON a.order_id = b.customer_id", "known"),
+    ("SELECT order_id FROM orders UNION ALL SELECT region_id FROM regions", "set operation"),
+    ("SELECT SUM(amount) OVER (ORDER BY order_id) FROM orders", "window"),
+    ("SELECT name FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM orders)",
+     "NOT IN"),
+    ("SELECT name FROM customers c WHERE EXISTS (SELECT 1 FROM orders)", "EXISTS"),
+    ("SELECT name, (SELECT SUM(amount) FROM orders o WHERE o.customer_id = c.customer_id)"
+     " FROM customers c", "correlated"),
+    ("SELECT name FROM customers WHERE (SELECT SUM(amount) FROM orders WHERE region_id = 1) > 5",
+     "correlated"),
+    ("SELECT (", "cannot be read"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", PLAIN)
+def test_a_plain_query_needs_no_review(sql: str) -> None:
+    assert risks(sql, "postgres", SHOP) == ()
+
+
+@pytest.mark.parametrize(("sql", "risk"), RISKY)
+def test_what_is_easily_got_wrong_is_reviewed(sql: str, risk: str) -> None:
+    assert any(risk in each for each in risks(sql, "postgres", SHOP))
+
+
+def company() -> Catalog:
+    return Catalog(
+        "company",
+        tuple(
+            table(each.name, *(column.name for column in each.columns)) for each in read_tables()
+        ),
+        (
+            Join("invoices", ("customer_id",), "customers", ("customer_id",)),
+            Join("customers", ("region_id",), "regions", ("region_id",)),
+            Join("purchase_orders", ("supplier_id",), "suppliers", ("supplier_id",)),
+            Join("employees", ("department_id",), "departments", ("department_id",)),
+            Join("stock_levels", ("product_id",), "products", ("product_id",)),
+        ),
+    )
+
+
+def test_of_the_demo_questions_those_with_one_or_two_tables_are_not_reviewed() -> None:
+    catalog = company()
+    questions = [*load_questions(), *load_followups(), *load_approved()]
+    steps = [each for q in questions for each in q.steps if isinstance(each, SqlStep)]
+    assert len(steps) > 30
+    for step in steps:
+        found = risks(step.query("postgres", DEFAULT_TODAY), "postgres", catalog)
+        assert bool(found) == (len(step.tables) > 2), (step.task, found)
+
+
+async def test_a_plain_query_costs_no_review(start: StartHouse) -> None:
+    house = await start()
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert house.prompts("QueryReview") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "drafted", "reviews"),
+    [
+        ({"review": "always"}, GOOD, 1),
+        ({"review": "auto"}, {**GOOD, "assumptions": ["Amounts are in rupees"]}, 1),
+        ({"review": "never"}, {**GOOD, "assumptions": ["Amounts are in rupees"]}, 0),
+    ],
+    ids=str,
+)
+async def test_whether_a_query_is_reviewed_is_a_setting(
+    start: StartHouse, settings: dict[str, Any], drafted: dict[str, Any], reviews: int
+) -> None:
+    house = await start(fixtures(drafted=drafted), settings=settings)
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert len(house.prompts("QueryReview")) == reviews
+    assert done.events("check_query")[0]["state"] == (
+        "beside execute_query" if reviews else "skipped"
+    )
+
+
+def wrong(corrected: str | None) -> dict[str, Any]:
+    return {"checks": "It is wrong.", "is_correct": False, "corrected_sql": corrected}
+
+
+async def test_d13_a_corrected_query_passes_the_guard_and_its_result_counts(
+    start: StartHouse,
+) -> None:
+    corrected = "SELECT city FROM customers ORDER BY city"
+    house = await start(fixtures(review=wrong(corrected)), review="always")
+
+    done = await house.ask()
+
+    assert done.data["sql"] == f"{corrected} LIMIT 201"
+    assert [each["city"] for each in done.data["rows"]] == ["Agra", "Delhi", "Pune"]
+    assert done.data["sql_server"].startswith("SELECT TOP 201 city FROM customers")
+    assert done.data["attempt_history"][0]["query"] == done.data["sql"]
+    assert len(done.events("safety_check")) == 2
+    assert house.queries() == 2
+
+
+@pytest.mark.parametrize(
+    "corrected",
+    [
+        None,
+        " ",
+        "true",
+        "SELECT city FROM WHERE",
+        "DELETE FROM orders",
+        "SELECT * FROM salaries",
+        "SELECT colour FROM orders",
+        GOOD["sql"],
+    ],
+)
+async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
+    start: StartHouse, corrected: str | None
+) -> None:
+    house = await start(fixtures(review=wrong(corrected)), review="always")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert [row["city"] for row in done.data["rows"]] == ["Agra", "Pune", "Delhi"]
+    assert "SUM(o.amount)" in done.data["sql"]
+    assert len(done.data["attempt_history"]) == 1
+    assert house.queries("ok") == 1
+    assert done.events("Review of the query")[0]["is_correct"] is False
+
+
+async def test_a_correction_mends_a_query_that_the_database_refused(start: StartHouse) -> None:
+    house = await start(
+        fixtures(drafted=MISSING_COLUMN, review=wrong(GOOD["sql"])), review="always"
+    )
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert len(done.data["attempt_history"]) == 1
+    assert house.prompts("ErrorTriage") == []
+
+
+async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
+    start: StartHouse,
+) -> None:
+    other = draft("SELECT colour FROM orders")["sql"]
+    house = await start(
+        fixtures(drafted=MISSING_COLUMN, review=wrong(other)), review="always", max_attempts=1
+    )
+
+    done = await house.ask()
+
+    assert done.result.status == FAILED
+    assert "no such column: colour" in done.result.error.message
+    assert done.details["attempt_history"][0]["query"].startswith("SELECT colour")
+
+
+@pytest.mark.parametrize("reply", ["prose", "html", "empty"])
+async def test_without_a_review_the_guarded_query_stands(start: StartHouse, reply: str) -> None:
+    house = await start(review="always")
+    getattr(house.model.knobs, f"{reply}_next")(9, schema="QueryReview")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert done.events("Review of the query")[0]["reviewed"] is False
+
+
+async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: StartHouse) -> None:
+    """What mcp_db refuses no review can mend; the call does not go on in the background."""
+    house = await start(
+        fixtures(drafted=draft("SELECT * FROM exact")), mcp_db={"max_columns": 3}, review="always"
+    )
+
+    done = await house.ask()
+
+    assert done.result.error.type == "QueryError"
+    assert house.queries("query_refused") == 1
+    await eventually(lambda: house.model.in_flight == 0)
+
+
+def test_the_names_of_a_query_are_read_whatever_their_case() -> None:
+    sql = "SELECT 1 FROM ORDERS O JOIN Customers C ON C.Customer_Id = O.CUSTOMER_ID"
+
+    assert risks(sql, "sqlite", SHOP) == ()
