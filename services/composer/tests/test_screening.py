@@ -19,6 +19,9 @@ FINE = [
     f"{BEGUN}<b>bold</b>, 3 < 4, a <un> tag and an untrusted source",
     f"{BEGUN}### Questions\n### Agent results of July\nSee ### Question\n## Question\nQuestion",
     f"{BEGUN}| customer | revenue |\n| --- | --- |\n| Acme | 5 |\n\n###",
+    # What the rules ask for is said in their words.
+    "I am sorry, this is out of scope; questions about the connected data and services are welcome",
+    "No data was returned for the last quarter, since nothing was sold in that period. 0 is it.",
     f"{BEGUN}No data was returned for the last quarter. [1], [2]",
     "What people call <html> is a language, and this answer is about it and nothing else. Really.",
 ]
