@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bos.gateway.v1 import RunStatus
 from bos.planner.v1 import Intent
-from bos_chassis.values import from_value
+from bos_chassis.values import from_value, from_value_map
 from bos_demo.expectations import mentions
 from bos_try.calls import UNEXPECTED
 
@@ -118,7 +118,7 @@ def _looked_up(response: OrchestratorResponse) -> str:
     parts: list[str] = []
     for result in response.agent_results:
         parts.append(result.answer)
-        parts += [str(from_value(value)) for value in result.data.values()]
+        parts += [str(value) for value in from_value_map(result.data).values()]
         parts += [str(from_value(cell)) for row in result.table.rows for cell in row.values]
     return "\n".join(parts)
 
