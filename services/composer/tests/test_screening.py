@@ -21,6 +21,7 @@ FINE = [
     f"{BEGUN}| customer | revenue |\n| --- | --- |\n| Acme | 5 |\n\n###",
     # What the rules ask for is said in their words.
     "I am sorry, this is out of scope; questions about the connected data and services are welcome",
+    "I am an assistant, and I help with questions on connected data and services. Ask me anything!",
     "No data was returned for the last quarter, since nothing was sold in that period. 0 is it.",
     f"{BEGUN}No data was returned for the last quarter. [1], [2]",
     "What people call <html> is a language, and this answer is about it and nothing else. Really.",
