@@ -27,7 +27,7 @@ from bos_try.judge import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from bos.gateway.v1 import OrchestratorResponse, RunEvent
@@ -39,8 +39,10 @@ _MICROS = 1_000_000
 _UNPRICED = "no price is known"
 
 
-async def facts_of(questions: Iterable[Question], folder: Path) -> dict[str, list[Any]]:
+async def facts_of(questions: Sequence[Question], folder: Path) -> dict[str, list[Any]]:
     """What each answer must state, from a copy of the sample company that Bos never touches."""
+    if all(isinstance(each.facts, tuple) and each.facts for each in questions):
+        return {each.id: list(each.facts) for each in questions}
     async with EmbeddedPostgres(folder) as postgres:
         dsn = await create_database(postgres.dsn(), "reference_company")
         await load_postgres(dsn)
