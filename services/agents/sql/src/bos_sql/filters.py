@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+
+from bos_sql.dialects.reading import Unreadable, read_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ _SIGNS: dict[type[exp.Expr], str] = {
 def told_filters(sql: str, dialect: Dialect) -> str:
     """The conditions, as ``status = open, due_date < 2026-06-15``; empty if there are none."""
     try:
-        tree = sqlglot.parse_one(sql, read=dialect)
-    except SqlglotError:
+        tree = read_query(sql, dialect)
+    except Unreadable:
         return ""
     told = dict.fromkeys(each for where in tree.find_all(exp.Where) for each in _told(where.this))
     return ", ".join(list(told)[:_MAX_FILTERS])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+
+from bos_sql.dialects.reading import Unreadable, read_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,8 +49,8 @@ def review_reasons(work: Work, sql: str) -> tuple[tuple[str, ...], str]:
 def risks(sql: str, dialect: Dialect, catalog: Catalog) -> tuple[str, ...]:
     """What in the query is easily got wrong; empty for a plain one."""
     try:
-        tree = sqlglot.parse_one(sql, read=dialect)
-    except SqlglotError:
+        tree = read_query(sql, dialect)
+    except Unreadable:
         return ("a query that cannot be read",)
     return tuple(_Risks(tree, catalog).found())
 

@@ -41,20 +41,40 @@ class Rule:
     targets: frozenset[Dialect] = _ALL
 
 
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Finds nodes of some types, all or some of them."""
+
+    types: tuple[type[exp.Expr], ...]
+    that: Callable[[exp.Expr, Kinds], bool] | None = None
+
+    def __call__(self, tree: exp.Expr, kinds: Kinds) -> bool:
+        found = tree.find_all(*self.types)
+        return any(self.that is None or self.that(each, kinds) for each in found)
+
+
 def known_wrong(tree: exp.Expr, kinds: Kinds, source: Dialect, target: Dialect) -> str:
     """Why the translation of ``tree`` would be wrong; empty if nothing is known against it."""
+    present = {type(node) for node in tree.walk()}
     for rule in _RULES:
-        if source in rule.sources and target in rule.targets and rule.finds(tree, kinds):
+        if source not in rule.sources or target not in rule.targets:
+            continue
+        # Most rules look for what the query does not have, which need not be searched for.
+        if isinstance(rule.finds, _Nodes) and not any(
+            issubclass(each, rule.finds.types) for each in present
+        ):
+            continue
+        if rule.finds(tree, kinds):
             return rule.reason
     return ""
 
 
 def _has(*nodes: type[exp.Expr]) -> Finds:
-    return lambda tree, _: tree.find(*nodes) is not None
+    return _Nodes(nodes)
 
 
 def _any(*nodes: type[exp.Expr], that: Callable[[exp.Expr, Kinds], bool]) -> Finds:
-    return lambda tree, kinds: any(that(each, kinds) for each in tree.find_all(*nodes))
+    return _Nodes(nodes, that)
 
 
 def _part(node: exp.Expr) -> str:

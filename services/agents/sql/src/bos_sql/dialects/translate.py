@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from bos_sql.dialects.kinds import Kinds
 from bos_sql.dialects.known_wrong import known_wrong
+from bos_sql.dialects.reading import read_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table
     """
     kinds = Kinds(tables)
     try:
-        tree = sqlglot.parse_one(sql, read=source)
+        tree = read_query(sql, source)
         if reason := known_wrong(tree, kinds, source, target):
             return Translation(withheld=reason)
         if target == "tsql":

@@ -1,0 +1,80 @@
+"""Reads a query that the guard has passed into a syntax tree, in bounded time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot.dialects.dialect import Dialect as SqlglotDialect
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parser import Parser
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.parsers.sqlite import SQLiteParser
+from sqlglot.parsers.tsql import TSQLParser
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from bos_sqlguard import Dialect
+
+# A legitimate query takes fewer than 5 steps a token. Some short ones make sqlglot try alternatives
+# within alternatives without end, and more is read here than by the guard's own grammar.
+_STEPS_PER_TOKEN = 50
+
+
+class Unreadable(ValueError):
+    """The query is not understood, or not in reasonable time."""
+
+
+class _Bounded(Parser):
+    """A parser that gives up."""
+
+    _steps_left = 0
+
+    def allow(self, steps: int) -> None:
+        """Set how many steps parsing may take."""
+        self._steps_left = steps
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            # No ParseError: those are caught where the parser tries alternatives.
+            raise Unreadable("too complex")
+        super()._advance(times)
+
+
+class _Postgres(_Bounded, PostgresParser):
+    pass
+
+
+class _SQLite(_Bounded, SQLiteParser):
+    pass
+
+
+class _TSQL(_Bounded, TSQLParser):
+    pass
+
+
+_PARSERS: dict[Dialect, type[_Bounded]] = {
+    "postgres": _Postgres,
+    "sqlite": _SQLite,
+    "tsql": _TSQL,
+}
+
+
+def read_query(sql: str, dialect: Dialect) -> exp.Expr:
+    """The syntax tree of one query.
+
+    Raises:
+        Unreadable: it is no query of this dialect, or takes too long to read.
+    """
+    language = SqlglotDialect.get_or_raise(dialect)
+    try:
+        tokens = list(language.tokenize(sql))
+        parser = _PARSERS[dialect](dialect=language, error_level=ErrorLevel.IMMEDIATE)
+        parser.allow(_STEPS_PER_TOKEN * (len(tokens) + 20))
+        (tree,) = parser.parse(tokens, sql)
+    except (SqlglotError, RecursionError, ValueError) as error:
+        raise Unreadable(type(error).__name__) from None
+    if tree is None:
+        raise Unreadable("empty")
+    return tree
