@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 
 
 class CallsThenWaits(RecordingAgent):
-    """Has its model's reply and then waits for something else."""
+    """Has its model's reply and then waits for something else, or gives up in the last moment."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, gives_up: bool) -> None:
         super().__init__("waits")
         self._model = model
+        self._gives_up = gives_up
 
     async def behave(self, task: AgentTask) -> AgentResult:
         task.usage.add((await self._model.text([user("greet")])).usage)
+        while self._gives_up and task.remaining_s():  # the event loop sees to nothing else
+            pass
+        if self._gives_up:
+            raise DeadlineExceeded("There was no time left for the next call.")
         await asyncio.Event().wait()
         return succeeded(task, answer="never")
 
@@ -80,10 +85,11 @@ async def test_step_that_waited_for_its_model_is_not_repeated_and_the_call_is_co
     assert result.usage.model_calls == 0
 
 
+@pytest.mark.parametrize("gives_up", [False, True])
 async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_after(
-    model: Model, scripted: ScriptedModel
+    model: Model, scripted: ScriptedModel, gives_up: bool
 ) -> None:
-    result = await run(CallsThenWaits(model), within_s=2)
+    result = await run(CallsThenWaits(model, gives_up=gives_up), within_s=2)
     assert scripted.calls == 1
     assert reason(result) == "STEP_TIMEOUT"
     assert not is_retryable(result.error)

@@ -152,11 +152,7 @@ class AgentRunner:
             if not work.done():
                 await self._cancel(work)
         # The agent has ended, so the budget knows of a call that was cut off with it.
-        failure = _failure(task, _out_of_time(task))
-        if task.budget.counted:
-            # The same calls would take the same time once more, and cost as much.
-            failure.error.MergeFrom(agent_error("", "", retryable=False))
-        return failure
+        return _late(task)
 
     async def _work(self, task: AgentTask) -> AgentResult:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
@@ -198,6 +194,8 @@ class AgentRunner:
                 step=task.input.metadata.step_key,
                 exc_info=error,
             )
+        if isinstance(error, DeadlineExceeded) and not task.remaining_s():
+            return _late(task)  # whoever noticed first
         if isinstance(error, DeadlineExceeded) and task.budget.abandoned:
             error = DeadlineExceeded(error.message, reason=MODEL_TIMEOUT, metadata=error.metadata)
         return _failure(task, error)
@@ -296,6 +294,15 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def _late(task: AgentTask) -> AgentResult:
+    """The failure of a step whose time is over."""
+    failure = _failure(task, _out_of_time(task))
+    if task.budget.counted:
+        # The same model calls would take the same time once more, and cost as much.
+        failure.error.MergeFrom(agent_error("", "", retryable=False))
+    return failure
 
 
 def _out_of_time(task: AgentTask) -> DeadlineExceeded:
