@@ -417,7 +417,7 @@ async def test_a_composer_whose_model_fails_answers_from_the_results(
 async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Knobs) -> None:
     """SPEC N-10: one retry policy for every call of a model."""
     for schema in ("PlannerReply", "QueryDraft", TEXT_CALLS):
-        knobs.fail_next(2, status=429, schema=schema)
+        knobs.fail_next(2, status=429, retry_after=0, schema=schema)
         knobs.fail_next(1, status=500, schema=schema)
     outcome = await house.ask(REGIONS)
 

@@ -42,7 +42,8 @@ class RetryPolicy:
     max_attempts: int = 4
     """While the endpoint says when to come back."""
     max_unasked: int = 2
-    """When it does not: an endpoint in trouble is not helped by being asked again and again."""
+    """Attempts that fail without such word: an endpoint in trouble is not helped by being asked
+    again and again."""
     timeout_s: float = 120.0
     """One attempt."""
     base_s: float = 0.5
@@ -73,7 +74,7 @@ class RetryPolicy:
             ModelUnavailable: MODEL_CIRCUIT_OPEN: the endpoint was down just now; nothing was sent.
             DeadlineExceeded: the time of the current call is used up.
         """
-        number, started = 0, breaker.now()
+        number, unasked, started = 0, 0, breaker.now()
         while True:
             number += 1
             timeout = self._timeout()
@@ -92,7 +93,8 @@ class RetryPolicy:
                 breaker.failed(started, number)
             elif judged.endpoint_failed is not None:
                 breaker.succeeded()
-            delay = self._delay(judged, number)
+            unasked += judged.retry_after_s is None
+            delay = self._delay(judged, number, unasked)
             if delay is None:
                 raise final_error(judged)
             on_retry(judged, delay)
@@ -106,12 +108,11 @@ class RetryPolicy:
             raise _no_time()
         return min(self.timeout_s, left)
 
-    def _delay(self, verdict: Verdict, number: int) -> float | None:
+    def _delay(self, verdict: Verdict, number: int, unasked: int) -> float | None:
         """Seconds until the next attempt; None if there is none."""
-        delay = verdict.retry_after_s
-        most = self.max_attempts if delay is not None else min(self.max_unasked, self.max_attempts)
-        if not verdict.retryable or number >= most:
+        if not verdict.retryable or number >= self.max_attempts or unasked >= self.max_unasked:
             return None
+        delay = verdict.retry_after_s
         if delay is None:
             delay = min(self.cap_s, self.base_s * 2 ** (number - 1)) * self.jitter()
         elif delay > self.max_retry_after_s:
