@@ -265,7 +265,7 @@ async def test_q_03_all_in_one_names_what_is_missing_before_anything_starts(
 
 
 async def test_q_04_a_failing_planner_is_replaced_by_the_heuristic(house: House) -> None:
-    house.model.knobs.fail_next(4, status=500, schema="PlannerReply")
+    house.model.knobs.fail_next(2, status=500, schema="PlannerReply")
     outcome = await house.ask(LIST_TABLES)
 
     assert outcome.plan.origin == "heuristic"
