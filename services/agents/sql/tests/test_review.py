@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from bos.agent.v1 import AgentInput
+from bos_agentkit import AgentTask
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.questions import SqlStep, load_questions
 from bos_demo.schema import read_tables
+from bos_sql.asking import Asker
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
+from bos_sql.replies import QueryReview
 from bos_sql.review_need import risks
 from bos_testkit.waiting import eventually
 
@@ -224,6 +229,24 @@ async def test_without_a_review_the_guarded_query_stands(start: StartHouse, repl
 
     assert done.result.status == SUCCEEDED
     assert done.events("Review of the query")[0]["reviewed"] is False
+
+
+class Slow:
+    """A model that takes for ever."""
+
+    tier = "standard"
+
+    async def structured(self, *_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+
+async def test_a_call_that_the_step_can_do_without_takes_no_more_than_its_share() -> None:
+    task = AgentTask(AgentInput(task="t"), timeout_s=1_000)
+
+    reply = await Asker(Slow(), task).ask_if_possible([], QueryReview, share=0.0)  # type: ignore[arg-type]
+
+    assert reply is None
+    assert task.remaining_s() > 0
 
 
 async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: StartHouse) -> None:

@@ -97,13 +97,13 @@ async def test_what_mcp_db_refuses_is_reported_like_our_own_refusal(start: Start
 
 def test_d13_only_the_approved_text_may_be_sent() -> None:
     guard = QueryGuard(GuardPolicy("sqlite", frozenset({"orders"})))
-    decision = guard.check({"sqlite": "SELECT order_id FROM orders"})
+    decision = guard.check("SELECT order_id FROM orders")
     assert decision.approved is not None
     approved = decision.approved
 
     assert guard.is_approved(approved, approved.sql)
     assert not guard.is_approved(approved, "SELECT amount FROM orders LIMIT 201")
-    forged = ApprovedQuery("DELETE FROM orders", (), {})
+    forged = ApprovedQuery("DELETE FROM orders", ())
     assert not guard.is_approved(forged, forged.sql)
 
 

@@ -76,10 +76,14 @@ class Asker:
         schema: type[T],
         *,
         form_in: Literal["system", "last"] = "last",
+        share: float = 1.0,
     ) -> T | None:
-        """A reply that the step can do without: None, and a note in the trace, if there is none."""
+        """A reply that the step can do without: None, and a note in the trace, if there is none.
+
+        It may take ``share`` of the time that is left.
+        """
         try:
-            async with asyncio.timeout(max(0.0, self._task.remaining_s() - _RESERVE_S)):
+            async with asyncio.timeout(max(0.0, self._task.remaining_s() - _RESERVE_S) * share):
                 return await self.ask(messages, schema, form_in=form_in)
         except TimeoutError:
             reason = "TIMEOUT"

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 # A query that breaks only this rule is no attack but a slip: it is corrected like any syntax error
 # that the database reports (SPEC D-24). It never runs either.
 _SYNTAX_RULES = frozenset({"PARSE"})
-# A variant that never runs is withheld when it is merely unusable, but if it tries one of these the
-# whole query is refused (SPEC D-15).
-_REFUSING_RULES = frozenset(
-    {
-        "INTO",
-        "KEYWORD",
-        "LOCKING",
-        "SELECT_ONLY",
-        "SINGLE_STATEMENT",
-        "SYSTEM_CATALOG",
-        "TABLE_NOT_ALLOWED",
-    }
-)
 _KEPT_POLICIES = 8
 
 
@@ -42,13 +29,11 @@ class ApprovedQuery:
 
     sql: str
     used_tables: tuple[str, ...]
-    variants: Mapping[Dialect, str]
-    """The query in each dialect as the guard wrote it; a variant that did not pass is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafetyDecision:
-    """What the guard says about all variants of one query (SPEC D-17)."""
+    """What the guard says about a query that is to run (SPEC D-17)."""
 
     approved: ApprovedQuery | None
     violations: tuple[Mapping[str, Any], ...] = ()
@@ -56,8 +41,6 @@ class SafetyDecision:
     user_message: str = ""
     is_syntax_error: bool = False
     """Refused only because it cannot be read."""
-    withheld: tuple[str, ...] = ()
-    """Dialects whose variant did not pass although the query as a whole did."""
 
 
 class QueryGuard:
@@ -67,38 +50,17 @@ class QueryGuard:
         self.dialect = policy.dialect
         self._guards = {dialect: Guard(policy.for_dialect(dialect)) for dialect in DIALECTS}
 
-    def check(self, variants: Mapping[Dialect, str]) -> SafetyDecision:
-        """Check the variant that will run and all the others; never raises."""
-        verdicts = {
-            dialect: self._guards[dialect].check(sql)
-            for dialect, sql in variants.items()
-            if sql.strip() or dialect == self.dialect
-        }
-        live = verdicts[self.dialect]
-        refusing = [
-            verdict
-            for dialect, verdict in verdicts.items()
-            if dialect != self.dialect and _REFUSING_RULES & {v.rule for v in verdict.violations}
-        ]
-        if not live.is_safe or refusing:
-            broken = [*([] if live.is_safe else [live]), *refusing]
-            rules = {violation.rule for verdict in broken for violation in verdict.violations}
-            return SafetyDecision(
-                approved=None,
-                violations=tuple(
-                    _described(verdict.dialect, violation)
-                    for verdict in broken
-                    for violation in verdict.violations
-                ),
-                user_message=broken[0].user_message,
-                is_syntax_error=rules <= _SYNTAX_RULES,
-            )
-        safe = {
-            dialect: verdict.safe_sql for dialect, verdict in verdicts.items() if verdict.is_safe
-        }
+    def check(self, sql: str) -> SafetyDecision:
+        """Check a query in the dialect of the database; never raises."""
+        verdict = self._guards[self.dialect].check(sql)
+        if verdict.is_safe:
+            return SafetyDecision(ApprovedQuery(verdict.safe_sql, verdict.used_tables))
+        rules = {violation.rule for violation in verdict.violations}
         return SafetyDecision(
-            approved=ApprovedQuery(live.safe_sql, live.used_tables, safe),
-            withheld=tuple(sorted(dialect for dialect in verdicts if dialect not in safe)),
+            approved=None,
+            violations=tuple(_described(self.dialect, each) for each in verdict.violations),
+            user_message=verdict.user_message,
+            is_syntax_error=rules <= _SYNTAX_RULES,
         )
 
     def verdict(self, dialect: Dialect, sql: str) -> Verdict:

@@ -19,6 +19,7 @@ _MAX_PREVIEW_CHARS = 4_500
 """Below the 5000 characters of a prompt's source text: the preview ends with a whole row."""
 
 _MAX_CELL_CHARS = 200
+_MAX_LISTED_CELL_CHARS = 80
 _MAX_SPOKEN_COLUMNS = 8
 _MAX_SPOKEN_ROWS = 3
 _MAX_SUGGESTIONS = 5
@@ -102,7 +103,9 @@ def plain_answer(table: Table, filters: str = "") -> str:
 
 def _spoken_row(table: Table, row: Row, *, named: bool = False) -> str:
     cells = zip(table.columns, row.values, strict=True)
-    spoken = [(column.name, _spoken(cell)) for column, cell in cells][:_MAX_SPOKEN_COLUMNS]
+    longest = _MAX_CELL_CHARS if named else _MAX_LISTED_CELL_CHARS
+    spoken = [(column.name, _spoken(cell, longest)) for column, cell in cells]
+    spoken = spoken[:_MAX_SPOKEN_COLUMNS]
     return ", ".join(f"{name}: {cell}" if named else cell for name, cell in spoken)
 
 
@@ -130,7 +133,7 @@ def _cell(value: Value) -> str:
     return json_text(render_value(value)[:_MAX_CELL_CHARS])
 
 
-def _spoken(value: Value) -> str:
+def _spoken(value: Value, longest: int) -> str:
     if value.WhichOneof("kind") in (None, "null_value"):
         return "no value"
-    return " ".join(render_value(value).split())[:_MAX_CELL_CHARS]
+    return " ".join(render_value(value).split())[:longest]

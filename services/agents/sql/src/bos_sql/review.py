@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bos_sql.guard import ApprovedQuery
 
 _MAX_CHECKS_CHARS = 500
+# The result is there meanwhile, and what is left of the step's time is needed to word it.
+_SHARE_OF_TIME = 0.5
 
 
 def safety_check(work: Work, sql: str) -> ApprovedQuery:
@@ -30,7 +32,7 @@ def safety_check(work: Work, sql: str) -> ApprovedQuery:
         AgentFailure: QueryError: the query is blocked; ends the step at once.
         AttemptFailed: the query cannot be read and may be corrected.
     """
-    decision = work.guard.check({work.overview.dialect: sql})
+    decision = work.guard.check(sql)
     work.task.trace.decision(
         "safety_check",
         is_safe=decision.approved is not None,
@@ -105,7 +107,7 @@ async def _run_corrected(
 
 async def _review(work: Work, approved: ApprovedQuery) -> QueryReview | None:
     messages = work.prompts.review(approved.sql, work.assumptions)
-    return await work.ask.ask_if_possible(messages, QueryReview)
+    return await work.ask.ask_if_possible(messages, QueryReview, share=_SHARE_OF_TIME)
 
 
 def _correction(

@@ -56,7 +56,7 @@ def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
 
 def _was_tried(work: Work, sql: str) -> bool:
     """Whether the patch is a query that failed already: it would only fail again."""
-    approved = work.guard.check({work.overview.dialect: sql}).approved
+    approved = work.guard.check(sql).approved
     return approved is not None and any(
         approved.sql == each["query"] for each in work.attempt_history
     )
