@@ -248,7 +248,7 @@ async def test_an_endpoint_that_never_answers_is_asked_once_per_stage(
         assert run.kinds[-1] == "run_finished"
         assert run.plan.origin != "model"
         await eventually(lambda: model.in_flight == 0)
-        assert model.requests[0].schema == "PlannerReply"
+        assert "PlannerReply" in {request.schema for request in model.requests}
         # Planning, each step, each revision of the plan, the answer; and memory beside them.
         stages = [kind for kind in run.kinds if kind in STAGES]
         assert len(stages) >= 3

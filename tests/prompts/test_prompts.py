@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +16,8 @@ from . import counts, files, golden
 from .asking import MODES, Mode, ask_all
 
 if TYPE_CHECKING:
+    from bos_testkit.model_server import RecordedRequest
+
     from .files import Measured
 
 pytestmark = pytest.mark.timeout(120)
@@ -112,11 +114,26 @@ def test_the_form_stands_in_the_prompt_only_where_it_has_to(measured: Measured) 
 def test_what_a_model_is_told_about_its_role_never_changes(measured: Measured) -> None:
     """A cache of prompts holds the beginning of one call for the next of its kind."""
     for asked in measured.values():
-        told: dict[str | None, set[str]] = {}
-        for call in golden.calls_of(asked):
-            assert call.messages[0]["role"] == "system"
-            told.setdefault(call.schema, set()).add(call.messages[0]["content"])
-        assert {schema: len(texts) for schema, texts in told.items()} == dict.fromkeys(told, 1)
+        told: dict[str, set[str]] = {}
+        for each in asked:
+            for who, call in each.path:
+                assert call.messages[0]["role"] == "system"
+                # An answer that rests on no results follows rules of its own.
+                how = each.question.intent if not each.question.steps else "by results"
+                kind = f"{who}, {how}" if call.schema is None else call.schema
+                told.setdefault(kind, set()).add(call.messages[0]["content"])
+        assert {kind: len(texts) for kind, texts in told.items()} == dict.fromkeys(told, 1)
+
+
+def test_what_changes_stands_behind_what_does_not(measured: Measured) -> None:
+    """From one question's plan to the next, and from a query to its review, most is the same."""
+    for asked in measured.values():
+        first = asked[0].plan[0]
+        for each in asked:
+            assert shared(first, each.plan[0]) > 0.9, each.question.id
+            for step, calls in each.steps.items():
+                for later in calls[1:]:
+                    assert shared(calls[0], later) > 0.65, (each.question.id, step, later.schema)
 
 
 def test_no_prompt_holds_what_is_of_no_use_to_a_model(measured: Measured) -> None:
@@ -127,3 +144,10 @@ def test_no_prompt_holds_what_is_of_no_use_to_a_model(measured: Measured) -> Non
             for useless in (REQUIREMENT, MEASURED_TIME):
                 found = useless.search(text)
                 assert found is None, f"{call.fixture}: …{text[max(0, found.start() - 80) :][:200]}"
+
+
+def shared(one: RecordedRequest, other: RecordedRequest) -> float:
+    """How much of the shorter prompt is the beginning of both."""
+    pairs = zip(one.prompt, other.prompt, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return same / min(len(one.prompt), len(other.prompt))
