@@ -113,22 +113,22 @@ async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path
             # One after the other, side calls included: what one question leaves in the store, the
             # next one finds, always.
             await eventually(
-                lambda number=number: _looked_for_facts(telemetry) >= number,  # type: ignore[misc]
+                lambda number=number: _told_memory(telemetry) >= number,  # type: ignore[misc]
                 within_s=_LONGEST_S,
             )
         await eventually(lambda: model.in_flight == 0)
     return runs
 
 
-def _looked_for_facts(telemetry: Telemetry) -> float:
-    """How many questions memory has been told of, whether or not it asked a model."""
-    return sum(
-        sample.value
-        for metric in telemetry.registry.collect()
-        for sample in metric.samples
-        if sample.name == "bos_gateway_memory_calls_total"
-        and sample.labels["method"] == "ExtractFacts"
-    )
+def _told_memory(telemetry: Telemetry) -> float:
+    """Of how many questions memory knows facts and answer, whether or not it asked a model."""
+    calls = dict.fromkeys(("ExtractFacts", "RecordTurn"), 0.0)
+    for metric in telemetry.registry.collect():
+        for sample in metric.samples:
+            if sample.name == "bos_gateway_memory_calls_total":
+                method = sample.labels["method"]
+                calls[method] = calls.get(method, 0.0) + sample.value
+    return min(calls["ExtractFacts"], calls["RecordTurn"])
 
 
 def attributed(
