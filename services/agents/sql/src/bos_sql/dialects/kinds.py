@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
     from bos_sql.grounding.catalog import Table
 
-Kind = Literal["int", "decimal", "float", "text", "date", "bool", ""]
-"""``date`` is any point in time; empty: unknown."""
+Kind = Literal["int", "decimal", "float", "text", "date", "moment", "bool", ""]
+"""A ``moment`` is a date with a time; empty: unknown."""
 
 _DECLARED: tuple[tuple[str, Kind], ...] = (
     (r"bool|^bit$", "bool"),
-    (r"date|time", "date"),
+    (r"time", "moment"),
+    (r"date", "date"),
     (r"int|serial", "int"),
     (r"real|float|double", "float"),
     (r"numeric|decimal|money", "decimal"),
@@ -56,8 +57,10 @@ class Kinds:
                 return "int"
             case exp.Avg():
                 return "float" if self.of(node.this) == "float" else "decimal"
-            case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Date():
+            case exp.CurrentDate() | exp.Date():
                 return "date"
+            case exp.CurrentTimestamp():
+                return "moment"
             case exp.Coalesce():
                 return self._widest(node.this, *node.expressions)
             case exp.Case():
@@ -74,7 +77,7 @@ class Kinds:
     def _widest(self, *nodes: exp.Expr | None) -> Kind:
         kinds = {self.of(node) for node in nodes if node is not None}
         kinds -= {"" for node in nodes if isinstance(node, exp.Null)}
-        for kind in ("date", "float", "decimal"):
+        for kind in ("moment", "date", "float", "decimal"):
             if kind in kinds and "" not in kinds:
                 return kind
         return kinds.pop() if len(kinds) == 1 else ""

@@ -91,7 +91,25 @@ def _asks_the_clock(tree: exp.Expr, _: Kinds) -> bool:
 
 
 def _reckons_with_dates(node: exp.Expr, kinds: Kinds) -> bool:
-    return "date" in (kinds.of(node.left), kinds.of(node.right))  # type: ignore[attr-defined]
+    sides = {kinds.of(node.left), kinds.of(node.right)}  # type: ignore[attr-defined]
+    return not sides.isdisjoint({"date", "moment"})
+
+
+def _ends_at_midnight(node: exp.Expr, kinds: Kinds) -> bool:
+    """SQLite compares moments as texts, to which midnight comes after its day."""
+    sides = (node.this, node.expression, node.args.get("high"))
+    return "moment" in {kinds.of(side) for side in sides if isinstance(side, exp.Expr)}
+
+
+def _counts_from_the_end(node: exp.Expr, _: Kinds) -> bool:
+    start = node.args.get("start")
+    return not (isinstance(start, exp.Literal) and start.is_int and int(start.name) > 0)
+
+
+def _is_made_whole(node: exp.Expr, kinds: Kinds) -> bool:
+    """PostgreSQL rounds to a whole number, the others cut off."""
+    to_whole = node.args["to"].this in exp.DataType.INTEGER_TYPES
+    return to_whole and kinds.of(node.this) in ("decimal", "float")
 
 
 def _has_odd_format(node: exp.Expr, kinds: Kinds) -> bool:
@@ -288,6 +306,25 @@ _RULES: tuple[Rule, ...] = (
             exp.Cast,
             that=lambda node, _: node.args["to"].is_type("timestamp", "timestamptz", "time"),
         ),
+        targets=_SQLITE,
+    ),
+    Rule(
+        "a moment compared up to a day",
+        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, that=_ends_at_midnight),
+        sources=_SQLITE,
+    ),
+    Rule(
+        "a moment compared up to a day",
+        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, that=_ends_at_midnight),
+        targets=_SQLITE,
+    ),
+    Rule("a part of a text counted from its end", _any(exp.Substring, that=_counts_from_the_end)),
+    Rule("a number made whole", _any(exp.Cast, that=_is_made_whole), sources=_POSTGRES),
+    Rule("a number made whole", _any(exp.Cast, that=_is_made_whole), targets=_POSTGRES),
+    Rule("a function that only newer versions of SQLite have", _has(exp.Concat), targets=_SQLITE),
+    Rule(
+        "a sorted list, which only newer versions of SQLite have",
+        _any(exp.GroupConcat, that=lambda node, _: isinstance(node.this, exp.Order)),
         targets=_SQLITE,
     ),
     Rule("ties with the last row", _any(exp.Fetch, that=_keeps_ties), targets=_SQLITE),
