@@ -14,6 +14,7 @@ from bos_client import BosClient
 from bos_client.errors import BosError
 from bos_demo.company import DEFAULT_TODAY, load_postgres
 from bos_demo.expectations import expected_facts
+from bos_llm import ModelOutputInvalid
 from bos_postgres import EmbeddedPostgres, create_database
 from bos_testkit.runs import SeenRun
 from bos_try.calls import calls_of
@@ -115,21 +116,23 @@ class Asker:
 
 
 def _exceptions(telemetry: Telemetry, since: int) -> list[str]:
+    """Unexpected exceptions in the log; that a reply could not be used is no surprise here."""
     return [
         str(entry.get("event", ""))
         for entry in telemetry.logs[since:]
-        if entry.get("log_level") == "error" and (entry.get("exc_info") or entry.get("exception"))
+        if entry.get("log_level") == "error"
+        and (entry.get("exc_info") or entry.get("exception"))
+        and not isinstance(entry.get("exc_info"), ModelOutputInvalid)
     ]
 
 
 def _plan(run: SeenRun) -> str:
+    """Where each plan came from, the first one first, and the agents of the last."""
     plans = [event.planned.plan for event in run.events if event.HasField("planned")]
     if not plans:
         return "none"
     agents = ", ".join(step.agent for step in plans[-1].steps) or "no agent"
-    return f"{plans[-1].origin or 'unknown'}: {agents}" + (
-        f", revised {len(plans) - 1}x" if len(plans) > 1 else ""
-    )
+    return f"{' then '.join(plan.origin or 'unknown' for plan in plans)}: {agents}"
 
 
 def _cost(response: OrchestratorResponse, telemetry: Telemetry) -> float | None:

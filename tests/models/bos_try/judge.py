@@ -55,7 +55,7 @@ class Outcome:
     answer: str = ""
     status: str = ""
     plan: str = ""
-    """Where the plan came from, and its agents."""
+    """Where its plans came from, and the agents of the last one."""
     by_model: bool = False
     """The answer was written by the model, not by rule."""
     cost: float | None = None

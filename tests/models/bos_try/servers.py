@@ -35,7 +35,7 @@ _MODEL_VARIABLES = re.compile(
 SLOW = {
     # One thing at a time, in short replies: 60 to 200 tokens a second are read, 10 to 90 written.
     "BOS_MODEL_TIER": "small",
-    "BOS_MODEL_MAX_REPLY_TOKENS": "400",
+    "BOS_MODEL_MAX_REPLY_TOKENS": "600",
     "BOS_MODEL_TIMEOUT_S": "180",
     "BOS_MODEL_STREAM_TIMEOUT_S": "300",
     "BOS_MODEL_STREAM_IDLE_TIMEOUT_S": "180",
@@ -70,7 +70,7 @@ async def llama(logs: Path) -> AsyncIterator[str]:
         raise ConfigurationError("llama.cpp's server could not be built; see above")
     port = free_port()
     url = f"http://{_HOST}:{port}"
-    async with _running(logs / "llama.log", f"{url}/health", script, "serve", str(port)):
+    async with _running(logs / "llama-server.log", f"{url}/health", script, "serve", str(port)):
         yield url
 
 
@@ -96,7 +96,7 @@ async def litellm(logs: Path, config: str, **addresses: str) -> AsyncIterator[tu
     }
     command = (str(LITELLM), "--config", str(HERE / config), "--host", _HOST)
     async with _running(
-        logs / "litellm.log",
+        logs / "litellm-proxy.log",
         f"{url}/health/liveliness",
         *(*command, "--port", str(port)),
         environment=environment,
