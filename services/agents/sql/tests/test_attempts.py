@@ -194,6 +194,25 @@ async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHou
     assert house.queries("query_failed") == 1
 
 
+async def test_a_failure_may_show_that_another_table_is_needed(start: StartHouse) -> None:
+    needing = {**draft(""), "needs_tables": ["exact"]}
+    wanting = fixture("wanting", [FEEDBACK], schema="QueryDraft", json=needing)
+    seeing = fixture(
+        "seeing",
+        [FEEDBACK, "share double"],
+        schema="QueryDraft",
+        json=draft("SELECT note FROM exact"),
+    )
+    house = await start(fixtures(wanting, seeing, drafted=MISSING_COLUMN), small_schema_tables=0)
+    house.model.knobs.prose_next(2, schema="ErrorTriage")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert done.data["used_tables"] == ["exact"]
+    assert [each["success"] for each in done.data["attempt_history"]] == [False, True]
+
+
 async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHouse) -> None:
     """SPEC D-24: a syntax error, found by the guard before the database could."""
     house = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))

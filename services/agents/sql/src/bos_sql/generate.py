@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MAX_NOTES_CHARS = 500
 _MAX_FOLLOWUPS = 2
+# The messages before what was replied and told: the rules, and the schema with the task.
+_OPENING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, .
 async def _again(work: Work) -> QueryDraft:
     """Another draft in the same conversation, in which a failure was told."""
     reply = await work.ask.ask(work.messages, QueryDraft)
+    missing = undescribed(work, reply.needs_tables)
+    if missing and not _says_something(reply):
+        describe_also(work, missing)
+        told = work.messages[_OPENING:]
+        _begin(work)
+        work.messages += told
+        reply = await work.ask.ask(work.messages, QueryDraft)
     trace_judgement(work, reply, tables=reply.used_tables)
     settle(work, reply)
     return reply
