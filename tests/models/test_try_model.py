@@ -23,6 +23,7 @@ from bos_demo.questions import load_questions
 from bos_testkit.runs import SeenRun
 from bos_try.calls import UNEXPECTED, Call
 from bos_try.judge import broken_wire, judge, stages_of
+from bos_try.servers import slow_settings
 
 HERE = Path(__file__).parent
 QUESTIONS = {question.id: question for question in load_questions()}
@@ -254,3 +255,13 @@ def test_a_server_of_your_own_is_built_by_nobody(tmp_path: Path) -> None:
     )
     assert done.stdout == "/opt/llama-server /opt/model.gguf\n"
     assert not (tmp_path / "home").exists()
+
+
+def test_slow_models_are_given_the_times_that_the_docs_tell_people() -> None:
+    settings = slow_settings()
+    told = (HERE.parents[1] / "docs/models.md").read_text()
+
+    assert settings["BOS_MODEL_TIER"] == "small"
+    times = {name: value for name, value in settings.items() if name.endswith("_S")}
+    assert float(times["BOS_SQL_STEP_TIMEOUT_S"]) >= 300
+    assert all(f"\n{name}={value}\n" in told for name, value in times.items())

@@ -27,10 +27,10 @@ from bos_try.report import line, summary, table, write_json
 from bos_try.servers import (
     MODEL,
     ROOT,
-    SLOW,
     forget_models,
     litellm,
     llama,
+    slow_settings,
     still_generating,
 )
 
@@ -168,7 +168,7 @@ async def _model(options: argparse.Namespace, folder: Path, stack: AsyncExitStac
             litellm(options.output.parent, "litellm.yaml", LLAMA_URL=url)
         )
         url, provider = f"{proxy}/v1", "litellm"
-    for name, value in SLOW.items():
+    for name, value in slow_settings().items():
         os.environ.setdefault(name, value)
     os.environ |= {"BOS_MODEL": MODEL, "OPENAI_BASE_URL": url, "BOS_MODEL_PROVIDER": provider}
     if key:

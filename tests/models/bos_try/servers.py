@@ -32,26 +32,16 @@ _MODEL_VARIABLES = re.compile(
     r"BOS_MODEL|OPENAI_|AZURE_OPENAI_|[A-Z0-9_]*_(MODEL|MODEL_PROVIDER|MODEL_KEYS|TEMPERATURE)$"
 )
 
-SLOW = {
-    # One thing at a time, in short replies: 60 to 200 tokens a second are read, 10 to 90 written.
-    "BOS_MODEL_TIER": "small",
-    "BOS_MODEL_MAX_REPLY_TOKENS": "600",
-    "BOS_MODEL_TIMEOUT_S": "180",
-    "BOS_MODEL_STREAM_TIMEOUT_S": "300",
-    "BOS_MODEL_STREAM_IDLE_TIMEOUT_S": "180",
-    "BOS_PLANNER_MODEL_TIMEOUT_S": "240",
-    "BOS_GATEWAY_PLAN_TIMEOUT_S": "250",
-    "BOS_SQL_STEP_TIMEOUT_S": "400",
-    "BOS_COMPUTATION_STEP_TIMEOUT_S": "400",
-    "BOS_CODE_STEP_TIMEOUT_S": "400",
-    "BOS_GATEWAY_AGENT_TIMEOUT_S": "400",
-    "BOS_COMPOSER_MODEL_TIMEOUT_S": "240",
-    "BOS_GATEWAY_COMPOSE_TIMEOUT_S": "250",
-    "BOS_GATEWAY_RUN_TIMEOUT_S": "1800",
-    "BOS_MEMORY_EXTRACTION_TIMEOUT_S": "120",
-    "BOS_GATEWAY_MEMORY_EXTRACTION_TIMEOUT_S": "130",
-}
-"""Times and tier for a model on a processor; whatever is set already stays."""
+_BLOCK = re.compile(r"^```sh slow\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def slow_settings() -> dict[str, str]:
+    """Tier, replies and times for a model on a processor: as docs/models.md tells people."""
+    block = _BLOCK.search((ROOT / "docs/models.md").read_text(encoding="utf-8"))
+    if block is None:
+        raise ConfigurationError("docs/models.md has no block of settings for slow models")
+    times = dict(line.split("=", 1) for line in block[1].splitlines() if line)
+    return {"BOS_MODEL_TIER": "small", "BOS_MODEL_MAX_REPLY_TOKENS": "600", **times}
 
 
 def forget_models() -> None:
