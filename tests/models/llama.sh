@@ -6,7 +6,7 @@
 #   llama.sh build          builds what is missing, prints the program and the model
 #   llama.sh serve [PORT]   builds, then serves http://127.0.0.1:PORT/v1 until stopped
 #
-# LLAMA_THREADS bounds its threads (default: one a processor).
+# LLAMA_THREADS sets its threads (default: all processors but one).
 # LLAMA_SERVER and LLAMA_MODEL name a server and a .gguf of your own instead. Everything else goes
 # to LLAMA_HOME (.cache/llama). Linux on x86-64; needs npm, git, g++.
 set -eu
@@ -118,9 +118,10 @@ serve() {
     port=${1:-18181}
     say "http://127.0.0.1:$port/v1, model smollm2 ($(basename "$model")), $CONTEXT tokens"
     cd "$(dirname "$server")"
-    # On a busy machine one thread is faster than several that wait for one another.
+    # Its threads wait for one another at every token: one that has no processor stops them all.
+    threads=${LLAMA_THREADS:-$(nproc --ignore=1)}
     exec "$server" --model "$model" --alias smollm2 --host 127.0.0.1 --port "$port" \
-        --ctx-size $((CONTEXT * 2)) --parallel 2 --threads "${LLAMA_THREADS:-$(nproc)}" --no-webui
+        --ctx-size $((CONTEXT * 2)) --parallel 2 --threads "$threads" --no-webui
 }
 
 build
