@@ -22,7 +22,7 @@ from bos_llm import ModelSettings
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_try.asking import Asker, facts_of
-from bos_try.calls import calls_of
+from bos_try.calls import OK, calls_of
 from bos_try.report import line, summary, table, write_json
 from bos_try.servers import (
     MODEL,
@@ -226,15 +226,22 @@ def _exit_code(options: argparse.Namespace, tried: Tried) -> int:
 
 
 def _wire_code(tried: Tried) -> int:
-    whole = [o for o in tried.outcomes if o.by_model and "model" in o.plan.partition(":")[0]]
-    if not whole:
-        print("Not passed: no question went from the model's plan to the model's streamed answer.")
-        return 1
+    """Whatever the model says: it was asked in every way, and heard to the end."""
+    calls = [call for outcome in tried.outcomes for call in outcome.calls if call.outcome == OK]
+    streamed = [outcome for outcome in tried.outcomes if outcome.by_model]
+    planned = [o for o in tried.outcomes if "model" in o.plan.partition(":")[0]]
+    problems = []
+    if not any(call.output == "json" for call in calls):
+        problems.append("no reply as JSON could be used")
+    if not streamed:
+        problems.append("no answer was streamed from the model")
     if tried.abandoned:
-        print("Not passed: generations went on that nobody waits for.")
+        problems.append("generations went on that nobody waits for")
+    if problems:
+        print(f"Not passed: {'; '.join(problems)}.")
         return 1
     print(
-        f"Passed: {len(tried.outcomes)} questions ended as they may, {len(whole)} of them from "
-        "the model's plan to the model's streamed answer."
+        f"Passed: {len(tried.outcomes)} questions ended as they may, {len(planned)} planned by the "
+        f"model, {len(streamed)} answered in its streamed words."
     )
     return 0

@@ -41,7 +41,13 @@ def slow_settings() -> dict[str, str]:
     if block is None:
         raise ConfigurationError("docs/models.md has no block of settings for slow models")
     times = dict(line.split("=", 1) for line in block[1].splitlines() if line)
-    return {"BOS_MODEL_TIER": "small", "BOS_MODEL_MAX_REPLY_TOKENS": "600", **times}
+    own = {
+        "BOS_MODEL_TIER": "small",
+        "BOS_MODEL_MAX_REPLY_TOKENS": "600",
+        # Without it, such a model fills a list or a text with one and the same until its limit.
+        "BOS_MODEL_EXTRA_BODY": '{"repeat_penalty": 1.15}',
+    }
+    return own | times
 
 
 def forget_models() -> None:
