@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from pydantic import BaseModel
 
 from bos_llm import ModelUnavailable, user
 from bos_llm.breaker import CircuitBreaker
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from conftest import Rig
 
 HELLO = [user("hello")]
+
+
+class Plan(BaseModel):
+    steps: list[str]
 
 
 class Clock:
@@ -96,6 +101,22 @@ async def test_an_endpoint_that_is_down_is_asked_twice_whoever_calls(rig: Rig) -
     assert rig.server.calls == 2
     assert caught.value.reason == "MODEL_CIRCUIT_OPEN"
     assert caught.value.retry_after_s
+
+
+@pytest.mark.parametrize(("patient", "calls"), [(True, 2), (False, 1)])
+async def test_a_call_of_little_weight_is_tried_once(
+    rig: Rig, patient: bool, calls: int
+) -> None:
+    rig.server.knobs.fail_next(9, status=500)
+    model = await rig.model()
+    with pytest.raises(ModelUnavailable):
+        await model.structured(HELLO, Plan, patient=patient)
+    assert rig.server.calls == calls
+    rig.server.calls = 0
+    with pytest.raises(ModelUnavailable):
+        async for _ in (await rig.model("other")).stream(HELLO, patient=patient):
+            pass
+    assert rig.server.calls == calls
 
 
 async def test_endpoints_fail_each_for_themselves(rig: Rig, unused_port: int) -> None:

@@ -132,7 +132,8 @@ class Caller:
             _settle(sent.reserved, tokens)
             return sent.result, tokens
 
-        return await self._retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
+        retry = self._retry_of(request)
+        return await retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
 
     async def stream(self, request: Request, call: ObservedCall) -> OpenStream:
         """A streamed reply. Whatever fails before its first text is tried again."""
@@ -158,8 +159,11 @@ class Caller:
             stream, whole = sent.result
             return OpenStream(stream, whole, sent.body, sent.reserved, endpoint)
 
-        retry = replace(self._retry, timeout_s=self._settings.stream_timeout_s)
+        retry = replace(self._retry_of(request), timeout_s=self._settings.stream_timeout_s)
         return await retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
+
+    def _retry_of(self, request: Request) -> RetryPolicy:
+        return self._retry if request.patient else replace(self._retry, max_attempts=1)
 
     async def _read(self, endpoint: Endpoint, body: Body, timeout_s: float) -> Reply:
         """A whole reply by way of a stream, whose end the endpoint notices."""

@@ -147,6 +147,7 @@ class Model:
         *,
         max_tokens: int | None = None,
         form_in: Literal["system", "last"] = "system",
+        patient: bool = True,
     ) -> Structured[T]:
         """A reply as a value of ``schema``, a pydantic model.
 
@@ -159,9 +160,10 @@ class Model:
             form_in: Where the form of the reply is written down for models that must be told:
                 at the end of the first message, or of the last one if the ones before it are
                 shared with other calls and should stay the same for prompt caches.
+            patient: False for a call that is not worth a second attempt at an endpoint in trouble.
         """
         shape = self._shape(schema)
-        request = Request(messages, shape, form_in, max_tokens)
+        request = Request(messages, shape, form_in, max_tokens, patient=patient)
         first = await self._structured(request, repaired=False)
         if isinstance(first, Structured):
             return first
@@ -189,15 +191,15 @@ class Model:
         )
 
     async def stream(
-        self, messages: Sequence[Message], *, max_tokens: int | None = None
+        self, messages: Sequence[Message], *, max_tokens: int | None = None, patient: bool = True
     ) -> AsyncGenerator[TextDelta | Completion, None]:
         """The pieces of a reply as they arrive, then the whole as a :class:`Completion`.
 
         Failures before the first piece are retried; a later one ends the stream with
         ``ModelUnavailable``. Close the generator (``contextlib.aclosing``) when leaving early:
-        that ends the HTTP response.
+        that ends the HTTP response. ``patient`` as for :meth:`structured`.
         """
-        request = Request(messages, max_tokens=max_tokens, streamed=True)
+        request = Request(messages, max_tokens=max_tokens, streamed=True, patient=patient)
         with self._observer.call("text") as call:
             opened = await self._caller.stream(request, call)
             try:

@@ -37,6 +37,7 @@ class Request:
         max_tokens: Longest reply; None: as settings say.
         temperature: Instead of the agent's, if it has one; None leaves that.
         streamed: Whether the reply is read as a stream.
+        patient: Whether a failed attempt may be repeated.
     """
 
     messages: Sequence[Message]
@@ -45,6 +46,7 @@ class Request:
     max_tokens: int | None = None
     temperature: float | None = None
     streamed: bool = False
+    patient: bool = True
 
 
 class RequestWriter:
