@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +10,9 @@ from google.protobuf import struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bos_agentkit import format_dates
+from bos.agent.v1 import AgentInput
+from bos_agentkit import AgentTask, format_dates
+from bos_agentkit.variables import task_variables
 
 
 def dates(periods: bool = True, **fields: Any) -> list[str]:
@@ -70,6 +72,29 @@ def test_without_a_date_the_clock_says_which_day_it_is() -> None:
     assert dates(False, current_datetime_utc="2026-06-15T23:30:00-02:00") == [
         "today: 2026-06-16 (Tuesday)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "clock", "today"),
+    [
+        ("2026-06-15", "2026-06-20T12:00:00+00:00", date(2026, 6, 15)),
+        (" 2026-06-15 ", "2026-06-20T12:00:00+00:00", date(2026, 6, 15)),
+        ("2026-06-15T23:30:00-05:00", "2026-06-20T12:00:00+00:00", date(2026, 6, 15)),
+        ("0001-01-01T00:00:00+23:59", "2026-06-20T12:00:00+00:00", date(1, 1, 1)),
+        ("soon", "2026-06-15T23:30:00-05:00", date(2026, 6, 16)),
+        ("soon", "later", date(2026, 7, 1)),
+    ],
+)
+def test_prompts_and_programs_have_the_same_today(written: str, clock: str, today: date) -> None:
+    context = struct_pb2.Struct()
+    context.update({"current_date": written, "current_datetime_utc": clock})
+    variables = task_variables(
+        AgentTask(AgentInput(context=context)), lambda: datetime(2026, 7, 1, tzinfo=UTC)
+    )
+    told = format_dates(context.fields, periods=False).splitlines()
+    assert [one.value for one in variables if one.name == "today"] == [today]
+    # The clock of the agent itself is no part of the request.
+    assert told == ([f"today: {today.isoformat()} ({today:%A})"] if clock != "later" else [])
 
 
 def test_hours_are_told_only_if_they_cut_the_day() -> None:

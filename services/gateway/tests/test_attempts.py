@@ -303,6 +303,25 @@ def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undon
     assert final_answer(state) is None
 
 
+@pytest.mark.parametrize(
+    ("flagged", "system_prompt", "asked"),
+    [(True, "", True), (True, "Be brief.", False), (False, "", False)],
+)
+def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
+    flagged: bool, system_prompt: str, asked: bool
+) -> None:
+    only = step("a", "echo")
+    only.is_final_answer = flagged
+    state = after(planned(only), start=accepted(request={"system_prompt": system_prompt}))
+    wanted(state)
+    new = state.steps["a"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.is_final_answer is asked
+    apply(state, finished("a"))
+    assert (final_answer(state) is not None) is asked
+
+
 def test_working_context_keeps_findings_and_errors_of_all_attempts_c_25() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1, error="QueryError"))

@@ -1,4 +1,4 @@
-"""Calls of planner and composer: repeated when nobody was there, never when somebody worked."""
+"""Calls of planner and composer: repeated when they broke off at once, without a word."""
 
 from __future__ import annotations
 

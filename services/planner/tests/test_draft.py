@@ -155,6 +155,30 @@ def test_a_final_answer_rests_on_every_step(
 
 
 @pytest.mark.parametrize(
+    ("needs", "final"),
+    [
+        ([], False),
+        (["first"], False),
+        (["second"], False),
+        (["first", "other"], False),
+        (["second", "other"], True),
+    ],
+)
+def test_a_final_answer_of_a_revision_rests_on_what_earlier_attempts_found_too(
+    needs: list[str], final: bool
+) -> None:
+    earlier = {
+        "first": Step(step_id="first", agent="sql", task="x"),
+        "second": Step(step_id="second", agent="sql", task="y", depends_on=["first"]),
+        "failed": Step(step_id="failed", agent="sql", task="z"),
+    }
+    completed = ("first", "second", "other")  # the last one of a plan before that
+    steps = [planned("again", is_final_answer=True, depends_on=needs)]
+    made = draft({"steps": steps}, earlier=earlier, completed=completed)
+    assert made.plan.steps[0].is_final_answer is final
+
+
+@pytest.mark.parametrize(
     ("given", "kept"),
     [(1.7, 1.0), (-3, 0.0), (0.55, 0.55), (math.nan, 0.0), (math.inf, 1.0)],
 )

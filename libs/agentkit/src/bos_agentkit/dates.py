@@ -27,11 +27,10 @@ def format_dates(fields: Mapping[str, Value], *, periods: bool = True) -> str:
         fields: Of the context, a ``google.protobuf.Struct``.
         periods: Also the time of day and the periods around today, for agents that query data.
     """
-    now = _instant(_text(fields, _NOW))
-    said = _instant(_text(fields, _DATE)) or now
-    if said is None:
+    today = current_day(fields)
+    if today is None:
         return ""
-    today = said.date()
+    now = _instant(_text(fields, _NOW))
     lines = [f"today: {today.isoformat()} ({today:%A})"]
     lines += _hours(fields)
     if periods:
@@ -40,6 +39,19 @@ def format_dates(fields: Mapping[str, Value], *, periods: bool = True) -> str:
             lines.append(f"now: {now:%Y-%m-%d %H:%M} UTC")
         lines += [_INCLUSIVE, *_periods(today)]
     return "\n".join(lines)
+
+
+def current_day(fields: Mapping[str, Value]) -> date | None:
+    """Which day "today" is in a request context; None if it does not say.
+
+    A date is taken as it is written: one with a time and a zone is the day where it was written.
+    The clock's day, which counts without a date, is that of UTC.
+    """
+    try:
+        return datetime.fromisoformat(_text(fields, _DATE)).date()
+    except ValueError:
+        now = _instant(_text(fields, _NOW))
+        return None if now is None else now.date()
 
 
 def _text(fields: Mapping[str, Value], key: str) -> str:

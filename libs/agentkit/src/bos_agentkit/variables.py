@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from bos_agentkit.dates import current_day
 from bos_chassis.values import to_value, value_to_json
 
 if TYPE_CHECKING:
@@ -153,15 +154,7 @@ def _today(task: AgentTask, clock: Callable[[], datetime]) -> date:
         return given.date()
     if isinstance(given, date):
         return given
-    written = task.input.context.fields["current_date"].string_value if _has_date(task) else ""
-    try:
-        return date.fromisoformat(written)
-    except ValueError:
-        return clock().astimezone(UTC).date()
-
-
-def _has_date(task: AgentTask) -> bool:
-    return "current_date" in task.input.context.fields
+    return current_day(task.input.context.fields) or clock().astimezone(UTC).date()
 
 
 def _keys(fields: Mapping[str, Any]) -> str:

@@ -78,7 +78,8 @@ def agent_input(
         tool_name=sub_task.tool_name,
         tainted=_is_tainted(state, step),
         api_keys_config_ref=sub_task.api_keys_config_ref,
-        is_final_answer=step.step.is_final_answer,
+        # With wishes for the wording the composer has the last word, and its call is enough.
+        is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
     )
     if token_budget is not None:
         message.token_budget = token_budget

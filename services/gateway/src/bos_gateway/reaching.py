@@ -1,8 +1,10 @@
-"""Calls of the planner and the composer: repeated only when they ended before work can have begun.
+"""Calls of the planner and the composer: repeated only when they broke off at once, without a word.
 
 Both call models, so the transport does not repeat their calls: a service that answers late, or
 whose model fails, would work on the same question three times. What is left to bridge is a service
-that is just being restarted. Its calls fail at once, and without a word of the service itself.
+that is just being restarted. Its calls fail at once, and without a word of the service itself. So
+do those of one that dies within a second of beginning the work: the two cannot be told apart, and
+that little work is begun again.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def draft_from_reply(
     plan = with_implied_dependencies(
         Plan(steps=kept, entities=_values(reply.entities), origin=origin)
     )
-    _unmark_partial_answers(plan)
+    _unmark_partial_answers(plan, bounds)
     problems = plan_problems(
         plan, bounds.cards, max_steps=bounds.max_steps, completed=bounds.completed
     )
@@ -287,9 +287,14 @@ def _permitted(
     return kept, sorted(removed)
 
 
-def _unmark_partial_answers(plan: Plan) -> None:
-    """Leave no final answer that a step has no part in: what that step found would go unsaid."""
-    needs = {step.step_id: dependencies(step) for step in plan.steps}
+def _unmark_partial_answers(plan: Plan, bounds: Bounds) -> None:
+    """Leave no final answer that a step has no part in: what that step found would go unsaid.
+
+    That goes for what earlier attempts found as well.
+    """
+    done = [step for step_id, step in bounds.earlier.items() if step_id in bounds.completed]
+    needs = {step.step_id: dependencies(step) for step in (*done, *plan.steps)}
+    told = {*needs, *bounds.completed}
     for step in plan.steps:
         if not step.is_final_answer:
             continue
@@ -298,7 +303,7 @@ def _unmark_partial_answers(plan: Plan) -> None:
             new = needs.get(open_ids.pop(), set()) - reached
             reached |= new
             open_ids += new
-        step.is_final_answer = needs.keys() <= reached
+        step.is_final_answer = told <= reached
 
 
 def _queries_databases(card: AgentCard) -> bool:
