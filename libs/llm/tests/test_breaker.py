@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import BaseModel
 
-from bos_llm import ModelUnavailable, user
+from bos_llm import ModelRequestRejected, ModelUnavailable, user
 from bos_llm.breaker import CircuitBreaker
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ async def test_an_endpoint_that_is_down_is_asked_twice_whoever_calls(rig: Rig) -
 
 
 @pytest.mark.parametrize(("patient", "calls"), [(True, 2), (False, 1)])
-async def test_a_call_of_little_weight_is_tried_once(
-    rig: Rig, patient: bool, calls: int
-) -> None:
+async def test_a_call_of_little_weight_is_tried_once(rig: Rig, patient: bool, calls: int) -> None:
     rig.server.knobs.fail_next(9, status=500)
     model = await rig.model()
     with pytest.raises(ModelUnavailable):
@@ -117,6 +115,29 @@ async def test_a_call_of_little_weight_is_tried_once(
         async for _ in (await rig.model("other")).stream(HELLO, patient=patient):
             pass
     assert rig.server.calls == calls
+
+
+async def test_a_probe_that_is_refused_shows_that_the_endpoint_is_up(rig: Rig) -> None:
+    models = await rig.models(breaker_s=0.000_001)
+    model = models.for_agent("sql")
+    rig.server.knobs.fail_next(2, status=500)
+    with pytest.raises(ModelUnavailable):
+        await model.text(HELLO)
+    rig.server.knobs.fail_next(status=400)
+    with pytest.raises(ModelRequestRejected):
+        await model.text(HELLO)
+    breaker = models.endpoint_of("sql").breaker
+    assert breaker.blocked_s() == 0
+    assert breaker.blocked_s() == 0
+
+
+def test_a_probe_that_was_never_sent_leaves_room_for_the_next() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now += 5
+    assert breaker.blocked_s() == 0
+    breaker.not_asked()
+    assert breaker.blocked_s() == 0
 
 
 async def test_endpoints_fail_each_for_themselves(rig: Rig, unused_port: int) -> None:
@@ -162,7 +183,7 @@ async def test_a_model_that_is_being_loaded_is_waited_for_without_asking_it(rig:
 
     application = web.Application()
     application.router.add_post("/v1/chat/completions", answer)
-    application.router.add_get("/v1/models", look)
+    application.router.add_get("/health", look)
     runner = web.AppRunner(application)
     await runner.setup()
     try:

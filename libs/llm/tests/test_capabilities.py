@@ -11,7 +11,15 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from bos_chassis.errors import BosError, InvalidArgument
-from bos_llm import Completion, ModelNotConfigured, ModelRequestRejected, system, user
+from bos_llm import (
+    Completion,
+    ModelNotConfigured,
+    ModelRequestRejected,
+    ModelUnavailable,
+    set_key_profile,
+    system,
+    user,
+)
 from bos_llm.capabilities import Ladder
 from bos_llm.providers import PROVIDERS, Capabilities, provider_row
 from bos_llm.refusals import read_refusal
@@ -271,10 +279,162 @@ async def test_what_another_call_learnt_meanwhile_is_used() -> None:
     ladder = Ladder(Capabilities())
     used = ladder.now
     refusal = read_refusal(400, {"error": {"param": "temperature", "message": "unsupported"}})
-    assert ladder.learn(used, refusal, {"temperature"}, 4096)
-    assert ladder.learn(used, refusal, {"temperature"}, 4096), "its request was an old one"
-    assert not ladder.learn(ladder.now, refusal, {"max_tokens"}, 4096), "it was not sent any more"
+    assert ladder.learn(used, refusal, {"temperature"}, 4096) == ladder.now != used
+    assert ladder.learn(used, refusal, {"temperature"}, 4096) == ladder.now, "an old request"
+    assert ladder.learn(ladder.now, refusal, {"max_tokens"}, 4096) is None, "not sent any more"
     assert [lesson.parameter for lesson in ladder.lessons] == ["temperature"]
+
+
+ECHO = (
+    "1 validation error: {'type': 'greater_than', 'loc': ('body', 'top_k'), 'msg': 'too small', "
+    "'input': {'temperature': 0, 'max_tokens': 4096, 'response_format': {'type': 'json_schema'}}}"
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": ECHO},
+        {"message": "average temperature per month? is declined", "code": "content_filter"},
+        {"message": "average temperature per month?", "param": "messages[1].content"},
+        {"message": "Access from your district is restricted"},
+        {"message": "No answer to: which max_tokens and temperature?"},
+        {"message": "The model `temperature` does not exist"},
+    ],
+)
+async def test_what_was_not_the_reason_is_not_learnt(rig: Rig, error: Any) -> None:
+    async with served(lambda _: (400, {"error": error})) as endpoint:
+        models = await rig.models(base_url=endpoint.url)
+        model = models.for_agent("sql")
+        with pytest.raises(BosError):
+            await model.structured(ASK, Choice)
+        assert models.learnt("sql") == []
+        endpoint.rules.clear()
+        endpoint.bodies.clear()
+        await model.structured(ASK, Choice)
+        assert {"temperature", "max_tokens", "response_format"} <= endpoint.bodies[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        ("Invalid schema for response_format 'Choice'", "response_format"),
+        ("temperature must be between 0 and 1", "temperature"),
+    ],
+)
+async def test_what_is_wrong_with_one_request_is_not_held_against_others(
+    rig: Rig, words: str, without: str
+) -> None:
+    async with served(refuses(without, words=words)) as endpoint:
+        models = await rig.models(base_url=endpoint.url)
+        assert (await models.for_agent("code").structured(ASK, Choice)).value.tables == ["orders"]
+        assert without not in endpoint.bodies[-1]
+        assert models.learnt("sql") == []
+
+
+async def test_the_length_of_a_prompt_is_not_taken_for_that_of_a_reply(rig: Rig) -> None:
+    words = (
+        "'max_tokens' is too large: {limit}. This model's maximum context length is 16384 tokens "
+        "and your request has 14500 input tokens"
+    )
+
+    def rule(body: dict[str, Any]) -> tuple[int, Any] | None:
+        said = words.format(limit=body["max_tokens"])
+        full = body["max_tokens"] + 14_500 > 16_384 and len(body["messages"][0]["content"]) > 1000
+        return (400, {"error": {"message": said}}) if full else None
+
+    async with served(rule) as endpoint:
+        model = await rig.model(base_url=endpoint.url)
+        for _ in range(2):
+            await model.text([user("x" * 30_000)])
+            assert endpoint.bodies[-1]["max_tokens"] < 1900
+        await model.text([user("hello")])
+        assert endpoint.bodies[-1]["max_tokens"] == 4096
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the valid range of max_tokens is [1, 2048]",
+        "max_tokens should be between 1 and 2048",
+        "max_tokens is too large: 4096. This model supports at most 2048 completion tokens",
+    ],
+)
+async def test_a_reply_bound_too_large_is_lowered_for_good(rig: Rig, words: str) -> None:
+    def rule(body: dict[str, Any]) -> tuple[int, Any] | None:
+        error = {"message": words, "param": "max_tokens"}
+        return (400, {"error": error}) if body["max_tokens"] > 2048 else None
+
+    async with served(rule) as endpoint:
+        model = await rig.model(base_url=endpoint.url)
+        for _ in range(2):
+            await model.text(ASK)
+        assert [body["max_tokens"] for body in endpoint.bodies] == [4096, 2048, 2048]
+
+
+async def test_a_profile_of_another_endpoint_teaches_nothing_about_this_one(rig: Rig) -> None:
+    async with served(refuses("temperature")) as strict, served() as plain:
+        profiles = {"eu": {"keys": ["k-123"], "base_url": strict.url}}
+        models = await rig.models(base_url=plain.url, key_profiles=profiles)
+        set_key_profile("eu")
+        try:
+            await models.for_agent("sql").text(ASK)
+        finally:
+            set_key_profile("")
+        await models.for_agent("sql").text(ASK)
+        assert len(strict.bodies) == 2
+        assert "temperature" in plain.bodies[0]
+
+
+async def test_a_model_that_cannot_be_told_not_to_think_gets_room_for_it(rig: Rig) -> None:
+    async with served(refuses("reasoning_effort", words="'none' is not supported")) as endpoint:
+        options = {"provider": "openai", "model": "gpt-5", "reasoning_effort": "none"}
+        model = await rig.model(base_url=endpoint.url, **options)
+        await model.text(ASK)
+        assert endpoint.bodies[-1]["max_completion_tokens"] == 4096 + 8192
+        assert model.reasons
+
+
+async def test_halves_of_characters_are_sent_as_question_marks(rig: Rig) -> None:
+    async with served() as endpoint:
+        await (await rig.model(base_url=endpoint.url)).text([user("price \ud83d")])
+        assert endpoint.bodies[0]["messages"][0]["content"] == "price ?"
+
+
+async def test_a_whole_reply_read_as_a_stream_that_broke_off_is_no_reply(rig: Rig) -> None:
+    async def broken(request: web.Request) -> web.Response:
+        chunk = {"choices": [{"index": 0, "delta": {"content": "The revenue was 3 mill"}}]}
+        text = f"data: {web.json_response(chunk).text}\n\n"
+        return web.Response(text=text, content_type="text/event-stream")
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", broken)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        with pytest.raises(ModelUnavailable, match="broke off"):
+            await (await rig.model(provider="litellm", base_url=url)).text(ASK)
+    finally:
+        await runner.cleanup()
+
+
+async def test_nested_without_end_is_no_reply(rig: Rig) -> None:
+    async def deep(request: web.Request) -> web.Response:
+        return web.Response(text="[" * 100_000, content_type="application/json")
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", deep)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        with pytest.raises(ModelUnavailable):
+            await (await rig.model(base_url=url)).text(ASK)
+    finally:
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize(

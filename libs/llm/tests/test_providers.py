@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         ("http://127.0.0.1:11434/v1", "ollama"),
         ("http://gpu.internal:1234/v1", "lmstudio"),
         ("http://proxy.internal:4000", "litellm"),
+        ("http://ollama:11434/v1", "ollama"),
+        ("http://192.168.1.7:11434/v1", "ollama"),
+        ("https://models.example.org:4000/v1", "compatible"),
+        ("http://my-vllm.elb.amazonaws.com/v1", "compatible"),
         ("http://127.0.0.1:8080/v1", "compatible"),
         ("https://openai.azure.com.example.org/v1", "compatible"),
         ("https://notapi.openai.com/v1", "compatible"),
@@ -102,6 +106,15 @@ def test_azure_is_reached_at_its_v1_endpoint_unless_a_date_is_set(
     options: dict[str, Any] = {} if version is None else {"azure_api_version": version}
     access = ModelSettings.load(azure_endpoint=endpoint, **options).access("azure")
     assert (access.base_url, access.api_version) == (base_url, api_version)
+
+
+def test_a_profile_with_its_own_azure_address_is_reached_the_same_way() -> None:
+    profile = {"eu": {"keys": ["k-1234567890"], "base_url": "https://eu.openai.azure.com"}}
+    options = {"azure_endpoint": "https://us.openai.azure.com", "key_profiles": profile}
+    access = ModelSettings.load(**options).access("azure", "eu")
+    assert (access.base_url, access.api_version) == ("https://eu.openai.azure.com/openai/v1/", "")
+    dated = ModelSettings.load(azure_api_version="2024-10-21", **options).access("azure", "eu")
+    assert (dated.base_url, dated.api_version) == ("https://eu.openai.azure.com", "2024-10-21")
 
 
 def test_azure_by_openais_variables_needs_the_name_of_the_deployment() -> None:

@@ -64,6 +64,12 @@ class CircuitBreaker:
         self._succeeded_at = self._clock()
         self._pause_s, self._probing = 0.0, False
 
+    def not_asked(self) -> None:
+        """The call that was let through came to nothing before it was sent: another may go."""
+        if self._probing:
+            self._probing = False
+            self._until = self._clock()
+
     def failed(self, started: float, attempt: int) -> None:
         """A call failed, as endpoints do that are down.
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from bos_llm.budget import Reservation, current_budget, prompt_bound
-from bos_llm.errors import ModelRequestRejected
 from bos_llm.retry import final_error
 from bos_llm.thinking import ThinkFilter
-from bos_llm.wire import ForeignReply, Reply, ReplyBuilder, TokenCount
+from bos_llm.wire import ForeignReply, Reply, ReplyBuilder, ReportedError, TokenCount
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from bos_llm.capabilities import Ladder
     from bos_llm.endpoint import Endpoint, ReplyStream
@@ -84,7 +83,7 @@ class Caller:
 
     Args:
         writer: Writes their bodies.
-        ladder: What the model is known to take, shared with other agents that use it.
+        ladder_of: What the model is known to take at an endpoint, shared with other agents.
         settings: Limits and times.
         endpoint: The endpoint for the task at hand.
         retry: When to try again.
@@ -93,13 +92,13 @@ class Caller:
     def __init__(
         self,
         writer: RequestWriter,
-        ladder: Ladder,
+        ladder_of: Callable[[Endpoint | None], Ladder],
         settings: ModelSettings,
         endpoint: Callable[[], Endpoint],
         retry: RetryPolicy,
     ) -> None:
         self._writer = writer
-        self._ladder = ladder
+        self._ladder_of = ladder_of
         self._settings = settings
         self._endpoint = endpoint
         self._retry = retry
@@ -107,7 +106,7 @@ class Caller:
     @property
     def thinks(self) -> bool:
         """Whether the model thinks before it replies."""
-        return self._writer.thinks(self._ladder.now)
+        return self._writer.thinks(self._ladder_of(None).now)
 
     async def whole(self, request: Request, call: ObservedCall) -> tuple[Reply, TokenCount]:
         """A whole reply, and what it consumed."""
@@ -145,7 +144,7 @@ class Caller:
             stream = await endpoint.stream(body, timeout_s, idle_s)
             try:
                 whole = ReplyBuilder(self._settings.max_reply_chars)
-                while not whole.text and (chunks := await stream.next()) is not None:
+                while not whole.text and (chunks := await _next(stream, whole)) is not None:
                     whole.add_all(chunks)
                 if whole.is_blank:
                     raise ForeignReply("a stream without a chunk")
@@ -168,13 +167,16 @@ class Caller:
     async def _read(self, endpoint: Endpoint, body: Body, timeout_s: float) -> Reply:
         """A whole reply by way of a stream, whose end the endpoint notices."""
         stream = await endpoint.stream(body, timeout_s, timeout_s)
+        whole = ReplyBuilder(self._settings.max_reply_chars)
         async with stream:
-            whole = ReplyBuilder(self._settings.max_reply_chars)
-            while (chunks := await stream.next()) is not None:
+            while (chunks := await _next(stream, whole)) is not None:
                 whole.add_all(chunks)
-            if whole.is_blank:
-                raise ForeignReply("a stream without a chunk")
-            return whole.reply()
+        if whole.is_blank:
+            raise ForeignReply("a stream without a chunk")
+        reply = whole.reply()
+        if reply.finish_reason is None and reply.tokens is None:
+            raise ConnectionError("a stream broke off")
+        return reply
 
     async def _send(
         self,
@@ -184,33 +186,57 @@ class Caller:
         send: Callable[[Body, float], Awaitable[R]],
         timeout_s: float,
     ) -> _Sent[R]:
-        """One attempt, repeated at once in other words while the endpoint refuses a parameter."""
+        """One attempt, repeated at once in other words while the endpoint refuses a parameter.
+
+        What that taught is kept only if the endpoint took it in the end.
+        """
         clock = asyncio.get_running_loop().time
-        ends_at = clock() + timeout_s
+        ladder = self._ladder_of(endpoint)
+        takes, before, known = ladder.now, ladder.now, len(ladder.lessons)
+        ends_at: float | None = None
         lessons_left = _MAX_LESSONS
         while True:
-            takes = self._ladder.now
-            body = self._writer.body(request, takes, self._ladder)
+            body = self._writer.body(request, takes)
             reserved, body = await _reserve(body, takes)
+            # Waiting for tokens of others is no time of the endpoint's.
+            ends_at = clock() + timeout_s if ends_at is None else ends_at
             try:
                 result = await send(body, max(0.0, ends_at - clock()))
             except BaseException as error:
                 _give_up(reserved, endpoint, error)
                 refusal = endpoint.refused(error)
-                if refusal is None or not lessons_left or not self._learns(takes, refusal, body):
-                    raise _explained(endpoint, error, body) from None
-                call.adapting(self._ladder.lessons[-1])
-                lessons_left -= 1
+                if refusal is None or refusal.status not in _REFUSING_STATUS:
+                    raise
+                changed = _learned(ladder, takes, refusal, body) if lessons_left else None
+                verdict = endpoint.judge_refusal(refusal, body.keys())
             else:
                 return _Sent(result, body, reserved)
+            if changed is None:
+                if len(ladder.lessons) > known:
+                    ladder.unlearn(before, known)
+                endpoint.breaker.succeeded()  # it answers, be it with a refusal
+                raise verdict.error  # not chained: the original holds what the endpoint wrote
+            if len(ladder.lessons) > known:
+                call.adapting(ladder.lessons[-1])
+            takes = changed
+            lessons_left -= 1
 
-    def _learns(self, takes: Capabilities, refusal: Refusal, body: Body) -> bool:
-        if refusal.status not in _REFUSING_STATUS:
-            return False
-        limit = body.get(takes.limit)
-        return self._ladder.learn(
-            takes, refusal, body.keys(), limit if isinstance(limit, int) else 0
-        )
+
+def _learned(
+    ladder: Ladder, takes: Capabilities, refusal: Refusal, body: Body
+) -> Capabilities | None:
+    limit = body.get(takes.limit)
+    return ladder.learn(takes, refusal, body.keys(), limit if isinstance(limit, int) else 0)
+
+
+async def _next(stream: ReplyStream, whole: ReplyBuilder) -> Sequence[Reply] | None:
+    """The next chunks. An error after the first of them comes too late to cost nothing."""
+    try:
+        return await stream.next()
+    except ReportedError:
+        if whole.is_blank:
+            raise
+    raise ConnectionError("a stream broke off")
 
 
 def count_tokens(body: Body, reply: Reply) -> TokenCount:
@@ -226,16 +252,12 @@ async def _reserve(body: Body, takes: Capabilities) -> tuple[Reservation | None,
     budget = current_budget()
     if budget is None:
         return None, body
-    reserved = await budget.reserve(prompt_bound(body), body.get(takes.limit))
-    return reserved, body if takes.limit == "none" else {**body, takes.limit: reserved.reply_tokens}
-
-
-def _explained(endpoint: Endpoint, error: BaseException, body: Body) -> BaseException:
-    """The error itself, or what it says about a parameter, if the endpoint refuses one for good."""
-    verdict = endpoint.judge(error, body.keys()) if isinstance(error, Exception) else None
-    if verdict is not None and isinstance(verdict.error, ModelRequestRejected):
-        return verdict.error
-    return error
+    limit = body.get(takes.limit)
+    reserved = await budget.reserve(
+        prompt_bound(body), limit if isinstance(limit, int) and limit > 0 else None
+    )
+    bounded = takes.limit != "none" and takes.limit in body
+    return reserved, {**body, takes.limit: reserved.reply_tokens} if bounded else body
 
 
 def _settle(reserved: Reservation | None, tokens: TokenCount) -> None:

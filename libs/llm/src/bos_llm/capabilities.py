@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bos_llm.providers import Capabilities, StructuredMode
+    from bos_llm.providers import Capabilities, LimitName, StructuredMode
     from bos_llm.refusals import Refusal
 
 Parameter = Literal[
@@ -26,16 +26,15 @@ Parameter = Literal[
 ]
 """Parameters of a request that an endpoint may refuse and Bos can do without or say otherwise."""
 
-SETTINGS: Final[dict[str, str]] = {
-    "temperature": "BOS_MODEL_TEMPERATURE=none",
-    "max_tokens": "BOS_MODEL_MAX_REPLY_TOKENS to a smaller number",
-    "max_completion_tokens": "BOS_MODEL_MAX_REPLY_TOKENS to a smaller number",
-    "response_format": "BOS_MODEL_STRUCTURED=prompt",
-    "stream_options": "BOS_MODEL_PROVIDER to the provider's name",
-    "reasoning_effort": "BOS_MODEL_REASONING_EFFORT=none, or leave it unset",
-    "model": "BOS_MODEL (or <AGENT>_MODEL) to a model that it serves",
+SETTINGS: Final[dict[Parameter, str]] = {
+    "temperature": "set BOS_MODEL_TEMPERATURE=none",
+    "max_tokens": "set BOS_MODEL_MAX_REPLY_TOKENS to a smaller number",
+    "max_completion_tokens": "set BOS_MODEL_MAX_REPLY_TOKENS to a smaller number",
+    "response_format": "set BOS_MODEL_STRUCTURED=prompt",
+    "stream_options": "set BOS_MODEL_PROVIDER to the provider's name",
+    "reasoning_effort": "set BOS_MODEL_REASONING_EFFORT to a value that the model knows",
 }
-"""What to set when an endpoint refuses a parameter for good."""
+"""What to do when an endpoint refuses a parameter for good."""
 
 # Names under which endpoints complain about a parameter, the most telling first.
 _NAMES: Final[tuple[tuple[str, Parameter], ...]] = (
@@ -49,32 +48,40 @@ _NAMES: Final[tuple[tuple[str, Parameter], ...]] = (
     ("stream_options", "stream_options"),
     ("reasoning_effort", "reasoning_effort"),
     ("reasoning.effort", "reasoning_effort"),
-    ("strict", "response_format"),
 )
-_TOO_LARGE = re.compile(r"too large|at most|less than|exceed|maximum|out of range|<=")
+_WHOLE_BODY = frozenset(("body", "request", "json", "none", "null"))
+_TOO_LARGE = re.compile(r"too large|at most|less than|exceed|maximum|range|between|<=")
+# What is wrong is this request's schema or number, not that such a thing is sent.
+_THIS_ONE = re.compile(r"invalid schema|schema .{0,40}(invalid|not valid)")
+_ECHO = re.compile(r"['\"]?input['\"]?\s*:")
 _NOT_TAKEN = re.compile(
     r"unsupported|not supported|not permitted|forbidden|unknown|unrecogni|instead"
 )
 _OFFERS_OBJECT = re.compile(r"json_object|json mode|does not support .{0,20}json_schema")
 _NUMBER = re.compile(r"\d[\d,_]{2,8}")
 _WINDOW = re.compile(r"(?:context|window|sequence)[^.\d]{0,40}?(\d[\d,_]{2,8})")
+_PROMPT = re.compile(
+    r"(\d[\d,_]*) (?:input tokens|in the messages|in the input|of (?:text )?input|prompt tokens)"
+)
 _MIN_LIMIT = 256
+_WINDOW_MARGIN = 32
 
 
 def named_parameter(refusal: Refusal, sent: Collection[str]) -> Parameter | None:
     """The parameter that a refusal is about, of those that were ``sent``; None if it is another.
 
-    The field that endpoints have for it counts more than their words.
+    The field that endpoints have for it decides if it is filled in. Else their words do, without
+    what they echo of the request.
     """
-    for text in (refusal.param, refusal.words):
-        found = [
-            (text.find(name), order, parameter)
-            for order, (name, parameter) in enumerate(_NAMES)
-            if name in text and parameter in sent
-        ]
-        if found:
-            return min(found)[2]
-    return None
+    text = refusal.param
+    if not text or text in _WHOLE_BODY:
+        text = _ECHO.split(refusal.words, maxsplit=1)[0]
+    found = [
+        (text.find(name), order, parameter)
+        for order, (name, parameter) in enumerate(_NAMES)
+        if name in text and parameter in sent
+    ]
+    return min(found)[2] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,89 +102,115 @@ class Ladder:
 
     def __init__(self, start: Capabilities, structured: StructuredMode | None = None) -> None:
         self.now = start if structured is None else replace(start, structured=structured)
-        self.window: int | None = None
-        """Tokens of prompt and reply together, if the endpoint said so."""
         self.lessons: list[Lesson] = []
 
     def learn(
         self, used: Capabilities, refusal: Refusal, sent: Collection[str], limit: int
-    ) -> bool:
-        """Take in why a request was refused; whether sending it again, changed, is worth it.
+    ) -> Capabilities | None:
+        """Take in why a request was refused.
+
+        What is wrong with this request alone is not kept for others.
 
         Args:
             used: What the request was made for.
             refusal: What the endpoint said.
             sent: Names of the parameters that were sent.
             limit: The bound of the reply that was sent; 0 for none.
+
+        Returns:
+            What to send it again for; None if that would end the same way.
         """
+        if refusal.filtered or refusal.unknown_model:
+            return None
+        if refusal.too_long and _WINDOW.search(refusal.words):
+            return self._in_the_window(used, refusal, limit)
         parameter = named_parameter(refusal, sent)
         if parameter is None:
-            return self._learn_window(refusal, limit)
-        before = self.now
-        if before != used:
-            return True  # another call has learnt something in the meantime
+            return None
         if parameter in ("max_tokens", "max_completion_tokens"):
-            return self._learn_limit(parameter, refusal, limit)
+            return self._with_other_limit(used, parameter, refusal, limit)
         if parameter == "response_format":
-            return self._learn_structured(refusal)
+            return self._with_other_form(used, refusal)
         if parameter == "temperature":
-            self.now = replace(before, temperature=False, temperature_refused=True)
+            changed = replace(used, temperature=False, temperature_refused=True)
+            if _TOO_LARGE.search(refusal.words) and not _NOT_TAKEN.search(refusal.words):
+                return changed if changed != used else None
         elif parameter == "stream_options":
-            self.now = replace(before, stream_usage=False)
+            changed = replace(used, stream_usage=False)
         else:
-            self.now = replace(before, reasoning_effort=False)
-        return self._changed(before, parameter, f"does not take {parameter}")
+            changed = replace(used, reasoning_effort=False)
+        return self._keep(used, changed, parameter, f"does not take {parameter}")
 
-    def _learn_structured(self, refusal: Refusal) -> bool:
-        before = self.now
-        if before.structured == "prompt":
-            return False
-        next_mode: StructuredMode = "prompt"
-        if before.structured == "json_schema" and _OFFERS_OBJECT.search(refusal.words):
-            next_mode = "json_object"
-        self.now = replace(before, structured=next_mode)
-        said = {"prompt": "in words alone", "json_object": "as any JSON object"}[next_mode]
-        text = f"does not take response_format {before.structured}; JSON is asked for {said}"
-        return self._changed(before, "response_format", text)
+    def unlearn(self, before: Capabilities, known: int) -> None:
+        """Forget what one attempt learnt: it was refused all the same, so that was not the reason.
 
-    def _learn_limit(self, parameter: Parameter, refusal: Refusal, limit: int) -> bool:
-        before = self.now
-        if self._learn_window(refusal, limit):
-            return True
+        Args:
+            before: What was known when it began.
+            known: How many lessons there were.
+        """
+        self.now = before
+        del self.lessons[known:]
+
+    def _with_other_form(self, used: Capabilities, refusal: Refusal) -> Capabilities | None:
+        if used.structured == "prompt":
+            return None
+        mode: StructuredMode = "prompt"
+        if used.structured == "json_schema" and _OFFERS_OBJECT.search(refusal.words):
+            mode = "json_object"
+        changed = replace(used, structured=mode)
+        if _THIS_ONE.search(refusal.words):
+            return changed
+        said = {"prompt": "in words alone", "json_object": "as any JSON object"}[mode]
+        text = f"does not take response_format {used.structured}; JSON is asked for {said}"
+        return self._keep(used, changed, "response_format", text)
+
+    def _with_other_limit(
+        self, used: Capabilities, parameter: Parameter, refusal: Refusal, limit: int
+    ) -> Capabilities | None:
         if _TOO_LARGE.search(refusal.words) and not _NOT_TAKEN.search(refusal.words):
             cap = max((n for n in _numbers(refusal.words) if n < limit), default=limit // 2)
             if cap < _MIN_LIMIT:
-                return False
-            self.now = replace(before, limit_cap=cap)
-            return self._changed(before, parameter, f"gives replies of at most {cap} tokens")
-        if parameter == "max_tokens":
-            self.now = replace(before, limit="max_completion_tokens")
-        elif before.limit_cap != 0:
-            # The other name may have been refused before; then none is sent at all.
-            tried = any(lesson.parameter == "max_tokens" for lesson in self.lessons)
-            self.now = replace(before, limit="none" if tried else "max_tokens")
-        return self._changed(before, parameter, f"does not take {parameter}")
+                return None
+            text = f"gives replies of at most {cap} tokens"
+            return self._keep(used, replace(used, limit_cap=cap), parameter, text)
+        tried = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+        refused = {each.parameter for each in self.lessons if "does not take" in each.text}
+        other: LimitName = "none" if tried[parameter] in refused else tried[parameter]  # type: ignore[assignment]
+        return self._keep(used, replace(used, limit=other), parameter, f"does not take {parameter}")
 
-    def _learn_window(self, refusal: Refusal, limit: int) -> bool:
-        """The window is too small for prompt and reply together, so the reply must be shorter."""
-        if not limit or not refusal.too_long:
-            return False
+    def _in_the_window(
+        self, used: Capabilities, refusal: Refusal, limit: int
+    ) -> Capabilities | None:
+        """Prompt and reply together are more than the window: the reply has to be shorter."""
         found = _WINDOW.search(refusal.words)
         window = _number(found[1]) if found else 0
-        if window < _MIN_LIMIT or (self.window is not None and self.window <= window):
-            return False
-        self.window = window
-        self._note("max_tokens", f"has a window of {window} tokens")
-        return True
+        if not limit or window < _MIN_LIMIT:
+            return None
+        sent = _PROMPT.search(refusal.words)
+        prompt = _number(sent[1]) if sent else 0
+        if not prompt and used.window == window:
+            return None  # tried already, as far as anybody can tell how long the reply may be
+        room = window - prompt - _WINDOW_MARGIN if 0 < prompt < window else limit // 2
+        if room < _MIN_LIMIT or room >= limit:
+            return None
+        if used.window != window:
+            kept = replace(used, window=window)
+            self._keep(used, kept, "max_tokens", f"has a window of {window} tokens")
+            used = kept
+        # How long this prompt is, is this request's own affair.
+        return replace(used, limit_cap=min(room, used.limit_cap or room))
 
-    def _changed(self, before: Capabilities, parameter: str, text: str) -> bool:
-        if self.now == before:
-            return False
-        self._note(parameter, text)
-        return True
-
-    def _note(self, parameter: str, text: str) -> None:
-        self.lessons.append(Lesson(parameter, text))
+    def _keep(
+        self, used: Capabilities, changed: Capabilities, parameter: str, text: str
+    ) -> Capabilities | None:
+        if changed == used:
+            return None
+        if self.now == used:
+            self.now = changed
+            self.lessons.append(Lesson(parameter, text))
+            return changed
+        # Another call has learnt something in the meantime; this one goes on from there.
+        return self.now
 
 
 def _numbers(words: str) -> list[int]:

@@ -30,7 +30,7 @@ from bos_llm.breaker import CircuitBreaker
 from bos_llm.errors import ModelRateLimited, ModelUnavailable
 from bos_llm.identity import AzureTokens
 from bos_llm.keys import KeyPool
-from bos_llm.refusals import judge_refusal, key_trouble, read_refusal
+from bos_llm.refusals import is_about_request, judge_refusal, key_trouble, read_refusal
 from bos_llm.retry import Verdict
 from bos_llm.sse import EventReader
 from bos_llm.transport import ModelHttpClient
@@ -54,7 +54,16 @@ _MAX_EVENT_BYTES = 1024 * 1024
 _DRAIN_S = 0.1
 _DONE = b"[DONE]"
 _LOADING_LOOK_S = 1.0
-_BROKEN_STATUS = 502  # of an error that an endpoint reports without a status
+_NO_CONNECTION = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+)
+_LONGEST_WAIT_S = 86_400.0
+# Of errors that an endpoint reports without a status.
+_BROKEN_STATUS = 502
+_REFUSED_STATUS = 400
 
 
 class _KeysRest(Exception):
@@ -118,11 +127,13 @@ class Endpoint:
         Raises:
             Exception: see :meth:`judge`.
         """
-        async with asyncio.timeout(timeout_s):
+        ends_at = asyncio.get_running_loop().time() + timeout_s
+        async with asyncio.timeout_at(ends_at):
             reply = await self._when_loaded(
                 lambda client: client.post(
                     _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
-                )
+                ),
+                ends_at,
             )
         return read_completion(reply)
 
@@ -147,7 +158,8 @@ class Endpoint:
                     options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
                     stream=True,
                     stream_cls=AsyncStream[object],
-                )
+                ),
+                ends_at,
             )
         return ReplyStream(chunks, ends_at)
 
@@ -164,21 +176,28 @@ class Endpoint:
                 )
             )
 
-    async def _when_loaded(self, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
+    async def _when_loaded(self, send: Callable[[AsyncOpenAI], Awaitable[R]], ends_at: float) -> R:
         """Send; if the server is still loading its model, wait for that and send once more."""
+        clock = asyncio.get_running_loop().time
         try:
             return await self._with_keys(send)
         except openai.APIStatusError as error:
             if not refusal_of(error).loading:
                 raise
+            still_loading = error
         while await self._is_loading():
+            if clock() + _LOADING_LOOK_S >= ends_at:
+                raise still_loading
             await self._sleep(_LOADING_LOOK_S)
         return await self._with_keys(send)
 
     async def _is_loading(self) -> bool:
+        """Whether llama.cpp's server says so; others have no such page, and are asked again."""
+        client = self._clients[0]
+        health = str(client.base_url).rstrip("/").removesuffix("/v1") + "/health"
         try:
-            await self._clients[0].get(
-                "/models", cast_to=object, options={"timeout": _timeout(_CONNECT_TIMEOUT_S)}
+            await client.get(
+                health, cast_to=object, options={"timeout": _timeout(_CONNECT_TIMEOUT_S)}
             )
         except openai.APIStatusError as error:
             return refusal_of(error).loading
@@ -220,18 +239,22 @@ class Endpoint:
             return refusal_of(error)
         return _reported(error) if isinstance(error, ReportedError) else None
 
-    def judge(self, error: Exception, sent: Collection[str] = ()) -> Verdict | None:
-        """What a failed attempt means; None for an exception that is not one.
+    def judge_refusal(self, refusal: Refusal, sent: Collection[str] = ()) -> Verdict:
+        """What an error reply means.
 
         Args:
-            error: The exception.
+            refusal: The reply.
             sent: Parameters of the request, of which the endpoint may not take one.
         """
+        return judge_refusal(refusal, self.access, sent)
+
+    def judge(self, error: Exception) -> Verdict | None:
+        """What a failed attempt means; None for an exception that is not one."""
         if isinstance(error, BosError):
             return None
         refusal = self.refused(error)
         if refusal is not None:
-            return judge_refusal(refusal, self.access, sent)
+            return self.judge_refusal(refusal)
         if isinstance(error, _KeysRest):
             limited = ModelRateLimited(
                 f"The model endpoint ({self.access.provider}) admits no more calls for now, with "
@@ -253,7 +276,7 @@ class Endpoint:
                 turned_away=_never_connected(error),
                 endpoint_failed=True,
             )
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | RecursionError):
             # JSON that is none, or JSON of another API: a proxy or a wrong address.
             return self._unavailable(
                 f"did not answer as an OpenAI-compatible API; check {self.access.url_variable}",
@@ -380,8 +403,8 @@ def refusal_of(error: openai.APIStatusError) -> Refusal:
     """The error reply, taken apart."""
     try:
         body: object = error.response.json()
-    except (ValueError, UnicodeDecodeError, httpx2.StreamError):
-        body = error.body
+    except (ValueError, RecursionError, httpx2.StreamError):
+        body = None
     return read_refusal(error.status_code, body, _retry_after_s(error))
 
 
@@ -393,13 +416,14 @@ def _reported(error: ReportedError) -> Refusal:
         "param": error.param,
         "message": error.text,
     }
-    return read_refusal(error.status or _BROKEN_STATUS, body)
+    unsaid = _REFUSED_STATUS if is_about_request(error.code, error.type) else _BROKEN_STATUS
+    return read_refusal(error.status or unsaid, body)
 
 
 def _never_connected(error: BaseException | None) -> bool:
     """Whether the request cannot have been sent."""
     while error is not None:
-        if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error, _NO_CONNECTION):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -418,9 +442,9 @@ def _retry_after_s(error: openai.APIStatusError) -> float | None:
         except ValueError:
             continue
         if math.isfinite(seconds):
-            return max(0.0, seconds)
+            return min(max(0.0, seconds), _LONGEST_WAIT_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:
         return None
-    return max(0.0, date.timestamp() - time.time())
+    return min(max(0.0, date.timestamp() - time.time()), _LONGEST_WAIT_S)

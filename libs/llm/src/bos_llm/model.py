@@ -15,7 +15,7 @@ from bos_llm.profiles import current_key_profile
 from bos_llm.repairing import repair
 from bos_llm.request import Request, RequestWriter
 from bos_llm.schema import JsonSchema, UnusableReply
-from bos_llm.thinking import shown_text, without_thinking
+from bos_llm.thinking import without_thinking
 from bos_llm.usage import Usage
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Model:
         *,
         prices: PriceTable,
         endpoint: Callable[[], Endpoint],
-        ladder: Ladder,
+        ladder_of: Callable[[Endpoint | None], Ladder],
         retry: RetryPolicy,
         observer: Observer,
     ) -> None:
@@ -106,7 +106,7 @@ class Model:
         self.config = config
         self._settings = settings
         self._prices = prices
-        self._caller = Caller(RequestWriter(config, settings), ladder, settings, endpoint, retry)
+        self._caller = Caller(RequestWriter(config, settings), ladder_of, settings, endpoint, retry)
         self._observer = observer
         self._shapes: dict[type[BaseModel], JsonSchema[Any]] = {}
 
@@ -222,7 +222,7 @@ class Model:
             # A server that gives no reason but counts the tokens has reached the end as well.
             if reply.finish_reason is None and reply.tokens is None:
                 raise ModelUnavailable("The model's reply broke off before its end.")
-            yield self._completion(replace(reply, text=shown_text(reply.text)), usage)
+            yield self._completion(replace(reply, text=without_thinking(reply.text)), usage)
 
     def _shape(self, schema: type[T]) -> JsonSchema[T]:
         # Making a schema costs more than the rest of a call; agents have a handful of them.

@@ -93,7 +93,7 @@ class Models:
                 self.settings,
                 prices=self._prices,
                 endpoint=lambda: self._endpoint(name, config),
-                ladder=self._ladder(config),
+                ladder_of=lambda endpoint: self._ladder(config, endpoint),
                 retry=self._retry,
                 observer=Observer(self._telemetry, self._metrics, name, config),
             )
@@ -127,9 +127,11 @@ class Models:
         self._endpoints.clear()
         await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
 
-    def _ladder(self, config: AgentModelConfig) -> Ladder:
-        """What is known of the model where it is served."""
-        where = self.settings.access(config.provider, config.keys).base_url or config.provider
+    def _ladder(self, config: AgentModelConfig, endpoint: Endpoint | None = None) -> Ladder:
+        """What is known of the model where it is served; None: where its own settings say."""
+        access = endpoint.access if endpoint else None
+        access = access or self.settings.access(config.provider, config.keys)
+        where = access.base_url or config.provider
         key = (where, config.model)
         if key not in self._ladders:
             start = provider_row(config.provider).capabilities(config.model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ class Capabilities:
 
     structured: StructuredMode = "json_schema"
     limit: LimitName = "max_tokens"
+    window: int | None = None
+    """Tokens of prompt and reply together, if the endpoint said so."""
     limit_cap: int | None = None
     """Largest bound that was accepted; None if none was refused."""
     temperature: bool = True
@@ -44,6 +47,8 @@ class Provider:
     """For people."""
     hosts: tuple[str, ...] = ()
     """Ends of host names by which an address is recognised."""
+    host_begins: str = ""
+    """What such a name begins with as well."""
     port: int | None = None
     """Port by which a server on this machine or network is recognised."""
     takes: Capabilities = field(default_factory=Capabilities)
@@ -69,7 +74,7 @@ class Provider:
 _TRAITS: Final[dict[str, dict[str, Any]]] = {
     "thinks": {"reasons": True, "temperature": False},
     "thinks_aloud": {"reasons": True},
-    "plain": {"reasons": False, "reasoning_effort": False},
+    "plain": {"reasons": False, "reasoning_effort": False, "temperature": True},
 }
 _OPENAI_MODELS: Final = (
     (r"o\d|gpt-[5-9]", "thinks"),
@@ -157,9 +162,11 @@ _ROWS: Final = (
         "bedrock",
         "Amazon Bedrock (compatible endpoint or access gateway)",
         hosts=(".amazonaws.com",),
+        host_begins="bedrock",
         takes=Capabilities(structured="prompt", reasoning_effort=False),
     ),
 )
+_NEAR: Final = (".internal", ".local", ".lan", ".svc", ".home.arpa")
 COMPATIBLE: Final = Provider(
     "compatible", "another compatible endpoint", model_patterns=_MAYBE_THINKING
 )
@@ -179,11 +186,22 @@ def recognise(base_url: str) -> str:
     except ValueError:
         return COMPATIBLE.name
     for row in _ROWS:
-        if any(host == end.lstrip(".") or host.endswith(_dotted(end)) for end in row.hosts):
+        named = any(host == end.lstrip(".") or host.endswith(_dotted(end)) for end in row.hosts)
+        if named and host.startswith(row.host_begins):
             return row.name
+    if not _is_near(host):
+        return COMPATIBLE.name
     return next(
         (row.name for row in _ROWS if row.port is not None and row.port == port), "compatible"
     )
+
+
+def _is_near(host: str) -> bool:
+    """Whether a host is on this machine or network, as far as its name tells."""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith(_NEAR)
 
 
 def _dotted(end: str) -> str:

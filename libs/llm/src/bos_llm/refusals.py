@@ -36,8 +36,8 @@ _TOO_LONG_CODES: Final = frozenset(
 )
 _TOO_LONG_WORDS: Final = re.compile(
     r"context (length|size|window)|contextwindowexceeded|maximum context|prompt is too long"
-    r"|input (is )?too long|too many (input )?tokens|exceeds? the (maximum|available|model)"
-    r"|reduce the length"
+    r"|input (is )?too long|too many (input )?tokens|reduce the length"
+    r"|(prompt|input|request) .{0,40}exceeds? the (maximum|available|model)"
 )
 _FILTERED: Final = frozenset(("content_filter", "content_policy_violation"))
 _USED_UP: Final = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
@@ -46,7 +46,9 @@ _NO_MODEL_WORDS: Final = re.compile(
     r"(invalid|unknown|no such) model|not a valid model"
     r"|model.{0,80}(not found|does not exist|not exist|is not a valid)"
 )
+_FLAGGED: Final = re.compile(r"moderation|flagged")
 _BAD_GENERATION: Final = frozenset(("json_validate_failed", "output_parse_failed"))
+_LOADING: Final = re.compile(r"\bloading\b")
 _MAX_WORDS: Final = 2_000
 
 
@@ -76,9 +78,15 @@ class Refusal:
         return self.status == 402 or bool({self.code, self.type} & _USED_UP)
 
     @property
+    def filtered(self) -> bool:
+        """Whether a content filter declined the prompt."""
+        known = {self.code, self.type} & _FILTERED
+        return bool(known) or (self.status == 403 and bool(_FLAGGED.search(self.words)))
+
+    @property
     def loading(self) -> bool:
         """Whether the server is still reading the model into memory."""
-        return self.status == 503 and "loading" in self.words
+        return self.status == 503 and bool(_LOADING.search(self.words))
 
     @property
     def bad_generation(self) -> bool:
@@ -127,9 +135,14 @@ def read_refusal(status: int, body: object, retry_after_s: float | None = None) 
     )
 
 
+def is_about_request(code: str, type: str) -> bool:
+    """Whether an error without a status is one of the request, to judge by its names."""
+    return bool({code, type} & (_TOO_LONG_CODES | _FILTERED | _NO_MODEL_CODES | _BAD_GENERATION))
+
+
 def key_trouble(refusal: Refusal) -> keys.Refusal | None:
     """Why the endpoint does not want this key; None if the key is not the reason."""
-    if refusal.status in (401, 403):
+    if refusal.status in (401, 403) and not refusal.filtered:
         return "rejected"
     if refusal.used_up:
         return "quota"
@@ -177,6 +190,8 @@ def _final(
     sent: Collection[str],
 ) -> BosError:
     """The error of a request that would be refused again."""
+    if refusal.filtered:
+        return ModelRefused("A content filter declined the request.", metadata=metadata)
     if refusal.status in (401, 403):
         text = f"{name} refused the key. Check {access.key_variable}."
         if access.managed_identity:
@@ -185,8 +200,6 @@ def _final(
                 "OpenAI User on the resource in AZURE_OPENAI_ENDPOINT."
             )
         return ModelNotConfigured(text, reason="MODEL_KEY_REJECTED", metadata=metadata)
-    if {refusal.code, refusal.type} & _FILTERED:
-        return ModelRefused("A content filter declined the request.", metadata=metadata)
     if refusal.unknown_model:
         text = (
             f"{name} does not know the model or the path. "
@@ -203,7 +216,8 @@ def _final(
     if parameter is not None:
         metadata["parameter"] = parameter
         return ModelRequestRejected(
-            f"{name} does not accept the parameter {parameter}; set {SETTINGS[parameter]}.",
+            f"{name} does not accept the parameter {parameter}; {SETTINGS[parameter]} "
+            "(or take it out of BOS_MODEL_EXTRA_BODY).",
             metadata=metadata,
         )
     return ModelRequestRejected(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_llm.agent_config import AgentModelConfig
-    from bos_llm.capabilities import Ladder
     from bos_llm.messages import Message
     from bos_llm.providers import Capabilities
     from bos_llm.schema import JsonSchema
@@ -24,6 +23,7 @@ _CHARS_PER_TOKEN: Final = 3
 """Fewer than text has, so that what is left of a window is not overestimated."""
 _WINDOW_MARGIN: Final = 64
 _MIN_REPLY_TOKENS: Final = 256
+_LIMITS: Final = frozenset(("max_tokens", "max_completion_tokens"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,12 @@ class RequestWriter:
                 "(BOS_MODEL_MAX_PROMPT_CHARS); shorten the input",
             )
 
-    def body(self, request: Request, takes: Capabilities, ladder: Ladder) -> dict[str, Any]:
+    def body(self, request: Request, takes: Capabilities) -> dict[str, Any]:
         """The request as an endpoint gets it that ``takes`` this."""
         config = self._config
-        messages = [{"role": each.role, "content": each.text} for each in request.messages]
+        messages = [
+            {"role": each.role, "content": _sendable(each.text)} for each in request.messages
+        ]
         body: dict[str, Any] = {**config.extra_body, "model": config.model, "messages": messages}
         self._ask_for_json(request, takes, body)
         temperature = config.temperature
@@ -94,8 +96,8 @@ class RequestWriter:
             body.setdefault("reasoning_effort", effort)
         if (request.streamed or self.reads_streams) and takes.stream_usage:
             body["stream_options"] = {"include_usage": True}
-        if takes.limit != "none":
-            body.setdefault(takes.limit, self._limit(request, takes, ladder))
+        if takes.limit != "none" and not _LIMITS & body.keys():
+            body[takes.limit] = self._limit(request, takes, body)
         return body
 
     def _ask_for_json(self, request: Request, takes: Capabilities, body: dict[str, Any]) -> None:
@@ -126,24 +128,36 @@ class RequestWriter:
             and self._config.reasoning_effort == NO_THINKING
         )
 
-    def _limit(self, request: Request, takes: Capabilities, ladder: Ladder) -> int:
+    def _limit(self, request: Request, takes: Capabilities, body: dict[str, Any]) -> int:
         """Tokens of the reply, with what the model thinks, within what the endpoint can give."""
         limit = request.max_tokens or self._config.max_reply_tokens
         if self.thinks(takes):
             limit += self._settings.reasoning_tokens
         if takes.limit_cap is not None:
             limit = min(limit, takes.limit_cap)
-        if ladder.window is not None:
-            chars = sum(len(each.text) for each in request.messages)
-            left = ladder.window - chars // _CHARS_PER_TOKEN - _WINDOW_MARGIN
+        if takes.window is not None:
+            chars = sum(len(message["content"]) for message in body["messages"])
+            if request.shape is not None and "response_format" in body:
+                chars += len(request.shape.form)
+            left = takes.window - chars // _CHARS_PER_TOKEN - _WINDOW_MARGIN
             limit = min(limit, max(_MIN_REPLY_TOKENS, left))
         return limit
 
     def thinks(self, takes: Capabilities) -> bool:
         """Whether the model thinks before it replies."""
-        return takes.reasons and self._config.reasoning_effort != NO_THINKING
+        told_not_to = takes.reasoning_effort and self._config.reasoning_effort == NO_THINKING
+        return takes.reasons and not told_not_to
 
     @property
     def reads_streams(self) -> bool:
         """Whether whole replies are read as streams."""
         return self._row.stream_whole
+
+
+def _sendable(text: str) -> str:
+    """``text`` without halves of characters, which no request can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

@@ -85,6 +85,7 @@ class RetryPolicy:
             except Exception as error:
                 judged = judge(error)
                 if judged is None:
+                    breaker.not_asked()
                     raise
             else:
                 breaker.succeeded()

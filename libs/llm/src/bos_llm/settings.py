@@ -333,10 +333,14 @@ class ModelSettings(Settings):
                 f"the key profile {profile!r} is for {chosen.provider} only, and the model is one "
                 f"of {provider}; choose another profile, or correct BOS_MODEL_KEYS"
             )
+        base_url, version = chosen.base_url or own.base_url, own.api_version
+        if provider == "azure":
+            base_url, version = self._azure_address(chosen.base_url or self.azure_endpoint)
         return replace(
             own,
             keys=tuple(dict.fromkeys(chosen.keys)),
-            base_url=chosen.base_url or own.base_url,
+            base_url=base_url,
+            api_version=version,
             key_variable="BOS_MODEL_KEYS",
             profile=profile,
             managed_identity=False,
@@ -344,12 +348,7 @@ class ModelSettings(Settings):
 
     def _own_access(self, provider: str) -> Access:
         if provider == "azure":
-            version = "" if self.azure_api_version == _V1 else self.azure_api_version
-            endpoint = self.azure_endpoint
-            if endpoint is not None and endpoint.rstrip("/").endswith(f"/openai/{_V1}"):
-                version = ""
-            elif endpoint is not None and not version:
-                endpoint = f"{endpoint.rstrip('/')}/openai/{_V1}/"
+            endpoint, version = self._azure_address(self.azure_endpoint)
             return Access(
                 provider,
                 "azure",
@@ -371,6 +370,17 @@ class ModelSettings(Settings):
             return Access(provider, kind, self.base_url, keys, "OPENAI_BASE_URL", "OPENAI_API_KEY")
         keys = split_keys(self.variables.get(key))
         return Access(provider, kind, own_url, keys, url, key)
+
+    def _azure_address(self, endpoint: str | None) -> tuple[str | None, str]:
+        """Where the client goes, and the version of the older interface; empty for v1."""
+        if endpoint is None:
+            return None, ""
+        plain = endpoint.rstrip("/")
+        if plain.endswith(f"/openai/{_V1}"):
+            return endpoint, ""
+        if self.azure_api_version == _V1:
+            return f"{plain}/openai/{_V1}/", ""
+        return endpoint, self.azure_api_version
 
     def missing(self, agent: str, config: AgentModelConfig) -> tuple[str, ...]:
         """What to set before ``agent`` can call its model; empty if nothing.

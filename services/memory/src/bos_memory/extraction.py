@@ -72,6 +72,7 @@ class Extractor:
             extraction_messages(question, known),
             PersonalFacts,
             max_tokens=self._settings.max_reply_tokens,
+            patient=False,  # what is missed now is found when it is said again
         )
         if not reply.value.found:
             return "nothing"
