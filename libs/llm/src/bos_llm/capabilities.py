@@ -190,7 +190,7 @@ class Ladder:
         prompt = _number(sent[1]) if sent else 0
         if not prompt and used.window == window:
             return None  # tried already, as far as anybody can tell how long the reply may be
-        room = window - prompt - _WINDOW_MARGIN if 0 < prompt < window else limit // 2
+        room = window - prompt - _WINDOW_MARGIN if prompt else limit // 2
         if room < _MIN_LIMIT or room >= limit:
             return None
         if used.window != window:
