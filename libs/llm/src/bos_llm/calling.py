@@ -117,7 +117,10 @@ class Caller:
             try:
                 if self._writer.reads_streams:
                     return await self._read(endpoint, body, timeout_s)
-                return await endpoint.complete(body, timeout_s)
+                reply = await endpoint.complete(body, timeout_s)
+                if len(reply.text) > self._settings.max_reply_chars:
+                    raise ForeignReply("a reply without an end")
+                return reply
             except Exception as error:
                 refusal = endpoint.refused(error)
                 if refusal is None or not refusal.bad_generation:
