@@ -8,7 +8,6 @@ changes least first, the question last. Sections without content are left out.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import MessageRole, SourceType
@@ -202,7 +201,7 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
 
 
 def _summary(result: AgentResult, answer: str) -> str:
-    # Each fact stands once: values are written better under the data than in a plain statement.
+    # Values are written better under the data than in a plain statement of them.
     return agent_summary(result, "see the data." if restated(result) else answer)
 
 
@@ -230,19 +229,17 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
     if result.HasField("table"):
         yield f"Table of {name}, {result.table.row_count} rows:"
         yield markdown(result.table, numbers, max_rows=preview_rows)
-    said = "" if restated(result) else " ".join(result.answer.split())
-    lines = [_value(field, value, numbers, said) for field, value in values(result)]
-    if any(lines):
+    # Whatever the answer says: the same digits or words in it may mean something else.
+    lines = [_value(field, value, numbers) for field, value in values(result)]
+    if lines:
         yield f"Values of {name}:"
-        yield from filter(None, lines)
+        yield from lines
 
 
-def _value(field: str, value: Value, numbers: NumberFormat, said: str) -> str:
-    """One value as people write it, and exactly where that loses digits; empty if said already."""
+def _value(field: str, value: Value, numbers: NumberFormat) -> str:
+    """One value as people write it, and exactly where that loses digits."""
     exact = _cut(plain(value))
     written = numbers.cell(field, value) if is_number(value) else exact
-    if written == exact and re.search(rf"(?<![\w.]){re.escape(exact)}(?!\w|\.\d)", said):
-        return ""
     return (
         f"{field}={written}"
         if _digits(written) == _digits(exact)
