@@ -66,7 +66,7 @@ def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> li
     sections = [
         ("Question of the user", _question(task)),
         ("Task", task.effective_task),
-        ("Program", code),
+        ("Program", mark_untrusted(code)),
         ("Files that the program made", mark_untrusted(files) if files else ""),
         ("Output of the program", mark_untrusted(output) if output else ""),
         ("Result of the program", mark_untrusted(_shown(given["result"]))),

@@ -63,7 +63,7 @@ def summary_messages(task: AgentTask, run: Run) -> list[Message]:
     sections = [
         ("Question of the user", _question(task)),
         ("Task", task.effective_task),
-        ("Program", run.code),
+        ("Program", mark_untrusted(run.code)),
         ("Output of the program", mark_untrusted(output) if output else ""),
         ("Result of the program", mark_untrusted(_shown(run.result))),
     ]
