@@ -173,6 +173,7 @@ async def open_house(
     gateway: Mapping[str, Any] | None = None,
     planner: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
+    apart: bool = False,
 ) -> AsyncIterator[House]:
     """Every service, with ``agents`` beside sql and computation.
 
@@ -185,6 +186,8 @@ async def open_house(
         gateway: Settings of the gateway.
         planner: Settings of the planner.
         models: Settings of the models.
+        apart: Each service knows of the endpoint only what it has seen itself, as it would in a
+            process of its own.
     """
     telemetry = Telemetry.for_tests("house")
     server = ServerSettings(port=0, grace_s=0.2)
@@ -197,9 +200,12 @@ async def open_house(
         # The policy of production; only the waits are short.
         short = {"retry_base_s": 0.001, "retry_cap_s": 0.002, "breaker_s": 0.001}
         options = {**short, **(models or {})}
-        shared = await stack.enter_async_context(
-            Models(model_settings(model, **options), telemetry)
-        )
+        settled = model_settings(model, **options)
+        shared = await stack.enter_async_context(Models(settled, telemetry))
+
+        async def known() -> Models:
+            return await stack.enter_async_context(Models(settled, telemetry)) if apart else shared
+
         house = House(BosClient(""), model, Telemetry.for_tests("mcp_db"), telemetry)
         stack.push_async_callback(_stop_all, house)
         mcp_db = await house._start(
@@ -217,18 +223,22 @@ async def open_house(
         )
         served = {
             "planner": serve_planner(
-                PlannerSettings.load(server=server, **(planner or {})), telemetry, models=shared
+                PlannerSettings.load(server=server, **(planner or {})),
+                telemetry,
+                models=await known(),
             ),
             "composer": serve_composer(
-                ComposerSettings.load(server=server), telemetry, models=shared
+                ComposerSettings.load(server=server), telemetry, models=await known()
             ),
             "sql": serve_sql(
-                SqlSettings.load(server=server, mcp_url=mcp_db.url), telemetry, models=shared
+                SqlSettings.load(server=server, mcp_url=mcp_db.url),
+                telemetry,
+                models=await known(),
             ),
             "computation": serve_computation(
                 ComputationSettings.load(server=server, sandbox_target=sandbox.address),
                 telemetry,
-                models=shared,
+                models=await known(),
             ),
         }
         addresses = {

@@ -165,7 +165,8 @@ def test_tokens_of_the_machine_never_go_where_a_profile_points() -> None:
     )
     assert settings.access("azure").managed_identity
     theirs = settings.access("azure", "theirs")
-    assert (theirs.base_url, theirs.managed_identity) == ("https://theirs.example/openai/v1/", False)
+    assert theirs.base_url == "https://theirs.example/openai/v1/"
+    assert not theirs.managed_identity
 
 
 def test_n05_several_keys_and_named_profiles_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

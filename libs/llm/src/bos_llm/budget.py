@@ -68,6 +68,11 @@ class TokenBudget:
         """Tokens neither counted nor held; 0 also when more was consumed than there was."""
         return max(0, self.tokens - self.counted - self._held)
 
+    @property
+    def under_way(self) -> int:
+        """Calls that hold tokens: their reply is not there yet, nor have they been given up."""
+        return self._calls
+
     async def reserve(self, prompt_tokens: int, max_reply_tokens: int | None) -> Reservation:
         """Hold what one call can consume at most; the reply gets what the prompt leaves over.
 
