@@ -19,6 +19,7 @@ from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailabl
 from bos_testkit.agents import OneCallAgent, RecordingAgent, SlowAgent, agent_server, call_agent
 from bos_testkit.model_fixtures import fixture
 from bos_testkit.models import model_settings
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,6 +44,36 @@ class CallsThenWaits(RecordingAgent):
             pass
         if self._gives_up:
             raise DeadlineExceeded("There was no time left for the next call.")
+        await asyncio.Event().wait()
+        return succeeded(task, answer="never")
+
+
+class GivesUpItsModel(RecordingAgent):
+    """Cancels a call of its model half-way, then fails with ``error`` or else waits for ever."""
+
+    def __init__(
+        self,
+        model: Model,
+        scripted: ScriptedModel,
+        error: DeadlineExceeded | None,
+        *,
+        late: bool = False,
+    ) -> None:
+        super().__init__("gives-up")
+        self._model = model
+        self._scripted = scripted
+        self._error = error
+        self._late = late
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        beside = asyncio.create_task(self._model.text([user("greet")]))
+        await eventually(lambda: self._scripted.calls == 1)
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
+        while self._late and task.remaining_s():  # the event loop sees to nothing else
+            pass
+        if self._error is not None:
+            raise self._error
         await asyncio.Event().wait()
         return succeeded(task, answer="never")
 
@@ -95,6 +126,44 @@ async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_aft
     assert not is_retryable(result.error)
     assert (result.usage.model_calls, result.usage.abandoned_calls) == (1, 0)
     assert result.usage.unreported_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("MCP_TIMEOUT", "MCP_TIMEOUT"), (None, "MODEL_TIMEOUT"), ("MODEL_TIMEOUT", "MODEL_TIMEOUT")],
+)
+async def test_failure_of_something_else_is_not_that_of_a_model_that_was_cancelled_with_it(
+    model: Model, scripted: ScriptedModel, given: str | None, told: str
+) -> None:
+    scripted.knobs.latency_s = 30
+    error = DeadlineExceeded("There was no answer in time.", reason=given)
+    result = await run(GivesUpItsModel(model, scripted, error), within_s=30)
+    assert reason(result) == told
+    assert is_retryable(result.error) is (told == "MCP_TIMEOUT")
+    assert result.usage.abandoned_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
+)
+async def test_who_fails_in_the_last_moment_says_what_the_time_went_into(
+    model: Model, scripted: ScriptedModel, given: str | None, told: str
+) -> None:
+    scripted.knobs.latency_s = 30
+    error = DeadlineExceeded("There was no answer in time.", reason=given)
+    result = await run(GivesUpItsModel(model, scripted, error, late=True), within_s=2)
+    assert reason(result) == told
+    assert not is_retryable(result.error)
+
+
+async def test_step_that_gave_up_its_model_and_then_waited_was_not_late_for_the_model(
+    model: Model, scripted: ScriptedModel
+) -> None:
+    scripted.knobs.latency_s = 30
+    result = await run(GivesUpItsModel(model, scripted, None), within_s=2)
+    assert reason(result) == "STEP_TIMEOUT"
+    assert "its model" not in result.error.message
+    assert result.usage.abandoned_calls == 1
 
 
 async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_is_over() -> None:

@@ -148,11 +148,13 @@ class AgentRunner:
             await asyncio.wait({work}, timeout=task.remaining_s())
             if work.done():
                 return self._outcome(task, work)
+            # Before the agent is cancelled, which gives up what it waits for.
+            model_is_late = task.budget.under_way > 0
         finally:
             if not work.done():
                 await self._cancel(work)
-        # The agent has ended, so the budget knows of a call that was cut off with it.
-        return _late(task)
+        # The agent has ended, so the budget has counted a call that was cut off with it.
+        return _late(task, model_is_late=model_is_late)
 
     async def _work(self, task: AgentTask) -> AgentResult:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
@@ -194,10 +196,14 @@ class AgentRunner:
                 step=task.input.metadata.step_key,
                 exc_info=error,
             )
-        if isinstance(error, DeadlineExceeded) and not task.remaining_s():
-            return _late(task)  # whoever noticed first
-        if isinstance(error, DeadlineExceeded) and task.budget.abandoned:
-            error = DeadlineExceeded(error.message, reason=MODEL_TIMEOUT, metadata=error.metadata)
+        if isinstance(error, DeadlineExceeded):
+            model_is_late = _is_of_model(task, error)
+            if not task.remaining_s():
+                return _late(task, model_is_late=model_is_late)  # whoever noticed first
+            if model_is_late:
+                error = DeadlineExceeded(
+                    error.message, reason=MODEL_TIMEOUT, metadata=error.metadata
+                )
         return _failure(task, error)
 
     async def _cancel(self, work: asyncio.Task[AgentResult]) -> None:
@@ -296,18 +302,29 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _late(task: AgentTask) -> AgentResult:
+def _is_of_model(task: AgentTask, error: DeadlineExceeded) -> bool:
+    """Whether the time went into waiting for a model.
+
+    A call that ran into its caller's deadline says no more than that, but leaves its tokens behind.
+    So does one that was cancelled because something else failed: that has a reason of its own.
+    """
+    if error.reason == DeadlineExceeded.default_reason:
+        return task.budget.abandoned > 0
+    return error.reason == MODEL_TIMEOUT
+
+
+def _late(task: AgentTask, *, model_is_late: bool) -> AgentResult:
     """The failure of a step whose time is over."""
-    failure = _failure(task, _out_of_time(task))
+    failure = _failure(task, _out_of_time(task, model_is_late))
     if task.budget.counted:
         # The same model calls would take the same time once more, and cost as much.
         failure.error.MergeFrom(agent_error("", "", retryable=False))
     return failure
 
 
-def _out_of_time(task: AgentTask) -> DeadlineExceeded:
+def _out_of_time(task: AgentTask, model_is_late: bool) -> DeadlineExceeded:
     text = f"The agent {task.agent} did not finish within {task.timeout_s:.3g} s"
-    if task.budget.abandoned:
+    if model_is_late:
         variable = f"BOS_{task.agent.upper().replace('-', '_')}_STEP_TIMEOUT_S"
         text = f"{text}: its model had not answered. {variable} gives it more time."
         return DeadlineExceeded(text, reason=MODEL_TIMEOUT)
