@@ -135,6 +135,34 @@ async def test_whatever_the_model_does_there_is_an_answer(
     assert output.HasField("data"), "everything else of the output is there"
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "once"),
+    [
+        ("failed", "ModelUnavailable", True),
+        ("failed", "ModelRateLimited", True),
+        ("failed", "QueryError", False),
+        ("failed", "ModelOutputInvalid", False),
+        ("succeeded", "ModelUnavailable", False),
+    ],
+)
+async def test_after_an_outage_of_an_agents_model_the_composers_is_asked_only_once(
+    rig: Any, make: Any, status: str, kind: str, once: bool
+) -> None:
+    rig.model.knobs.fail_next(99, status=500)
+    ended = make.result("rag", status=status, error=(kind, "It went wrong."))
+    _, output = await rig.compose(make.request(make.top_customers(), ended))
+    assert output.deterministic
+    assert (rig.model.calls == 1) is once, rig.model.calls
+
+
+async def test_after_an_outage_of_an_agents_model_the_composers_may_be_back(
+    rig: Any, make: Any
+) -> None:
+    failed = make.result("rag", status="failed", error=("ModelUnavailable", "It is down."))
+    _, output = await rig.compose(make.request(make.top_customers(), failed))
+    assert not output.deterministic
+
+
 async def test_a_stream_that_breaks_leaves_a_whole_answer(rig: Any, make: Any) -> None:
     """The output is authoritative over what was already sent."""
     rig.model.knobs.broken_stream_next(1, after_chunks=20)

@@ -23,7 +23,7 @@ from bos_chassis.values import to_value
 from bos_composer.citations import Citations, merge, renumber
 from bos_composer.deterministic import plain_answer
 from bos_composer.numbers import NumberFormat
-from bos_composer.outcomes import succeeded, unstated_assumptions
+from bos_composer.outcomes import met_model_outage, succeeded, unstated_assumptions
 from bos_composer.prompts import compose_messages
 from bos_composer.screening import OwnWords, Screen, Unfit
 from bos_llm import (
@@ -145,9 +145,11 @@ class Composer:
             preview_rows=self._settings.preview_rows,
         )
         model = self._model
+        # The person has waited through an agent's retries: one look whether the model is back.
+        patient = not any(map(met_model_outage, request.results))
         try:
             async with (
-                aclosing(self._items(model, messages)) as items,
+                aclosing(self._items(model, messages, patient)) as items,
                 aclosing(self._screened(items, written, model.config.model)) as texts,
             ):
                 async for text in texts:
@@ -190,13 +192,13 @@ class Composer:
             yield rest
 
     async def _items(
-        self, model: Model, messages: Sequence[Message]
+        self, model: Model, messages: Sequence[Message], patient: bool
     ) -> AsyncGenerator[TextDelta | Completion, None]:
         """The model's stream within our share of the caller's time, its failures translated."""
         share = timeout_for(self._settings.model_timeout_s + _RESERVE_S, 0) - _RESERVE_S
         deadline = asyncio.get_running_loop().time() + max(0.0, share)
         try:
-            async with aclosing(model.stream(messages)) as stream:
+            async with aclosing(model.stream(messages, patient=patient)) as stream:
                 while True:
                     # Around each item alone: a time limit around a yield would hit our caller.
                     async with asyncio.timeout_at(deadline):

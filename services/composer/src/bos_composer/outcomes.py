@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 OVERRIDE_MARKER = "### User Override Instructions"  # SPEC M-20
 
 _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+# What a call of an agent's model fails with when its endpoint is in trouble.
+_MODEL_OUTAGES = frozenset({"ModelUnavailable", "ModelRateLimited"})
 _MAX_REASON_CHARS = 400
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
 _STACK_TRACE = "Traceback (most recent call last)"
@@ -41,6 +43,11 @@ _BLOCKED = {
 def succeeded(result: AgentResult) -> bool:
     """Whether the step ended well."""
     return result.status == _SUCCEEDED
+
+
+def met_model_outage(result: AgentResult) -> bool:
+    """Whether the step failed because the endpoint of its model did, after all its retries."""
+    return not succeeded(result) and result.error.type in _MODEL_OUTAGES
 
 
 def status_word(result: AgentResult) -> str:
