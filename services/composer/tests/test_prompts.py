@@ -155,6 +155,17 @@ def test_a_plain_statement_of_values_is_not_shown_beside_them(make: Any) -> None
         ("Acme leads.", False),
         ("2 rows: Acme, 175206.00; Acme & Sons, 5.", False),
         ("Acme did not pay 175206.00.", False),
+        ("2 rows with customer, total_revenue: Acme, no value; and 1 more.", True),
+        ("2 rows with customer, and 1 more column: Acme; Globex. More rows exist.", True),
+        ("Acme: no revenue.", False),
+        ("No more Acme.", False),
+        ("Acme, no total_revenue.", False),
+        ("Acme and 7 more.", False),
+        ("7 rows: Acme.", False),
+        ("Acme: 17.", False),
+        ("Acme: -175206.00.", False),
+        ("Acme: 175206.00%.", False),
+        ("Acme: 1175206.00.", False),
         ("No rows match (country = Peru): no data was found.", False),
     ],
 )
@@ -182,6 +193,32 @@ def test_a_value_is_shown_although_the_answer_has_its_digits_or_words(make: Any)
     )
     _, user = prompts(make, make.result(answer=answer, data={"sql": "SELECT 5"}))
     assert "Values of" not in user
+
+
+def test_a_list_is_known_although_cells_hold_its_words_and_digits(make: Any) -> None:
+    rows = [["Arm and Sons", 2], ["No more Ltd", 3]]
+    listed = make.result(columns=["name", "orders"], rows=rows)
+    listed.answer = "2 rows with name, orders: Arm and Sons, 2; No more Ltd, 3."
+    assert "Answer: see the data. Error: none" in prompts(make, listed)[1]
+    listed.answer = "2 rows with name, orders: Arm and Sons, 2; No more, 3."
+    assert f"Answer: {listed.answer} Error: none" in prompts(make, listed)[1]
+
+
+@pytest.mark.parametrize("answer", ["", " \n", "Acme. " * 1_000])
+def test_neither_nothing_nor_an_endless_text_is_a_list_of_the_table(make: Any, answer: str) -> None:
+    result = make.top_customers()
+    result.answer = answer
+    assert "see the data." not in prompts(make, result)[1]
+
+
+@pytest.mark.parametrize(("chars", "repeats"), [(120, True), (121, False)])
+def test_a_list_of_cells_stays_if_the_table_shows_only_a_part_of_them(
+    make: Any, chars: int, repeats: bool
+) -> None:
+    text = "x" * chars
+    _, user = prompts(make, make.result(answer=f"note: {text}.", columns=["note"], rows=[[text]]))
+    assert ("Answer: see the data. Error: none" in user) is repeats
+    assert text in user
 
 
 @pytest.mark.parametrize("found", [["a", "b"], {"names": ["a", "b"]}, "a", {}])

@@ -22,12 +22,20 @@ MAX_COLUMNS = 12
 MAX_CELL_CHARS = 120
 MAX_VALUES = 40
 _MAX_LISTED_ROWS = 20
-_WORD = re.compile(r"[^\W\d_]+")
-# What a list of rows is held together by.
-_LISTING_WORDS = frozenset(
-    {"row", "rows", "with", "and", "more", "exist", "than", "were", "read", "no", "value", "null"}
-    | {"this", "assumes"}
+_MAX_LISTING_CHARS = 4_000
+# What agents hold a list of rows together by. Whole phrases: "no value" tells of an empty cell,
+# "no revenue" is a statement.
+_LISTING_PHRASES = re.compile(
+    r"""\b(?P<count>\d{1,9})[ ]rows?\b (?:[ ]with\b)?
+      | \band[ ](?P<left>\d{1,9})[ ]more\b (?:[ ](?:columns?|rows?)\b)?
+      | \b(?:[Mm]ore[ ]rows|no[ ]more)[ ]exist\b (?:[ ]than[ ]were[ ]read\b)?
+      | \bno[ ]value\b
+      | \bThis[ ]assumes:
+      | \band\b""",
+    re.VERBOSE,
 )
+_LETTER = re.compile(r"[^\W\d_]")
+_SAID = re.compile(r"[\w%]")
 _NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
 _EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
@@ -78,20 +86,38 @@ def restated(result: AgentResult) -> bool:
 
 
 def _lists_table(result: AgentResult) -> bool:
-    """Whether the answer holds cells and names of the table and hardly a word besides.
+    """Whether the answer holds cells and names of the table and nothing besides.
 
-    One word of its own, and it stays: "Acme did not pay 500" is more than Acme and 500.
+    One word or number of its own, and it stays: "Acme did not pay 500" is more than Acme and 500.
     """
     table = result.table
-    if not table.rows or not result.answer.strip():
+    if not table.rows or not 0 < len(result.answer.strip()) <= _MAX_LISTING_CHARS:
         return False
-    known = [column.name for column in table.columns]
-    known += [plain(cell) for row in table.rows[:_MAX_LISTED_ROWS] for cell in row.values]
+    most = max(len(table.rows), table.row_count, len(table.columns))
+
+    def counted(phrase: re.Match[str]) -> str:
+        count = int(phrase["count"] or phrase["left"] or 0)
+        return " " if count <= most else phrase[0]
+
+    cells = [plain(cell) for row in table.rows[:_MAX_LISTED_ROWS] for cell in row.values]
+    # Of longer cells the table shows a part only.
+    known = [cell for cell in cells if len(cell) <= MAX_CELL_CHARS]
+    known += [column.name for column in table.columns]
     known += result.assumptions
-    left = " ".join(result.answer.split())
-    for text in sorted({" ".join(each.split()).rstrip(".") for each in known}, key=len)[::-1]:
-        left = left.replace(text, " ") if text else left
-    return _LISTING_WORDS.issuperset(_WORD.findall(left.casefold()))
+    # Texts may hold words of a phrase, phrases digits of a number.
+    numbers = {text for text in known if not _LETTER.search(text)}
+    left = _without(" ".join(result.answer.split()), {*known} - numbers)
+    left = _without(_LISTING_PHRASES.sub(counted, left), numbers)
+    return not _SAID.search(left)
+
+
+def _without(text: str, known: set[str]) -> str:
+    """``text`` without the texts of ``known``, the longest first; 5 is not found in -5 and 0.5."""
+    lines = {" ".join(each.split()).rstrip(".") for each in known} - {""}
+    if not lines:
+        return text
+    either = "|".join(map(re.escape, sorted(lines, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.-])(?:{either})(?!\w|[.,]\d)", " ", text)
 
 
 def _states_values(result: AgentResult) -> bool:
