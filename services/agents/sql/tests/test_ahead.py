@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+import pytest
 
-from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest
+from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest, TaskMetadata
+from bos_chassis.telemetry import Telemetry
+from bos_sql.agent import SqlAgent
 from bos_sql.ahead import KEPT_S, ReadAhead
+from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.metadata import Overview
+from bos_sql.settings import SqlSettings
 
 from .conftest import FAILED, SUCCEEDED, House, StartHouse
 
@@ -17,6 +22,29 @@ RUN = {"user_id": "ada", "run_id": "run-1"}
 
 def overview(name: str = "main") -> Overview:
     return Overview(name, "", "sqlite", "main", 1, 1, ())
+
+
+class Database:
+    """A database with one table; counts how often its schema is read."""
+
+    calls = 0
+
+    async def call(self, tool: str, arguments: dict[str, Any], *, timeout_s: float) -> Any:
+        assert tool == "mcp_db_schema"
+        assert timeout_s > 0
+        self.calls += 1
+        table = {"name": "t", "kind": "table", "comment": "", "row_estimate": 1}
+        described = {**table, "columns": [], "primary_key": [], "foreign_keys": []}
+        return {
+            "success": True,
+            "database": "main",
+            "description": "",
+            "dialect": "sqlite",
+            "default_schema": "main",
+            "fingerprint": "f1",
+            "limits": {"max_rows": 10, "max_columns": 10},
+            "tables": [described if "tables" in arguments else table],
+        }
 
 
 async def prepare(house: House, **run: str) -> None:
@@ -44,6 +72,23 @@ async def test_a_step_of_a_prepared_run_reads_no_schema(start: StartHouse) -> No
     assert others.events("list_tables")[0]["prepared"] is False
     # The index is everybody's, so only the overview is read anew.
     assert schema_calls(others) == [False]
+
+
+@pytest.mark.parametrize(("ttl_s", "readings"), [(60, 2), (0, 1)])
+async def test_an_index_that_nobody_keeps_is_not_read_ahead(ttl_s: float, readings: int) -> None:
+    settings = SqlSettings.load(mcp_url="http://127.0.0.1:1/mcp")
+    database = Database()
+    agent = SqlAgent(
+        settings,
+        database,  # type: ignore[arg-type]
+        None,
+        Telemetry.for_tests("sql"),
+        MetadataIndexes(None, ttl_s=ttl_s),
+    )
+
+    await agent.prepare(TaskMetadata(**RUN), "What did we sell?")
+
+    assert database.calls == readings
 
 
 async def test_what_was_read_ahead_is_no_way_around_the_tools_of_the_plan(

@@ -9,7 +9,15 @@ import pytest
 from bos.common.v1 import ClarificationTurn
 from bos_testkit.model_fixtures import fixture
 
-from .conftest import FAILED, GOOD, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, fixtures
+from .conftest import (
+    FAILED,
+    GOOD,
+    MISSING_COLUMN,
+    NEEDS_CLARIFICATION,
+    SUCCEEDED,
+    StartHouse,
+    fixtures,
+)
 
 SHIFT = "How is my dollar value shifting from yesterday to today?"
 UNCLEAR = {
@@ -90,6 +98,107 @@ async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: S
     assert "still unclear after 5 rounds" in done.result.error.message
     assert "Which metric is meant?" in done.result.error.message
     assert house.queries() == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        ({"assumptions": ["All years count."]}, "All years count."),
+        ({"reasoning": "amounts of all\nyears"}, "amounts of all years"),
+        ({}, "the likeliest meaning of the question"),
+        ({"clarifying_questions": [{"question": " "}]}, "the likeliest meaning of the question"),
+    ],
+    ids=["assumptions", "reasoning", "neither", "blank question"],
+)
+async def test_a_query_for_an_unclear_task_without_a_question_says_how_it_was_read(
+    start: StartHouse, reply: dict[str, Any], told: str
+) -> None:
+    house = await start(fixtures(drafted={"is_clear": False, "sql": GOOD["sql"], **reply}))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert list(done.result.assumptions) == [told]
+    assert done.result.answer.endswith(f"This assumes: {told.rstrip('.')}.")
+    assert len(house.prompts("QueryDraft")) == 1
+
+
+async def test_the_assumptions_of_a_clear_task_are_no_part_of_the_answer(
+    start: StartHouse,
+) -> None:
+    house = await start(fixtures(drafted={**GOOD, "assumptions": ["Amounts are in rupees"]}))
+
+    done = await house.ask()
+
+    assert list(done.result.assumptions) == []
+    assert done.data["assumptions"] == ["Amounts are in rupees"]
+
+
+WHICH_YEAR = [{"question": "Which year?", "options": []}]
+
+
+async def test_a_question_in_the_place_of_a_query_is_asked(start: StartHouse) -> None:
+    house = await start(
+        fixtures(drafted={"is_clear": True, "sql": " ", "clarifying_questions": WHICH_YEAR})
+    )
+
+    done = await house.ask()
+    limit = await house.ask(clarification_turn_count=5)
+
+    assert done.result.status == NEEDS_CLARIFICATION
+    assert [each.question for each in done.result.clarification.questions] == ["Which year?"]
+    assert limit.result.error.type == "ClarificationLimit"
+    assert house.queries() == 0
+
+
+async def test_a_question_beside_the_query_of_a_clear_task_is_not_asked(start: StartHouse) -> None:
+    house = await start(fixtures(drafted={**GOOD, "clarifying_questions": WHICH_YEAR}))
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert list(done.result.assumptions) == []
+
+
+async def test_a_question_after_a_failed_query_is_asked(start: StartHouse) -> None:
+    again = fixture(
+        "again",
+        ["failed to execute"],
+        schema="QueryDraft",
+        json={"is_clear": True, "sql": None, "clarifying_questions": WHICH_YEAR},
+    )
+    house = await start(fixtures(again, drafted=MISSING_COLUMN))
+
+    done = await house.ask()
+
+    assert done.result.status == NEEDS_CLARIFICATION
+
+
+async def test_after_a_failed_query_the_assumptions_are_used_as_well(start: StartHouse) -> None:
+    told = ["failed to execute"]
+    unclear = fixture("unclear", told, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
+    on_assumptions = fixture(
+        "on assumptions",
+        [*told, "### Assumptions - The metric is orders.amount."],
+        schema="QueryDraft",
+        json=GOOD,
+    )
+    house = await start(fixtures(unclear, on_assumptions, drafted=MISSING_COLUMN))
+
+    done = await house.ask(clarification_turn_count=5)
+
+    assert done.result.status == SUCCEEDED
+    assert list(done.result.assumptions) == ["The metric is orders.amount."]
+    assert len(house.prompts("QueryDraft")) == 3
+
+
+async def test_an_empty_reply_to_an_unclear_task_is_no_answer(start: StartHouse) -> None:
+    house = await start(fixtures(drafted={"is_clear": False, "sql": "", "notes": "No weather."}))
+
+    done = await house.ask()
+
+    assert done.result.error.type == "QueryError"
+    assert "No weather." in done.result.error.message
 
 
 def needing(table: str, **reply: Any) -> dict[str, Any]:

@@ -230,6 +230,7 @@ async def test_variants_that_are_known_wrong_are_written_by_the_model_if_wanted(
     done = await house.ask()
 
     assert done.data["row_count"] == 1
+    assert "### Query\n<untrusted>\nSELECT name" in house.prompts("DialectVariant")[0]
     assert done.data["sql_postgres"] == "SELECT name FROM customers WHERE name ~ '^A' LIMIT 201"
     assert done.data["sql_server"] == ""
     assert done.events("variants")[0]["withheld"] == {

@@ -319,6 +319,26 @@ async def test_steps_that_come_at_once_describe_the_database_once() -> None:
     assert len(set(map(id, built))) == 1
 
 
+async def test_a_slow_database_holds_up_no_other() -> None:
+    indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> Catalog:
+        begun.set()
+        await go_on.wait()
+        return read_catalog("slow", shop())
+
+    waiting = asyncio.create_task(indexes.get("slow", "f1", slow))
+    await begun.wait()
+    async with asyncio.timeout(10):
+        await indexes.get("shop", "f1", load)
+    same = asyncio.create_task(indexes.get("slow", "f1", load))
+    go_on.set()
+
+    assert await same is await waiting
+    assert load.count == 1
+
+
 async def test_a_step_that_gave_up_leaves_the_work_to_the_next() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
     begun = asyncio.Event()

@@ -176,6 +176,12 @@ async def test_d13_a_corrected_query_passes_the_guard_and_its_result_counts(
         "SELECT * FROM salaries",
         "SELECT colour FROM orders",
         GOOD["sql"],
+        # Reads no table, or none of the query's.
+        "SELECT 'true' AS answer",
+        "SELECT price FROM exact",
+        # Finds nothing.
+        "SELECT city FROM customers WHERE 1 = 0",
+        "SELECT MAX(amount) AS most FROM orders WHERE order_id > 99",
     ],
 )
 async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
@@ -189,7 +195,6 @@ async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
     assert [row["city"] for row in done.data["rows"]] == ["Agra", "Pune", "Delhi"]
     assert "SUM(o.amount)" in done.data["sql"]
     assert len(done.data["attempt_history"]) == 1
-    assert house.queries("ok") == 1
     assert done.events("Review of the query")[0]["is_correct"] is False
 
 
@@ -218,6 +223,45 @@ async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
     assert done.result.status == FAILED
     assert "no such column: colour" in done.result.error.message
     assert done.details["attempt_history"][0]["query"].startswith("SELECT colour")
+
+
+@pytest.mark.parametrize(
+    ("first", "corrected", "found"),
+    [
+        # What is found where nothing was, even in other rows; and 0 is found.
+        ("SELECT name FROM customers WHERE city = 'Goa'", "SELECT COUNT(*) AS n FROM customers", 3),
+        (GOOD["sql"], "SELECT COUNT(*) AS n FROM orders WHERE amount > 99", 0),
+        # Nothing instead of nothing: the corrected query is the one that says so.
+        (
+            "SELECT MAX(amount) AS n FROM orders WHERE order_id > 99",
+            "SELECT MAX(amount) AS n FROM orders WHERE order_id > 98",
+            None,
+        ),
+        # A query that reads nothing has no tables to keep to.
+        ("SELECT 1 AS n", "SELECT COUNT(*) AS n FROM customers", 3),
+    ],
+)
+async def test_a_correction_counts_unless_it_loses_what_was_found(
+    start: StartHouse, first: str, corrected: str, found: int | None
+) -> None:
+    house = await start(fixtures(drafted=draft(first), review=wrong(corrected)), review="always")
+
+    done = await house.ask()
+
+    assert [row["n"] for row in done.data["rows"]] == [found]
+    assert done.data["sql"].startswith(corrected)
+    assert done.events("The corrected query found nothing; the first result stands") == []
+
+
+async def test_a_correction_that_finds_nothing_is_in_the_trace(start: StartHouse) -> None:
+    house = await start(
+        fixtures(review=wrong("SELECT city FROM customers WHERE 1 = 0")), review="always"
+    )
+
+    done = await house.ask()
+
+    assert done.events("The corrected query found nothing; the first result stands")
+    assert house.queries("ok") == 2
 
 
 @pytest.mark.parametrize("reply", ["prose", "html", "empty"])

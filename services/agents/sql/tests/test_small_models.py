@@ -100,6 +100,17 @@ async def test_after_five_turns_the_query_is_written_on_assumptions(start: Start
     assert "- The metric is orders.amount." in house.prompts("GeneratedSql")[0]
 
 
+async def test_an_unclear_task_without_a_question_is_answered_and_says_so(
+    start: StartHouse,
+) -> None:
+    house = await start(replies({**CLEAR, "is_clear": False}), tier="small")
+
+    done = await house.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert list(done.result.assumptions) == ["the likeliest meaning of the question"]
+
+
 async def test_a_failed_query_is_told_and_written_again(start: StartHouse) -> None:
     again = fixture(
         "again",

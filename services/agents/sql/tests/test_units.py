@@ -133,6 +133,47 @@ def test_a_cut_result_says_that_more_exist() -> None:
     assert plain_answer(table) == "2 rows with n: 1; 2. More rows exist than were read."
 
 
+def test_a_cut_result_of_one_row_says_that_more_exist() -> None:
+    cut = make_table(["n"], [[1]], truncated=True)
+    whole = make_table(["n"], [[1]])
+
+    assert plain_answer(cut) == "n: 1. More rows exist than were read."
+    assert plain_answer(whole) == "n: 1."
+
+
+@pytest.mark.parametrize(
+    ("columns", "rest"), [(8, ""), (9, ", and 1 more column"), (12, ", and 4 more columns")]
+)
+def test_columns_that_are_not_told_are_counted(columns: int, rest: str) -> None:
+    names = [f"c{n}" for n in range(columns)]
+    one = make_table(names, [list(range(columns))])
+    two = make_table(names, [list(range(columns))] * 2)
+    empty = make_table(names, [[None] * columns])
+
+    assert (
+        plain_answer(one) == "c0: 0, " + ", ".join(f"c{n}: {n}" for n in range(1, 8)) + f"{rest}."
+    )
+    assert plain_answer(two).startswith(f"2 rows with {', '.join(names[:8])}{rest}: 0, 1, 2")
+    assert f"{', '.join(names[:8])}{rest}: no data" in plain_answer(empty)
+
+
+def test_texts_that_are_cut_say_so() -> None:
+    def told(length: int, rows: int) -> str:
+        return plain_answer(make_table(["t"], [["x" * length]] * rows))
+
+    assert told(200, 1) == f"t: {'x' * 200}."
+    assert told(201, 1) == f"t: {'x' * 200}…."
+    assert told(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
+    assert told(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
+    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
+    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
+    cells = [["x" * 200], ["x" * 201], [["y" * 300]]]
+    whole, cut, listed = preview_text(make_table(["t"], cells), 3)[0].splitlines()
+    assert "…" not in whole
+    assert cut == f'{{"t": "{"x" * 200}…"}}'
+    assert listed.endswith("y…}")
+
+
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
@@ -148,6 +189,25 @@ def test_a_cut_result_says_that_more_exist() -> None:
         ("SELECT a FROM t WHERE s = 'open' AND a <> 5", "s = open, a is not 5"),
         ("SELECT a FROM t WHERE s = 'open' OR a = 5", ""),
         ("SELECT a FROM t WHERE a = b", ""),
+        ("SELECT a FROM t WHERE (t.a = -5) AND ((b > 2) AND c < 3)", "a = -5, b > 2, c < 3"),
+        ("(SELECT a FROM t WHERE a = 5)", "a = 5"),
+        ("SELECT a FROM t JOIN u ON t.a = u.a WHERE u.b = 5", "b = 5"),
+        # All or nothing.
+        ("SELECT a FROM t WHERE s = 'open' AND n LIKE 'A%'", ""),
+        ("SELECT a FROM t WHERE s = 'open' AND (a = 5 OR a = 6)", ""),
+        ("SELECT a FROM t WHERE s = 'open' AND NOT a = 5", ""),
+        ("SELECT a FROM t WHERE s = 'open' AND a IS NULL", ""),
+        ("SELECT a FROM t WHERE s = 'open' GROUP BY a HAVING COUNT(*) > 5", ""),
+        ("SELECT a FROM t WHERE s = 'open' LIMIT 5 OFFSET 10", ""),
+        ("SELECT a FROM t JOIN u ON t.a = u.a AND u.b = 5 WHERE s = 'open'", ""),
+        (f"SELECT a FROM t WHERE {' AND '.join(f'a{n} = 1' for n in range(7))}", ""),
+        # What a subquery looks for is not what the query looks for.
+        ("SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.s = 'open')", ""),
+        ("SELECT a FROM t WHERE b = 1 AND a NOT IN (SELECT a FROM u WHERE s = 'open')", ""),
+        ("SELECT n FROM (SELECT a AS n FROM t WHERE s = 'open') y WHERE n = 1", ""),
+        ("WITH y AS (SELECT a FROM t WHERE s = 'open') SELECT a FROM y WHERE a = 1", ""),
+        ("SELECT a FROM t WHERE s = 'open' UNION SELECT a FROM u WHERE s = 'paid'", ""),
+        ("SELECT a, COUNT(*) FILTER (WHERE s = 'open') FROM t GROUP BY a", ""),
         ("no query (", ""),
     ],
 )

@@ -118,14 +118,15 @@ class SqlAgent(Agent):
         )
 
     async def prepare(self, metadata: TaskMetadata, question: str) -> None:
-        """Read overview and index for the run's steps, which then need not ask the database."""
+        """Read the overview for the run's steps, and the index if indexes are kept at all."""
 
         async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
             return await self._database.call(_SCHEMA, arguments, timeout_s=_SCHEMA_TIMEOUT_S)
 
         overview = await list_tables(read, self._settings)
-        await load_index(read, self._settings, overview, self._indexes)
         self._ahead.keep((metadata.user_id, metadata.run_id), overview)
+        if self._indexes.keeps(overview.fingerprint):
+            await load_index(read, self._settings, overview, self._indexes)
 
     async def execute(self, task: AgentTask) -> AgentResult:
         """Answer one task."""

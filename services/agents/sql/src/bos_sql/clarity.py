@@ -12,6 +12,9 @@ from bos_sql.work import StillUnclear, Work, ask_user
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_MAX_READING_CHARS = 300
+_LIKELIEST = "the likeliest meaning of the question"
+
 # What only a schema would call something: order_date, orders.amount.
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?:[._]\w+)+")
 _IN_BRACKETS = re.compile(r"[(\[`]([^()\[\]`]+)[)\]`]")
@@ -48,13 +51,13 @@ async def choose_tables(work: Work) -> None:
             second = await work.ask.ask_if_possible(work.prompts.clarity(), ClarityCheck)
             if second is not None:
                 trace_judgement(work, second)
-                settle(work, second)
+                _settle_choice(work, second)
                 return
-    settle(work, choice)
+    _settle_choice(work, choice)
 
 
 def settle(work: Work, judgement: Judgement) -> None:
-    """Ask the user, or note what is assumed instead.
+    """Ask the user, or note what is assumed instead, which the answer then names.
 
     Raises:
         ClarificationNeeded: the user is to be asked.
@@ -66,13 +69,10 @@ def settle(work: Work, judgement: Judgement) -> None:
         _assume(work, assumptions)
         return
     questions = grounded(work, asked)
-    if work.may_ask_user:
-        if questions:
-            ask_user(work, questions, assumptions)
-        _assume(work, assumptions)
-        return
+    if work.may_ask_user and questions:
+        ask_user(work, questions, assumptions)
     # What a second reply assumes anew counts as well, but what is assumed already is enough.
-    if not assumptions and not work.told_assumptions:
+    if not work.may_ask_user and not assumptions and not work.told_assumptions:
         open_points = " ".join(each.question for each in questions)
         raise StillUnclear(
             "The question is still unclear after "
@@ -80,6 +80,23 @@ def settle(work: Work, judgement: Judgement) -> None:
             f"can be assumed. {open_points}".rstrip(),
         )
     _assume(work, assumptions)
+    if assumptions:
+        _tell(work, assumptions)
+
+
+def tell_reading(work: Work, reading: str = "") -> None:
+    """Have the answer say how an unclear task was understood, if it names no assumption yet."""
+    if not work.told_assumptions:
+        _tell(work, [" ".join(reading.split())[:_MAX_READING_CHARS] or _LIKELIEST])
+
+
+def _settle_choice(work: Work, judgement: Judgement) -> None:
+    settle(work, judgement)
+    if not judgement.is_clear:
+        tell_reading(work)
+
+
+def _tell(work: Work, assumptions: Sequence[str]) -> None:
     work.told_assumptions += [each for each in assumptions if each not in work.told_assumptions]
     work.task.trace.decision("Proceeding on assumptions", assumptions=work.told_assumptions)
 

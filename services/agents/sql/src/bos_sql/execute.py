@@ -42,6 +42,15 @@ class QueryResult:
             "truncated": self.table.truncated,
         }
 
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything in it but empty cells."""
+        return any(
+            cell.WhichOneof("kind") not in (None, "null_value")
+            for row in self.table.rows
+            for cell in row.values
+        )
+
 
 async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
     """Send exactly the approved query; the raw envelope of a success.

@@ -1,4 +1,8 @@
-"""What a query looks for, in words: its plain comparisons of a column with a written value."""
+"""What a query looks for, in words: its plain comparisons of a column with a written value.
+
+All of it is told or nothing: half of the conditions, or those of a subquery, would say something
+else than the query does.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,6 @@ from sqlglot import exp
 from bos_sql.dialects.reading import Unreadable, read_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bos_sqlguard import Dialect
 
 _MAX_FILTERS = 6
@@ -23,32 +25,60 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.LT: "<",
     exp.LTE: "<=",
 }
+# What else in a SELECT leaves rows out.
+_OTHER_FILTERS = ("having", "qualify", "offset")
 
 
 def told_filters(sql: str, dialect: Dialect) -> str:
-    """The conditions, as ``status = open, due_date < 2026-06-15``; empty if there are none."""
+    """The conditions, as ``status = open, due_date < 2026-06-15``; empty if not all can be told."""
     try:
         tree = read_query(sql, dialect)
     except Unreadable:
         return ""
-    told = dict.fromkeys(each for where in tree.find_all(exp.Where) for each in _told(where.this))
-    return ", ".join(list(told)[:_MAX_FILTERS])
+    select = tree.unnest()
+    if not isinstance(select, exp.Select) or not _is_plain(select):
+        return ""
+    told = [_told(part) for part in _conjuncts(select.args["where"].this)]
+    if not all(told) or len(told) > _MAX_FILTERS:
+        return ""
+    return ", ".join(dict.fromkeys(told))
 
 
-def _told(condition: exp.Expr) -> Iterator[str]:
-    """Of conditions joined by AND; what else there is cannot be said in a few words."""
-    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-        sign = _SIGNS.get(type(part))
-        if sign and isinstance(part.this, exp.Column) and (value := _value(part.expression)):
-            yield f"{part.this.name} {sign} {value}"
-        elif isinstance(part, exp.Between) and isinstance(part.this, exp.Column):
-            low, high = _value(part.args["low"]), _value(part.args["high"])
-            if low and high:
-                yield f"{part.this.name} from {low} to {high}"
+def _is_plain(select: exp.Select) -> bool:
+    """Whether its own WHERE, and nothing else, says which rows count."""
+    joins = select.args.get("joins") or ()
+    return (
+        select.args.get("where") is not None
+        and sum(1 for _ in select.find_all(exp.Select)) == 1
+        and not any(select.args.get(each) for each in _OTHER_FILTERS)
+        and not any(join.find(exp.Literal) for join in joins)
+    )
+
+
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    condition = condition.unnest()
+    if not isinstance(condition, exp.And):
+        return [condition]
+    return [part for side in condition.flatten() for part in _conjuncts(side)]
+
+
+def _told(part: exp.Expr) -> str:
+    """One comparison in words; empty: it cannot be said in a few."""
+    if not isinstance(part.this, exp.Column):
+        return ""
+    if isinstance(part, exp.Between):
+        low, high = _value(part.args["low"]), _value(part.args["high"])
+        return f"{part.this.name} from {low} to {high}" if low and high else ""
+    sign = _SIGNS.get(type(part))
+    value = _value(part.expression) if sign else ""
+    return f"{part.this.name} {sign} {value}" if value else ""
 
 
 def _value(side: exp.Expr) -> str:
     literal = side.this if isinstance(side, exp.Cast) else side
+    minus = "-" if isinstance(literal, exp.Neg) else ""
+    literal = literal.this if minus else literal
     if not isinstance(literal, exp.Literal):
         return ""
-    return " ".join(literal.name.split())[:_MAX_VALUE_CHARS]
+    value = " ".join(literal.name.split())
+    return minus + (value if len(value) <= _MAX_VALUE_CHARS else f"{value[:_MAX_VALUE_CHARS]}…")

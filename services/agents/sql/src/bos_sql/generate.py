@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_llm import assistant
-from bos_sql.clarity import settle, trace_judgement
+from bos_sql.clarity import settle, tell_reading, trace_judgement
 from bos_sql.describe import describe_also, describe_chosen, undescribed
 from bos_sql.replies import GeneratedSql, QueryDraft
 
@@ -41,7 +41,7 @@ async def generate_query(work: Work) -> Draft:
     reply = await (_again(work) if work.messages else _first(work))
     work.messages.append(assistant(reply.model_dump_json()))
     work.followups = [each for each in reply.followups if each.strip()][:_MAX_FOLLOWUPS]
-    sql = (reply.sql or "").strip()
+    sql = _sql(reply)
     work.task.trace.decision(
         "generate_query",
         query=sql,
@@ -60,13 +60,7 @@ async def _first(work: Work) -> QueryDraft:
     missing = undescribed(work, reply.needs_tables)
     if missing or not (work.described or _says_something(reply)):
         reply = await _with_more_tables(work, reply, missing)
-    trace_judgement(work, reply, tables=reply.used_tables)
-    settle(work, reply)
-    if not reply.is_clear and not (reply.sql or "").strip() and work.assumptions:
-        reply = await _asked(work)
-        trace_judgement(work, reply, tables=reply.used_tables)
-        settle(work, reply)
-    return reply
+    return await _settled(work, reply)
 
 
 async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, ...]) -> QueryDraft:
@@ -78,37 +72,66 @@ async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, .
     if not _says_something(reply):
         return await _asked(work)
     _begin(work)
-    return await work.ask.ask_if_possible(work.messages, QueryDraft) or reply
+    second = await work.ask.ask_if_possible(work.messages, QueryDraft)
+    return _read(second) if second is not None and _says_something(second) else reply
 
 
 async def _again(work: Work) -> QueryDraft:
     """Another draft in the same conversation, in which a failure was told."""
-    reply = await work.ask.ask(work.messages, QueryDraft)
+    reply = _read(await work.ask.ask(work.messages, QueryDraft))
     missing = undescribed(work, reply.needs_tables)
     if missing and not _says_something(reply):
         describe_also(work, missing)
-        told = work.messages[_OPENING:]
-        _begin(work)
-        work.messages += told
-        reply = await work.ask.ask(work.messages, QueryDraft)
-    trace_judgement(work, reply, tables=reply.used_tables)
-    settle(work, reply)
-    return reply
+        reply = await _asked(work)
+    return await _settled(work, reply)
 
 
 async def _asked(work: Work) -> QueryDraft:
     _begin(work)
-    return await work.ask.ask(work.messages, QueryDraft)
+    return _read(await work.ask.ask(work.messages, QueryDraft))
+
+
+def _read(reply: QueryDraft) -> QueryDraft:
+    """The reply; with a question in the place of a query it is unclear, whatever it says."""
+    if reply.is_clear and not _sql(reply) and _asks(reply):
+        return reply.model_copy(update={"is_clear": False})
+    return reply
+
+
+async def _settled(work: Work, reply: QueryDraft) -> QueryDraft:
+    """The draft of a task that is settled; asked for again if the query waits for assumptions."""
+    _settle(work, reply)
+    if not reply.is_clear and not _sql(reply) and work.assumptions:
+        reply = await _asked(work)
+        _settle(work, reply)
+    return reply
+
+
+def _settle(work: Work, reply: QueryDraft) -> None:
+    """Ask the user, or see to it that the answer says how an unclear task was understood."""
+    trace_judgement(work, reply, tables=reply.used_tables)
+    settle(work, reply)
+    if not reply.is_clear and _sql(reply):
+        tell_reading(work, reply.reasoning)
 
 
 def _begin(work: Work) -> None:
-    work.messages = work.prompts.draft(work.assumptions, may_ask=work.may_ask_user)
+    """Begin the conversation, anew with what is known now; what was told since is kept."""
+    told = work.messages[_OPENING:]
+    work.messages = [*work.prompts.draft(work.assumptions, may_ask=work.may_ask_user), *told]
 
 
 def _says_something(reply: QueryDraft) -> bool:
     """Whether there is a query in it, or a question to the user."""
-    asks = any(each.question.strip() for each in reply.clarifying_questions)
-    return bool((reply.sql or "").strip()) or (not reply.is_clear and asks)
+    return bool(_sql(reply)) or _asks(reply)
+
+
+def _sql(reply: QueryDraft) -> str:
+    return (reply.sql or "").strip()
+
+
+def _asks(reply: QueryDraft) -> bool:
+    return any(each.question.strip() for each in reply.clarifying_questions)
 
 
 async def _simply(work: Work) -> Draft:

@@ -33,7 +33,7 @@ class ApprovedQuery:
 
 @dataclass(frozen=True, slots=True)
 class SafetyDecision:
-    """What the guard says about a query that is to run (SPEC D-17)."""
+    """What the guard says about a query that is to run."""
 
     approved: ApprovedQuery | None
     violations: tuple[Mapping[str, Any], ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bos_agentkit import mark_untrusted
 from bos_chassis.values import render_value, value_to_json
 from bos_sql.filters import told_filters
 from bos_sql.prompts import interpret_messages, json_text
@@ -52,7 +53,7 @@ async def interpret(work: Work, result: QueryResult) -> Interpretation:
         f"{'more exist' if result.table.truncated else 'no more exist'}"
     )
     if not result.table.rows and filters:
-        stats += f"; looked for: {filters}"
+        stats += f"; looked for:\n{mark_untrusted(filters)}"
     messages = interpret_messages(work.task, preview, stats, work.assumptions)
     reply = await work.ask.ask_if_possible(messages, ResultInterpretation, form_in="system")
     if reply is None or not reply.answer.strip():
@@ -88,16 +89,17 @@ def plain_answer(table: Table, filters: str = "") -> str:
     looked_for = f" ({filters})" if filters else ""
     if not table.rows:
         return f"No rows match{looked_for}: no data was found."
+    cut = " More rows exist than were read." if table.truncated else ""
+    unsaid = len(table.columns) - _MAX_SPOKEN_COLUMNS
+    others = f", and {unsaid} more column{'s' if unsaid > 1 else ''}" if unsaid > 0 else ""
+    names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS]) + others
     if len(table.rows) == 1:
         if all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values):
-            names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS])
-            return f"There is no value for {names}{looked_for}: no data was found."
-        return f"{_spoken_row(table, table.rows[0], named=True)}."
-    names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS])
+            return f"There is no value for {names}{looked_for}: no data was found.{cut}"
+        return f"{_spoken_row(table, table.rows[0], named=True)}{others}.{cut}"
     first = "; ".join(_spoken_row(table, row) for row in table.rows[:_MAX_SPOKEN_ROWS])
     left = len(table.rows) - _MAX_SPOKEN_ROWS
     more = f"; and {left} more" if left > 0 else ""
-    cut = " More rows exist than were read." if table.truncated else ""
     return f"{len(table.rows)} rows with {names}: {first}{more}.{cut}"
 
 
@@ -127,13 +129,17 @@ def _cell(value: Value) -> str:
     if value.WhichOneof("kind") in _NUMBERS:
         return render_value(value)
     if value.WhichOneof("kind") in {"list_value", "map_value"}:
-        return json_text(value_to_json(value))[:_MAX_CELL_CHARS]
+        return _cut(json_text(value_to_json(value)), _MAX_CELL_CHARS)
     if value.WhichOneof("kind") == "double_value":
         return render_value(value)
-    return json_text(render_value(value)[:_MAX_CELL_CHARS])
+    return json_text(_cut(render_value(value), _MAX_CELL_CHARS))
 
 
 def _spoken(value: Value, longest: int) -> str:
     if value.WhichOneof("kind") in (None, "null_value"):
         return "no value"
-    return " ".join(render_value(value).split())[:longest]
+    return _cut(" ".join(render_value(value).split()), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"

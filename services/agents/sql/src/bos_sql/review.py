@@ -2,7 +2,8 @@
 
 The guard has passed the query and it only reads, so the review does not hold it up: it is waited
 for before the result is used. It can only mend: what it makes of the query runs if the guard passes
-it, and otherwise the result of the approved query stands.
+it and it reads a table of the approved query, and counts unless it finds nothing where that query
+found something. Otherwise the result of the approved query stands.
 """
 
 from __future__ import annotations
@@ -99,8 +100,13 @@ async def _run_corrected(
             raise
         error = failure.message
     else:
-        work.last_query = correction.sql
-        return result
+        if isinstance(before, AttemptFailed) or result.has_values or not before.has_values:
+            work.last_query = correction.sql
+            return result
+        work.task.trace.message(
+            "The corrected query found nothing; the first result stands", query=correction.sql
+        )
+        return before
     work.task.trace.message("The corrected query failed; the first result stands", error=error)
     return before
 
@@ -143,4 +149,8 @@ def _judged(
         return None, "the correction did not pass the guard; the query stands"
     if correction.sql == approved.sql:
         return None, "the correction is the same query"
+    if not correction.used_tables:
+        return None, "the correction reads no table; the query stands"
+    if approved.used_tables and not set(correction.used_tables) & set(approved.used_tables):
+        return None, "the correction reads none of the query's tables; the query stands"
     return correction, "corrected"

@@ -63,7 +63,7 @@ class SqlSettings(AgentServiceSettings):
         ge=1,
         le=50,
         description="Of more tables, as many are described at first: those that the metadata index"
-        " finds relevant (D-07)",
+        " finds relevant",
     )
     max_listed_tables: int = Field(
         default=60,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,14 @@ class MetadataIndexes:
         self._ttl_s = ttl_s
         self._clock = clock
         self._kept: dict[Key, _Kept] = {}
-        self._building = asyncio.Lock()
+        # Gone as soon as nobody builds the index or waits for it.
+        self._building: weakref.WeakValueDictionary[Key, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def keeps(self, fingerprint: str) -> bool:
+        """Whether an index for this fingerprint is there for the next who asks."""
+        return bool(fingerprint) and self._ttl_s > 0
 
     async def get(
         self, database: str, fingerprint: str, load: Callable[[], Awaitable[Catalog]]
@@ -65,14 +73,15 @@ class MetadataIndexes:
         Raises:
             ConfigurationError: the curated file does not fit the database; names the line.
         """
-        if not fingerprint or self._ttl_s == 0:
+        if not self.keeps(fingerprint):
             return await self._built(await load())
         key = (database, fingerprint)
         if (index := self._fresh(key)) is not None:
             return index
-        # One at a time: whoever waited for the same index finds it there. If the one before gave
-        # up, the next one describes the database itself.
-        async with self._building:
+        # One at a time: whoever waited for the same index finds it there, and other databases are
+        # not waited for. If the one before gave up, the next describes the database itself.
+        building = self._building.setdefault(key, asyncio.Lock())
+        async with building:
             if (index := self._fresh(key)) is not None:
                 return index
             index = await self._built(await load())

@@ -3,7 +3,8 @@
 Every call that works on the query starts with the same two parts, so that a provider's prompt cache
 serves all calls of a step: the rules as system message, and a user message that begins with the
 schema. After the schema come the date, what came along, and the task; the kind of work is last.
-Text from outside (names, comments, cells, errors, conversation) stands between <untrusted> marks.
+Text from outside (names, comments, cells, errors, conversation), and queries, which may repeat it,
+stand between <untrusted> marks.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class QueryPrompts:
     def review(self, sql: str, assumptions: Sequence[str]) -> list[Message]:
         """For ``QueryReview``."""
         return self._messages(
-            [*_assumed(assumptions), ("### Query", sql), ("### Work", _REVIEW.text)]
+            [*_assumed(assumptions), _query_section(sql), ("### Work", _REVIEW.text)]
         )
 
     def triage(self, pack: GroundingPack, sql: str, error: str) -> list[Message]:
@@ -121,7 +122,7 @@ class QueryPrompts:
         return self._messages(
             [
                 ("### Citations", mark_untrusted(citations[:_MAX_INPUT_CHARS])),
-                ("### Query", sql),
+                _query_section(sql),
                 ("### Error", mark_untrusted(error)),
                 ("### Work", _TRIAGE.text),
             ]
@@ -130,7 +131,7 @@ class QueryPrompts:
     def variant(self, sql: str, dialect: Dialect) -> list[Message]:
         """For ``DialectVariant``: the query in another dialect."""
         work = _VARIANT.fill(dialect=DIALECT_NAMES[dialect])
-        return self._messages([("### Query", sql), ("### Work", work)])
+        return self._messages([_query_section(sql), ("### Work", work)])
 
     def _messages(self, last: Sequence[Section]) -> list[Message]:
         return [self._system, user(f"{self._shared}\n\n{_joined(last)}")]
@@ -224,6 +225,11 @@ def _schema_sections(
 def _meaning(table: TableSummary) -> str:
     comment = " ".join(table.comment.split())
     return f"{table.name}: {comment}" if comment else table.name
+
+
+def _query_section(sql: str) -> Section:
+    """A query is a model's text: it may hold what cells, comments or questions made it write."""
+    return ("### Query", mark_untrusted(sql))
 
 
 def _assumed(assumptions: Sequence[str]) -> list[Section]:
