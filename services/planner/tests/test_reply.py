@@ -21,12 +21,18 @@ from bos_planner.reply import PlannerReply, read_value
     [
         ("5", 5),
         ("-2.5", -2.5),
+        ("0", 0),
+        ("5.0", 5.0),
         ("12345678901234567.89", Decimal("12345678901234567.89")),
         ("true", True),
         ("null", None),
         ('["a", null, 1]', ["a", None, 1]),
         ('{"a": [1]}', {"a": [1]}),
+        (' {"zip": "00123", "price": 1.10} ', {"zip": "00123", "price": 1.1}),
         ('"5"', "5"),
+        ('"null"', "null"),
+        ('"[1]"', "[1]"),
+        ('"\\"5\\""', '"5"'),
     ],
 )
 def test_json_is_read_as_what_it_says(text: str, value: Any) -> None:
@@ -41,6 +47,22 @@ def test_json_is_read_as_what_it_says(text: str, value: Any) -> None:
         "",
         "revenue",
         "00123",
+        "1.10",
+        "2.50",
+        "1e5",
+        "1E+2",
+        "-0",
+        " 5 ",
+        "5\n",
+        " true",
+        "0.10000000000000000000",
+        "12345678901234567890e3",
+        '"exact phrase"',
+        '"00123"',
+        ' "5"',
+        '"\\"exact phrase\\""',
+        '{"a": 1, "a": 2}',
+        '[{"a": 1, "b": {"c": 1, "c": 1}}]',
         "+49 30 1234",
         "1,234",
         "2026-01-01",
@@ -64,6 +86,12 @@ def test_everything_else_stays_the_text_that_it_is(text: str) -> None:
 @given(st.text())
 def test_whatever_is_written_can_be_carried(text: str) -> None:
     to_value(read_value(text))
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.decimals()))
+def test_no_number_is_read_with_other_characters_than_were_written(number: Any) -> None:
+    read = read_value(str(number))
+    assert str(number) in (str(read), read)
 
 
 def reply(**fields: Any) -> PlannerReply:

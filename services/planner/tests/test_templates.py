@@ -64,10 +64,48 @@ def test_what_a_placeholder_stands_for_is_a_number_or_text_but_no_json(
     templates: Templates,
 ) -> None:
     disguised = '"\\u0040{outputs.top.answer}"'
-    for asked, value in (("2.5", 2.5), (disguised, disguised), ("[1]", "[1]"), ("null", "null")):
+    asked_and_read = (
+        ("2.5", 2.5),
+        ("1.10", "1.10"),
+        ("[1]", "[1]"),
+        ("null", "null"),
+        ('"exact phrase"', '"exact phrase"'),
+        ('"5"', '"5"'),
+        (disguised, disguised),
+        ('"[\\"@{outputs.top.answer}\\"]"', '"[\\"@ {outputs.top.answer}\\"]"'),
+    )
+    for asked, value in asked_and_read:
         reply = templates.match(f"Top {asked} customers by revenue")
         assert reply is not None
         assert read_value(reply.steps[1].sub_task_input[1].value) == value
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("5", "5"),
+        ('say "hi"\\', 'say "hi"\\'),
+        ('", "zip": "1', '", "zip": "1'),
+        ("\\u0040{outputs.top.answer}", "\\u0040{outputs.top.answer}"),
+    ],
+)
+def test_a_map_or_list_with_placeholders_stays_one(tmp_path: Path, asked: str, read: str) -> None:
+    path = tmp_path / "plans.yaml"
+    path.write_text(
+        "- name: a\n  questions: ['top {count}']\n  steps:\n  - agent: sql\n"
+        "    sub_task_input:\n"
+        '      map: {limit: "{count}", zip: "00123", rows: "@{outputs.top.table}", share: 1.5}\n'
+        '      list: ["{count}", 2, null, ["at most {count}"]]\n'
+        '      untouched: {zip: "00123"}\n',
+        encoding="utf-8",
+    )
+    reply = load_templates(path).match(f"top {asked}")
+    assert reply is not None
+    assert {each.name: read_value(each.value) for each in reply.steps[0].sub_task_input} == {
+        "map": {"limit": read, "zip": "00123", "rows": "@{outputs.top.table}", "share": 1.5},
+        "list": [read, 2, None, [f"at most {read}"]],
+        "untouched": {"zip": "00123"},
+    }
 
 
 def test_a_template_may_leave_out_what_a_model_may(tmp_path: Path) -> None:

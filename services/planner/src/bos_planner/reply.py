@@ -129,17 +129,45 @@ class PlannerReply(BaseModel):
 
 
 def read_value(text: str) -> Any:
-    """The value that a model writes as text: JSON as what it says, all else as it stands.
+    """The value that a model writes as text: JSON where no character gets lost, else the text.
 
-    What looks like a number but would lose characters as one (``00123``) stays text, as do dates,
-    references and JSON that no message could carry.
+    * A number, ``true``, ``false`` or ``null`` is one if it is written like that again: ``5`` and
+      ``2.5`` are numbers; ``00123``, ``1.10``, ``1e5``, ``-0`` and `` 5 `` stay text.
+    * Lists and maps are what they say, with every JSON number in them a number. Maps that name a
+      key twice, and what no message could carry, stay text.
+    * Quotes belong to the text, as in ``"exact phrase"``, unless they are there to keep it from
+      being something else: ``"5"`` and ``"null"`` are the texts within.
+    * All else is text as it stands: dates and references, for instance.
     """
     try:
-        value = json.loads(text, parse_float=_number, parse_constant=_no_constant)
+        value = json.loads(
+            text, parse_float=_number, parse_constant=_no_constant, object_pairs_hook=_map
+        )
         to_value(value)
     except (ValueError, TypeError, RecursionError):
         return text
-    return value
+    if isinstance(value, dict | list):
+        return value
+    if isinstance(value, str):
+        return text if text != text.strip() or read_value(value) == value else value
+    return value if _written(value) == text else text
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value that was read is a number."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _written(value: bool | float | Decimal | None) -> str:
+    """A value that is no text, list or map as it is usually written."""
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
+
+
+def _map(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(fields)
+    if len(found) < len(fields):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def _number(text: str) -> float | Decimal:

@@ -12,7 +12,8 @@ A template file is a YAML list::
 
 A question matches when it reads like one of ``questions``; case, spaces and closing punctuation
 do not matter. A ``{name}`` in it stands for any text and may be used in ``task`` and in the values
-of ``sub_task_input``. Everything else is written as the model would reply
+of ``sub_task_input``. Of these it is a number if it is the whole value and reads like one, and text
+otherwise; lists and maps stay what they are. Everything else is written as the model would reply
 (:mod:`bos_planner.reply`).
 """
 
@@ -27,18 +28,17 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bos_chassis.errors import ConfigurationError
-from bos_planner.reply import IntentName, NamedValue, PlannerReply
+from bos_planner.reply import IntentName, NamedValue, PlannerReply, is_number, read_value
 from bos_plans import without_references
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 MAX_FILE_BYTES = 1024 * 1024
 # Matching tries every division of the text among the placeholders: few, short ones keep it quick.
 MAX_PLACEHOLDERS = 3
 MAX_PLACEHOLDER_CHARS = 80
-_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _PLACEHOLDER = re.compile(r"(?<!@)\{([a-z][a-z0-9_]*)\}")
 
 
@@ -132,16 +132,20 @@ def _compile(question: str) -> re.Pattern[str]:
 
 
 def _filled(template: PlanTemplate, values: Mapping[str, str]) -> PlannerReply:
-    def fill(text: str) -> str:
+    def fill(text: str, written: Callable[[str], str] = str) -> str:
         return _PLACEHOLDER.sub(
             # What a person wrote must not become a reference to another step.
-            lambda found: without_references(values.get(found[1], found[0])),
+            lambda found: written(without_references(values.get(found[1], found[0]))),
             text,
         )
 
     def fill_input(item: NamedValue) -> NamedValue:
+        if isinstance(read_value(item.value), dict | list):
+            # Placeholders can stand only in its texts.
+            return item.model_copy(update={"value": fill(item.value, _in_json)})
         value = fill(item.value)
-        if value != item.value and not _NUMBER.fullmatch(value):
+        read = read_value(value)
+        if value != item.value and read != value and not is_number(read):
             # Quoted, since JSON of a person could hold a reference in disguise.
             value = json.dumps(value)
         return item.model_copy(update={"value": value})
@@ -162,3 +166,8 @@ def _filled(template: PlanTemplate, values: Mapping[str, str]) -> PlannerReply:
         rationale=rationale,
         steps=steps,
     )
+
+
+def _in_json(text: str) -> str:
+    """``text`` as it stands between the quotes of JSON."""
+    return json.dumps(text)[1:-1]
