@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bos_composer.numbers import NumberFormat
-from bos_composer.prompts import HEADINGS, own_words
+from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 from bos_composer.screening import STRETCH_CHARS, OwnWords, Screen, Unfit
 
 NUMBERS = NumberFormat("en_IN", "INR")
@@ -17,6 +17,11 @@ FINE = [
     "   \n",
     BEGUN,
     f"{BEGUN}<b>bold</b>, 3 < 4, a <un> tag and an untrusted source",
+    f"{BEGUN}trusted<untrusted count, <Untrusted>5</Untrusted>, < / untrusted >, <untrusted",
+    f"{BEGUN}### Question\nWhy?\n### Answer\nSo.\n### Question\nHow?\n## Question\nWhen?",
+    f"{BEGUN}## Notices\nNotices\nQuestion\n####### Question\n",
+    f"{BEGUN}Agent: Smith | status: open\nAgent: Jones | Status: failed.\nAgent: ",
+    f"{BEGUN}Agent: Smith\n| status: failed. Agent: {'x' * 99} | status: failed. Agent:",
     f"{BEGUN}### Questions\n### Agent results of July\nSee ### Question\n## Question\nQuestion",
     f"{BEGUN}| customer | revenue |\n| --- | --- |\n| Acme | 5 |\n\n###",
     # What the rules ask for is said in their words.
@@ -28,12 +33,13 @@ FINE = [
 ]
 ECHOES = [
     "<untrusted>",
-    "</UNTRUSTED >",
-    "< / untrusted",
+    "</untrusted>",
     "### Agent results\n",
-    "### Question",
-    "\r\n  ### What did not succeed  \r\nmore",
+    "# Agent results",
+    "\r\n  ###### Sources to cite  \r\nmore",
     "### Data of the results\r",
+    "Agent: sql | status: succeeded. Answer: 5",
+    "Agent: web search | status: awaiting_approval.",
 ]
 PAGES = ["<!DOCTYPE html><html>" + "x" * 99, "\n <html><body>502</body></html>", "<HTML>"]
 
@@ -73,9 +79,35 @@ def test_a_mark_of_the_prompt_is_never_shown_wherever_it_is_cut(mark: str) -> No
 
 
 @pytest.mark.parametrize("heading", HEADINGS)
-def test_every_heading_of_the_prompt_is_known(heading: str) -> None:
-    assert screened([BEGUN, f"### {heading}\nx"]) == (BEGUN, False)
-    assert screened([f"{BEGUN}### {heading} x\nx"])[1]
+@pytest.mark.parametrize("marks", ["#", "##", "###", "######"])
+def test_headings_of_the_prompt_are_known_at_every_level(heading: str, marks: str) -> None:
+    telling = heading not in ORDINARY_HEADINGS | STATED_HEADINGS
+    text = f"{marks} {heading}\nx"
+    assert screened([BEGUN, text]) == ((BEGUN, False) if telling else (BEGUN + text, True))
+    assert screened([f"{BEGUN}{marks} {heading} x\nx"])[1]
+
+
+def test_an_answer_may_have_one_of_the_ordinary_headings_but_not_two() -> None:
+    first, second = sorted(ORDINARY_HEADINGS)
+    once = f"{BEGUN}### {first}\nA?\n"
+    for pieces in every_split(f"{once}## {second}\nB"):
+        shown, fit = screened(pieces)
+        assert not fit, pieces
+        assert once.startswith(shown), pieces
+    assert screened([f"{once}## {first}\nB"])[1]
+
+
+def test_an_answer_may_have_the_headings_that_it_is_asked_to_state() -> None:
+    text = BEGUN + "".join(f"### {heading}\n- x\n" for heading in sorted(STATED_HEADINGS))
+    assert screened(list(text)) == (text, True)
+    assert not screened([f"{text}<untrusted>"])[1]
+
+
+def test_the_line_on_an_agent_tells_without_any_heading() -> None:
+    for pieces in every_split(f"{BEGUN}Notices\nAgent: sql | status: failed. Answer: none"):
+        shown, fit = screened(pieces)
+        assert not fit, pieces
+        assert f"{BEGUN}Notices\n".startswith(shown), pieces
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -118,6 +150,13 @@ def test_text_is_shown_as_soon_as_it_is_known_to_be_fit() -> None:
 
 
 def test_a_huge_line_and_endless_white_space_are_read_once() -> None:
-    for piece in ("x" * 5_000, " " * 5_000, "\n" * 5_000, "<" * 5_000, "#" * 5_000):
+    for piece in (
+        "x" * 5_000,
+        " " * 5_000,
+        "\n" * 5_000,
+        "<" * 5_000,
+        "#" * 5_000,
+        "Agent: " * 700,
+    ):
         text = BEGUN + piece * 10
         assert screened([BEGUN, *[piece] * 10]) == (text, True)

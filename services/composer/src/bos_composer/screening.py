@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bos_composer.prompts import HEADINGS, own_words
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
+from bos_composer.outcomes import status_word
+from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +19,25 @@ if TYPE_CHECKING:
 STRETCH_CHARS = 60
 # A proxy's error page can arrive as a model's text.
 _PAGE_STARTS = ("<!doctype html", "<html")
-_TAG = re.compile(r"<\s{0,9}/?\s{0,9}untrusted", re.IGNORECASE)
-_TAGS = ("<untrusted", "</untrusted")
-_MAX_TAG_CHARS = len(_TAGS[1]) + 18
+# Whole and as the prompt writes them: an answer may well speak of something untrusted.
+_TAGS = ("<untrusted>", "</untrusted>")
+# As the prompt begins the line on an agent's result.
+_AGENT = "Agent: "
+_STATUSES = tuple(
+    f" status: {status_word(AgentResult(status=name))}."
+    for name in AgentExecutionStatus.keys()  # noqa: SIM118
+)
+_MAX_NAME_CHARS = 80
+_MARK = re.compile(
+    "|".join(
+        [
+            *_TAGS,
+            rf"{_AGENT}[^|\r\n]{{1,{_MAX_NAME_CHARS}}}\|(?:{'|'.join(map(re.escape, _STATUSES))})",
+        ]
+    )
+)
+_MAX_MARK_CHARS = len(_AGENT) + _MAX_NAME_CHARS + 1 + max(map(len, _STATUSES))
+_MAX_HEADING_MARKS = 6
 _MAX_LINE_CHARS = 200
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _SPACE = re.compile(r"\s+")
@@ -34,11 +52,15 @@ class OwnWords:
 
     Args:
         texts: What the prompts say by themselves, whatever the question.
-        headings: Of their sections, without the marks before them.
+        headings: Of their sections, without the marks before them; no answer has one of them.
+        ordinary: Headings of which no answer has two.
     """
 
-    def __init__(self, texts: Iterable[str], headings: Iterable[str]) -> None:
-        self.headings = frozenset(f"### {heading}" for heading in headings)
+    def __init__(
+        self, texts: Iterable[str], headings: Iterable[str], ordinary: Iterable[str]
+    ) -> None:
+        self.headings = frozenset(headings)
+        self.ordinary = frozenset(ordinary)
         plain = [_plain(text) for text in texts]
         self.stretches = frozenset(
             text[start : start + STRETCH_CHARS]
@@ -49,14 +71,16 @@ class OwnWords:
     @classmethod
     def of_prompts(cls, numbers: NumberFormat) -> OwnWords:
         """Those of the composer's own prompts."""
-        return cls(own_words(numbers), HEADINGS)
+        telling = frozenset(HEADINGS) - ORDINARY_HEADINGS - STATED_HEADINGS
+        return cls(own_words(numbers), telling, ORDINARY_HEADINGS)
 
 
 class Screen:
     """One reply on its way: takes it in pieces of any size, gives back what may be shown.
 
-    Nothing of a tag, of a heading or of a page is ever given back, wherever the pieces end; of a
-    stretch of the prompt's words, only what came after the beginning of the reply.
+    Nothing of a tag, of a heading, of the line on an agent or of a page is ever given back,
+    wherever the pieces end; of a stretch of the prompt's words, only what came after the beginning
+    of the reply; of two ordinary headings, the first one.
     """
 
     def __init__(self, own: OwnWords) -> None:
@@ -67,6 +91,7 @@ class Screen:
         self._recent = ""
         self._line = ""
         self._plain = ""
+        self._ordinary: set[str] = set()
 
     def add(self, text: str) -> str:
         """The next piece; what may be shown now, maybe nothing.
@@ -75,7 +100,7 @@ class Screen:
             Unfit: the reply is a web page or an echo of the prompt.
         """
         self._held += text
-        self._look_for_tags(text)
+        self._look_for_marks(text)
         self._look_for_stretches(text)
         *lines, line = _LINE_ENDS.split(self._line + text)
         self._look_at_lines(lines)
@@ -105,11 +130,11 @@ class Screen:
         shown, self._held = self._held[:count], self._held[count:]
         return shown
 
-    def _look_for_tags(self, text: str) -> None:
+    def _look_for_marks(self, text: str) -> None:
         recent = self._recent + text
-        if _TAG.search(recent):
+        if _MARK.search(recent):
             raise _echo()
-        self._recent = recent[-_MAX_TAG_CHARS:]
+        self._recent = recent[-_MAX_MARK_CHARS:]
 
     def _look_for_stretches(self, text: str) -> None:
         plain = _SPACE.sub(" ", self._plain + text.casefold())
@@ -119,22 +144,38 @@ class Screen:
         self._plain = plain[-(STRETCH_CHARS - 1) :]
 
     def _look_at_lines(self, lines: list[str]) -> None:
-        if any(line.strip() in self._own.headings for line in lines):
+        headings = {heading for line in lines if (heading := _heading(line)) is not None}
+        self._ordinary |= headings & self._own.ordinary
+        if len(self._ordinary) > 1 or not headings.isdisjoint(self._own.headings):
             raise _echo()
 
     def _doubtful(self) -> int:
-        """How many characters at the end may yet turn out to begin a tag or a heading."""
-        line = self._line.lstrip()
-        begun = line.rstrip()
-        if begun and any(heading.startswith(begun) for heading in self._own.headings):
-            return min(len(line), len(self._held))
-        start = self._held.rfind("<", -_MAX_TAG_CHARS)
-        opened = "".join(self._held[start:].casefold().split()) if start >= 0 else ""
-        return len(self._held) - start if opened and _begins_a_tag(opened) else 0
+        """How many characters at the end may yet turn out to begin a mark or a heading."""
+        begun = _heading(self._line)
+        headings = self._own.headings | self._own.ordinary
+        if begun is not None and any(heading.startswith(begun) for heading in headings):
+            return min(len(self._line.lstrip()), len(self._held))
+        end = self._held[-_MAX_MARK_CHARS:]
+        starts = (place for place in range(len(end)) if _begins_a_mark(end[place:]))
+        return len(end) - next(starts, len(end))
 
 
-def _begins_a_tag(text: str) -> bool:
-    return any(tag.startswith(text) for tag in _TAGS)
+def _heading(line: str) -> str | None:
+    """The text of a heading of any level; None if the line is none."""
+    line = line.strip()
+    text = line.lstrip("#")
+    return text.strip() if 0 < len(line) - len(text) <= _MAX_HEADING_MARKS else None
+
+
+def _begins_a_mark(text: str) -> bool:
+    if text[0] == "<":
+        return any(tag.startswith(text) for tag in _TAGS)
+    if not text.startswith(_AGENT):
+        return _AGENT.startswith(text)
+    name, bar, status = text.removeprefix(_AGENT).partition("|")
+    if len(name) > _MAX_NAME_CHARS or "\n" in name or "\r" in name:
+        return False
+    return not bar or any(each.startswith(status) for each in _STATUSES)
 
 
 def _plain(text: str) -> str:

@@ -74,7 +74,11 @@ HEADINGS = (
     SETTLED,
     "Question",
 )
-"""Of the user message, in their order; worded so that no answer has them by chance."""
+"""Of the user message, in their order."""
+ORDINARY_HEADINGS = frozenset({"Question", "Notices"})
+"""Those of them that an answer may have by chance, one or the other."""
+STATED_HEADINGS = frozenset({"Files made", "What did not succeed", "Assumptions made"})
+"""Those of them that an answer may have because a notice asks to state what is under them."""
 
 _WITHOUT_DATA = (Intent.INTENT_GENERAL_QA, Intent.INTENT_OUT_OF_SCOPE)
 _SOURCE_KINDS = {
