@@ -189,7 +189,9 @@ class AgentRunner:
         metered = ModelOutputInvalid | ModelRefused | BudgetExhausted
         if isinstance(error, metered) and error.usage is not None:
             task.usage.add(error.usage)
-        if not isinstance(error, BosError) or isinstance(error, Internal):
+        # A useless reply of a model is no defect of the agent, though nobody else's fault either.
+        defect = isinstance(error, Internal) and not isinstance(error, ModelOutputInvalid)
+        if not isinstance(error, BosError) or defect:
             self._log.error(
                 "agent failed unexpectedly",
                 agent=task.agent,
