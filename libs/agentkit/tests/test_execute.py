@@ -39,7 +39,7 @@ from bos_chassis.deadlines import remaining_s
 from bos_chassis.errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, make_table, to_value, to_value_map
-from bos_llm import Models, ModelSettings, Usage
+from bos_llm import ModelOutputInvalid, Models, ModelSettings, Usage
 from bos_testkit.agents import (
     CountingAgent,
     EchoAgent,
@@ -176,6 +176,15 @@ async def test_an_unexpected_exception_shows_its_class_and_hides_its_text() -> N
     assert "hunter2" not in f"{result}{trace}"
     (logged,) = [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
     assert "hunter2" in str(logged["exc_info"])
+
+
+async def test_a_useless_reply_of_a_model_is_a_failure_and_no_defect() -> None:
+    telemetry = Telemetry.for_tests()
+    agent = FailingAgent(error=ModelOutputInvalid("The reply could not be used."))
+    async with agent_server(agent, telemetry=telemetry) as address:
+        _, result = await call_agent(address, AgentInput(task="t"))
+    assert (result.error.type, is_retryable(result.error)) == ("ModelOutputInvalid", False)
+    assert not [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
 
 
 async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
