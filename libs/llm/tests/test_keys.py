@@ -156,6 +156,14 @@ async def test_failures_that_are_not_the_keys_change_no_key(rig: Rig) -> None:
     assert sent(rig) == ["aaaa", "aaaa"]
 
 
+async def test_a_key_without_credit_makes_room_for_the_next(rig: Rig) -> None:
+    rig.server.knobs.fail_next(status=402, key=A)
+    model = await rig.model(api_key=THREE)
+    await model.text(HELLO)
+    await model.text(HELLO)
+    assert sent(rig) == ["aaaa", "bbbb", "bbbb"]
+
+
 async def test_streams_change_keys_before_their_first_piece(rig: Rig) -> None:
     rig.server.knobs.fail_next(status=429, retry_after=20, key=A)
     rig.server.knobs.fail_next(status=401, key=B)
