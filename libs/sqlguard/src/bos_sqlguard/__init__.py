@@ -1,5 +1,6 @@
 """The fail-closed SQL guard: what is not known to be harmless is refused."""
 
+from bos_sqlguard.bounded import BoundedParser, TooComplex
 from bos_sqlguard.guard import FORBIDDEN_KEYWORDS, Guard, Verdict, Verdicts, check_both
 from bos_sqlguard.policy import DIALECTS, Dialect, Functions, GuardPolicy, load_functions
 from bos_sqlguard.rules import Rule, Violation, load_rules
@@ -7,11 +8,13 @@ from bos_sqlguard.rules import Rule, Violation, load_rules
 __all__ = [
     "DIALECTS",
     "FORBIDDEN_KEYWORDS",
+    "BoundedParser",
     "Dialect",
     "Functions",
     "Guard",
     "GuardPolicy",
     "Rule",
+    "TooComplex",
     "Verdict",
     "Verdicts",
     "Violation",

@@ -17,16 +17,18 @@ from sqlglot.errors import ErrorLevel
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
-from sqlglot.parser import Parser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
+
+from bos_sqlguard.bounded import BoundedParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlglot import Token
     from sqlglot.generator import Generator
+    from sqlglot.parser import Parser
 
     from bos_sqlguard.policy import Dialect
 
@@ -34,30 +36,6 @@ if TYPE_CHECKING:
 # Legitimate queries take fewer than 2 steps a token.
 _STEPS_PER_TOKEN = 20
 _TYPED_LITERAL = "typed_literal"
-
-
-class TooComplex(Exception):
-    """Reading the query takes far more work than its length explains."""
-
-
-class _Bounded(Parser):
-    """A parser that gives up: some short nested inputs make sqlglot backtrack without end."""
-
-    _steps_left = 0
-
-    def allow(self, steps: int) -> None:
-        """Set how many steps parsing may take."""
-        self._steps_left = steps
-
-    def _advance(self, times: int = 1) -> None:
-        self._steps_left -= 1
-        if self._steps_left < 0:
-            # Not a ParseError: those are caught where the parser tries alternatives.
-            raise TooComplex
-        super()._advance(times)
-
-    def _warn_unsupported(self) -> None:
-        """Say nothing: such a statement is refused, and logs are no place for queries."""
 
 
 def _only(parser: type[Parser], *names: str) -> dict[str, Callable[..., Any]]:
@@ -79,7 +57,7 @@ def _typed_literal(parser: Parser, this: exp.Expr, to: exp.Expr) -> exp.Expr:
     return cast
 
 
-class _PostgresReader(_Bounded, PostgresParser):
+class _PostgresReader(BoundedParser, PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(PostgresParser, "CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
     TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
@@ -95,7 +73,7 @@ class _PostgresReader(_Bounded, PostgresParser):
     }
 
 
-class _SQLiteReader(_Bounded, SQLiteParser):
+class _SQLiteReader(BoundedParser, SQLiteParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(SQLiteParser, "CAST")
     CONCAT_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -105,7 +83,7 @@ class _SQLiteReader(_Bounded, SQLiteParser):
     }
 
 
-class _TSQLReader(_Bounded, TSQLParser):
+class _TSQLReader(BoundedParser, TSQLParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = _only(TSQLParser, "CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT")
 
@@ -125,7 +103,7 @@ class _SQLiteWriter(SQLiteGenerator):
     }
 
 
-_PARTS: dict[Dialect, tuple[type[_Bounded], type[Generator]]] = {
+_PARTS: dict[Dialect, tuple[type[BoundedParser], type[Generator]]] = {
     "postgres": (_PostgresReader, _PostgresWriter),
     "sqlite": (_SQLiteReader, _SQLiteWriter),
     "tsql": (_TSQLReader, TSQLGenerator),

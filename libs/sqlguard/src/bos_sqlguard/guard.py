@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
-from bos_sqlguard.grammar import Grammar, TooComplex
+from bos_sqlguard.bounded import TooComplex
+from bos_sqlguard.grammar import Grammar
 from bos_sqlguard.inspection import Inspection
 from bos_sqlguard.limits import (
     LimitNotLiteral,

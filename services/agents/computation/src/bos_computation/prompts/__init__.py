@@ -5,13 +5,15 @@ The system messages are the files beside this one and never differ.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bos_agentkit import SETTLED, UNTRUSTED_NOTICE, format_entities, mark_untrusted
-from bos_agentkit.prompts import NOTHING
-from bos_agentkit.variables import describe, not_repeated
-from bos_chassis.values import to_value, value_to_json
+from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
+from bos_agentkit.program_prompts import (
+    join_sections,
+    program_sections,
+    question_beside,
+    shown_result,
+)
 from bos_llm import Message, assistant, prompt_file, system, user
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from bos_agentkit.variables import Variable
     from bos_computation.replies import ComputationPlan
 
-_MAX_SHOWN_RESULT_CHARS = 8_000
 _MAX_SHOWN_OUTPUT_CHARS = 2_000
 
 _PLAN = prompt_file(__name__, "plan")
@@ -31,16 +32,11 @@ _SUMMARY = prompt_file(__name__, "summary")
 
 def plan_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Message]:
     """Asks for a program."""
-    entities = format_entities(task.input.entities)
-    sections = [
-        ("Question of the user", _question(task)),
-        (SETTLED, task.settled if task.input.clarifications else ""),
-        ("Entities", "" if entities == NOTHING else entities),
-        ("Variables", mark_untrusted(describe(not_repeated(variables)))),
-        ("Task", task.effective_task),
-        ("Instructions", "Write the program that solves the task with these variables."),
+    sections = program_sections(task, variables)
+    return [
+        system(_PLAN.fill(untrusted_notice=UNTRUSTED_NOTICE)),
+        user(join_sections(sections)),
     ]
-    return [system(_PLAN.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(_sections(sections))]
 
 
 def correction_messages(
@@ -61,27 +57,10 @@ def summary_messages(task: AgentTask, run: Run) -> list[Message]:
     """Asks for the answer in words. The result comes last, as JSON."""
     output = run.stdout[:_MAX_SHOWN_OUTPUT_CHARS]
     sections = [
-        ("Question of the user", _question(task)),
+        ("Question of the user", question_beside(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(run.code)),
         ("Output of the program", mark_untrusted(output) if output else ""),
-        ("Result of the program", mark_untrusted(_shown(run.result))),
+        ("Result of the program", mark_untrusted(shown_result(run.result))),
     ]
-    return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(_sections(sections))]
-
-
-def _question(task: AgentTask) -> str:
-    """The user's question, if the task is not the same."""
-    return task.input.question if task.input.question != task.effective_task else ""
-
-
-def _sections(sections: Sequence[tuple[str, str]]) -> str:
-    """Those with content, each under its heading."""
-    return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
-    if len(text) <= _MAX_SHOWN_RESULT_CHARS:
-        return text
-    return f"{text[:_MAX_SHOWN_RESULT_CHARS]}… ({len(text)} characters in all)"
+    return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]

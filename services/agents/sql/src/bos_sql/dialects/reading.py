@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.parser import Parser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
+
+from bos_sqlguard import BoundedParser, TooComplex
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -25,36 +26,19 @@ class Unreadable(ValueError):
     """The query is not understood, or not in reasonable time."""
 
 
-class _Bounded(Parser):
-    """A parser that gives up."""
-
-    _steps_left = 0
-
-    def allow(self, steps: int) -> None:
-        """Set how many steps parsing may take."""
-        self._steps_left = steps
-
-    def _advance(self, times: int = 1) -> None:
-        self._steps_left -= 1
-        if self._steps_left < 0:
-            # No ParseError: those are caught where the parser tries alternatives.
-            raise Unreadable("too complex")
-        super()._advance(times)
-
-
-class _Postgres(_Bounded, PostgresParser):
+class _Postgres(BoundedParser, PostgresParser):
     pass
 
 
-class _SQLite(_Bounded, SQLiteParser):
+class _SQLite(BoundedParser, SQLiteParser):
     pass
 
 
-class _TSQL(_Bounded, TSQLParser):
+class _TSQL(BoundedParser, TSQLParser):
     pass
 
 
-_PARSERS: dict[Dialect, type[_Bounded]] = {
+_PARSERS: dict[Dialect, type[BoundedParser]] = {
     "postgres": _Postgres,
     "sqlite": _SQLite,
     "tsql": _TSQL,
@@ -73,7 +57,7 @@ def read_query(sql: str, dialect: Dialect) -> exp.Expr:
         parser = _PARSERS[dialect](dialect=language, error_level=ErrorLevel.IMMEDIATE)
         parser.allow(_STEPS_PER_TOKEN * (len(tokens) + 20))
         (tree,) = parser.parse(tokens, sql)
-    except (SqlglotError, RecursionError, ValueError) as error:
+    except (SqlglotError, RecursionError, TooComplex, ValueError) as error:
         raise Unreadable(type(error).__name__) from None
     if tree is None:
         raise Unreadable("empty")
