@@ -443,13 +443,15 @@ async def test_cancelling_the_step_reaches_the_worker(
     agent = await start(
         plan(TASK, "while True: pass"), sandbox=patient_sandbox_address, program_timeout_s=300
     )
+    before = interpreters()
     call = agent.start(TASK, timeout_s=300)
     reading = asyncio.ensure_future(read_all(call))
-    await eventually(lambda: burning(), within_s=50)
+    await eventually(lambda: computing(since=before), within_s=50)
+    workers = computing(since=before)
     call.cancel()
     with pytest.raises((asyncio.CancelledError, grpc.aio.AioRpcError)):
         await reading
-    await eventually(lambda: not burning(), within_s=50)
+    await eventually(lambda: not workers & interpreters().keys(), within_s=50)
 
 
 async def read_all(call: Any) -> None:
@@ -457,15 +459,20 @@ async def read_all(call: Any) -> None:
         pass
 
 
-def burning() -> bool:
-    """Whether an interpreter process of ours has computed for a while."""
+def interpreters() -> dict[int, int]:
+    """Interpreter processes of ours, and for how many hundredths of a second each computed."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = stat.read_text().rpartition(")")
         except OSError:
             continue
         fields = rest.split()
-        ticks = int(fields[11]) + int(fields[12])  # hundredths of a second
-        if int(fields[1]) == os.getpid() and "monty" in name and ticks >= 8:
-            return True
-    return False
+        if int(fields[1]) == os.getpid() and "monty" in name:
+            found[int(stat.parent.name)] = int(fields[11]) + int(fields[12])
+    return found
+
+
+def computing(*, since: dict[int, int]) -> set[int]:
+    """Those that have computed for half a second more, which none takes to start."""
+    return {pid for pid, ticks in interpreters().items() if ticks - since.get(pid, 0) >= 50}
