@@ -45,7 +45,7 @@ def slow_settings() -> dict[str, str]:
         "BOS_MODEL_TIER": "small",
         "BOS_MODEL_MAX_REPLY_TOKENS": "600",
         # Without it, such a model fills a list or a text with one and the same until its limit.
-        "BOS_MODEL_EXTRA_BODY": '{"repeat_penalty": 1.15}',
+        "BOS_MODEL_EXTRA_BODY": '{"repeat_penalty": 1.3}',
     }
     return own | times
 
