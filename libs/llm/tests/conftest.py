@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from serving import endpoint_of
 
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Model, Models
@@ -85,12 +86,5 @@ async def refusing_endpoint() -> AsyncIterator[str]:
         text = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]"))
         return web.Response(text=text, content_type="text/event-stream")
 
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with endpoint_of(answer) as url:
+        yield url

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
+from serving import endpoint_of
 
 from bos_llm import ModelRequestRejected, ModelUnavailable, user
 from bos_llm.breaker import CircuitBreaker
@@ -181,17 +182,9 @@ async def test_a_model_that_is_being_loaded_is_waited_for_without_asking_it(rig:
         error = {"message": "Loading model", "type": "unavailable_error", "code": 503}
         return web.json_response({"error": error}, status=503)
 
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", answer)
-    application.router.add_get("/health", look)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        model = await rig.model(base_url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+    async with endpoint_of(answer, health=look) as url:
+        model = await rig.model(base_url=url)
         assert (await model.text(HELLO)).text == "hi"
-    finally:
-        await runner.cleanup()
     assert (looks, calls) == (4, 2)
     assert rig.slept == [1.0, 1.0, 1.0]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
+from serving import endpoint_of
 
 from bos_chassis.errors import BosError, InvalidArgument
 from bos_llm import (
@@ -68,16 +69,8 @@ class Endpoint:
 @asynccontextmanager
 async def served(*rules: Rule) -> AsyncIterator[Endpoint]:
     endpoint = Endpoint(list(rules))
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", endpoint.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with endpoint_of(endpoint.answer) as endpoint.url:
         yield endpoint
-    finally:
-        await runner.cleanup()
 
 
 def refuses(name: str, *, status: int = 400, param: str | None = "", words: str = "") -> Rule:
@@ -407,34 +400,18 @@ async def test_a_whole_reply_read_as_a_stream_that_broke_off_is_no_reply(rig: Ri
         text = f"data: {web.json_response(chunk).text}\n\n"
         return web.Response(text=text, content_type="text/event-stream")
 
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", broken)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with endpoint_of(broken) as url:
         with pytest.raises(ModelUnavailable, match="broke off"):
             await (await rig.model(provider="litellm", base_url=url)).text(ASK)
-    finally:
-        await runner.cleanup()
 
 
 async def test_nested_without_end_is_no_reply(rig: Rig) -> None:
     async def deep(request: web.Request) -> web.Response:
         return web.Response(text="[" * 100_000, content_type="application/json")
 
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", deep)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with endpoint_of(deep) as url:
         with pytest.raises(ModelUnavailable):
             await (await rig.model(base_url=url)).text(ASK)
-    finally:
-        await runner.cleanup()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field
+from serving import endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -189,15 +190,8 @@ async def serve_canned(case: CannedReply, piece_bytes: int = 4096) -> AsyncItera
         await response.write_eof()
         return response
 
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield CannedServer(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", requests)
-    finally:
-        await runner.cleanup()
+    async with endpoint_of(answer) as url:
+        yield CannedServer(url, requests)
 
 
 def _sends(asked: Mapping[str, Any], parameter: str) -> bool:
