@@ -8,19 +8,13 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus, AgentInput
 from bos_agentkit import AgentTask, is_retryable, succeeded
-from bos_chassis.telemetry import Telemetry
-from bos_llm import Models, user
+from bos_llm import user
 from bos_testkit.agents import OneCallAgent, RecordingAgent, agent_server, call_agent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from bos.agent.v1 import AgentResult
     from bos_llm import Model
     from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
@@ -36,17 +30,6 @@ class Forgetful(RecordingAgent):
     async def behave(self, task: AgentTask) -> AgentResult:
         await self._model.text([user("greet")])
         return succeeded(task, answer="done")
-
-
-@pytest.fixture
-async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
-    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
-
-
-@pytest.fixture
-async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
-    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
-        yield models.for_agent("one_call")
 
 
 async def run(agent: Any, **fields: Any) -> AgentResult:

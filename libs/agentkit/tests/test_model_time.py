@@ -12,22 +12,16 @@ from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, RetryConfig
 from bos_agentkit import AgentTask, is_retryable, succeeded
 from bos_agentkit.failures import error_of
 from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
-from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
-from bos_llm import Models, user
+from bos_llm import user
 from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
 from bos_testkit.agents import OneCallAgent, RecordingAgent, SlowAgent, agent_server, call_agent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from bos.agent.v1 import AgentResult
     from bos_llm import Model
     from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
 
 
 class CallsThenWaits(RecordingAgent):
@@ -76,17 +70,6 @@ class GivesUpItsModel(RecordingAgent):
             raise self._error
         await asyncio.Event().wait()
         return succeeded(task, answer="never")
-
-
-@pytest.fixture
-async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
-    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
-
-
-@pytest.fixture
-async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
-    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
-        yield models.for_agent("one_call")
 
 
 async def run(agent: Any, *, within_s: float) -> AgentResult:

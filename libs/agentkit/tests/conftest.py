@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models
+from bos_testkit.model_fixtures import fixture
+from bos_testkit.models import model_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_llm import Model
+    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.models import ScriptedModelFactory
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+
+
+@pytest.fixture
+async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
+    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
+        yield models.for_agent("one_call")
