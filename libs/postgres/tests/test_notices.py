@@ -64,8 +64,9 @@ async def test_an_overflow_asks_to_read_instead_of_growing(postgres_dsn: str) ->
             await notices._missed.wait()
         assert await anext(notices) is None
         await sender.execute("SELECT pg_notify('runs', 'last')")
-        while await next_payload(notices) != "last":
-            continue
+        while (item := await anext(notices)) != "last":
+            if item is None:  # what came while the rest of the flood filled the queue is dropped
+                await sender.execute("SELECT pg_notify('runs', 'last')")
 
 
 async def test_a_channel_name_that_needs_quoting_is_refused(postgres_dsn: str) -> None:
