@@ -7,7 +7,9 @@ CREATE TABLE replicas (
     started_at  timestamptz NOT NULL DEFAULT now()
 );
 
--- What must be found without reading a log: ownership, idempotency and lists.
+-- What must be found without reading a log: ownership, idempotency and lists. No index names a
+-- column that changes while a run is under way, and pages have room, so those changes stay in their
+-- page and touch no index (HOT).
 CREATE TABLE runs (
     run_id          uuid PRIMARY KEY,
     user_id         text NOT NULL,
@@ -18,19 +20,40 @@ CREATE TABLE runs (
     status          smallint NOT NULL,
     replica_id      uuid,
     epoch           bigint NOT NULL DEFAULT 1,
+    deaths          integer NOT NULL DEFAULT 0,
+    deaths_after    bigint NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
+    compacted       int8multirange,
+    remembered_at   timestamptz,
+    token_day       date,
+    day_tokens      bigint,
     UNIQUE (user_id, request_id)
-);
+) WITH (fillfactor = 70);
 COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
+COMMENT ON COLUMN runs.deaths IS 'owners that died without the run getting further';
+COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
+COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
+COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the clock of the database';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
     WHERE conversation_id <> '';
 CREATE INDEX runs_unfinished ON runs (created_at) WHERE finished_at IS NULL;
+CREATE INDEX runs_unfinished_by_user ON runs (user_id) WHERE finished_at IS NULL;
+CREATE INDEX runs_by_end ON runs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX runs_uncompacted ON runs (finished_at)
+    WHERE finished_at IS NOT NULL AND compacted IS NULL;
+-- Turns that memory was not told of yet: found before a question that follows them up is planned,
+-- and by whoever looks for what an owner left behind. Without memory nobody asks.
+CREATE INDEX runs_unremembered_by_conversation ON runs (user_id, conversation_id)
+    WHERE finished_at IS NOT NULL AND remembered_at IS NULL AND conversation_id <> '';
+CREATE INDEX runs_unremembered ON runs (finished_at)
+    WHERE finished_at IS NOT NULL AND remembered_at IS NULL AND conversation_id <> '';
 
 -- The log. Append-only; a run is the ordered list of its events.
 CREATE TABLE run_events (
@@ -59,5 +82,132 @@ CREATE TABLE run_inputs (
 );
 COMMENT ON COLUMN run_inputs.payload IS 'the bos.runlog.v1.LogEvent to append';
 
+-- Credentials that came with a question, for as long as its run is under way. A table of its own:
+-- the log is kept, shown and exported, these never.
+CREATE TABLE run_secrets (
+    run_id     uuid PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
+    key_id     text NOT NULL,
+    ciphertext bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN run_secrets.key_id IS 'which of BOS_GATEWAY_SECRETS_KEYS encrypted it';
+COMMENT ON COLUMN run_secrets.ciphertext IS 'nonce and AES-256-GCM of a JSON object, bound to run_id';
+
+-- Requests to people, for finding and deciding them. The statement that appends ApprovalRequested to
+-- a log writes the row; deciding is one compare-and-set on its status, which also leaves the run its
+-- input; the statement that ends a run closes what is still open.
+CREATE TABLE approvals (
+    approval_id  uuid PRIMARY KEY,
+    run_id       uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
+    user_id      text NOT NULL,
+    status       smallint NOT NULL,
+    instructions text NOT NULL DEFAULT '',
+    payload      bytea NOT NULL,
+    agent_name   text NOT NULL,
+    tools        text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    expire_at    timestamptz NOT NULL,
+    responded_at timestamptz
+);
+COMMENT ON COLUMN approvals.status IS 'number of bos.gateway.v1.ApprovalStatus; 1 is PENDING';
+COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was requested';
+COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
+
+CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
+CREATE INDEX approvals_due ON approvals (expire_at) WHERE status = 1;
+CREATE INDEX approvals_by_run ON approvals (run_id);
+-- What waits is counted from this index alone.
+CREATE INDEX approvals_waiting ON approvals (agent_name, tools) INCLUDE (created_at) WHERE status = 1;
+
+-- Tokens by day and user, and of everybody ('') by day: adding up the runs of a day for every
+-- question would take longer with each of them.
+CREATE TABLE token_days (
+    day     date NOT NULL,
+    user_id text NOT NULL,
+    tokens  bigint NOT NULL,
+    PRIMARY KEY (day, user_id)
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN token_days.user_id IS 'empty for everybody together';
+
+-- Counts the unfinished runs of a user and keeps everybody else from accepting one for that user
+-- until the end of this transaction. Each statement of a VOLATILE function looks anew, so what the
+-- last holder of the lock has committed is counted; the statement that calls it would not see it.
+CREATE FUNCTION unfinished_runs(of_user text) RETURNS TABLE (active bigint, waiting bigint)
+LANGUAGE sql VOLATILE AS $$
+    SELECT pg_advisory_xact_lock(20261122, hashtext(of_user));
+    SELECT count(*) FILTER (WHERE status <> 4), count(*) FILTER (WHERE status = 4)
+    FROM runs WHERE user_id = of_user AND finished_at IS NULL;
+$$;
+COMMENT ON FUNCTION unfinished_runs IS '4 is RUN_STATUS_WAITING_FOR_APPROVAL; needs READ COMMITTED';
+
+-- As unfinished_runs, with what was spent of a day; the empty user is everybody.
+CREATE FUNCTION admission_of(of_user text, of_day date)
+RETURNS TABLE (active bigint, waiting bigint, tokens bigint)
+LANGUAGE sql VOLATILE AS $$
+    SELECT pg_advisory_xact_lock(20261122, hashtext(of_user));
+    SELECT count(*) FILTER (WHERE r.status <> 4), count(*) FILTER (WHERE r.status = 4),
+           coalesce((SELECT d.tokens FROM token_days AS d
+                     WHERE d.day = of_day AND d.user_id = of_user), 0)
+    FROM runs AS r WHERE r.user_id = of_user AND r.finished_at IS NULL;
+$$;
+COMMENT ON FUNCTION admission_of IS '4 is RUN_STATUS_WAITING_FOR_APPROVAL; needs READ COMMITTED';
+
+-- What users ask for is read by a role that sees the rows of one user; which one, its statement says
+-- by the setting bos.user_id. The gateway's own role owns the tables and is not restricted.
+DO $$
+DECLARE
+    -- Since PostgreSQL 16 being a member and being allowed to act as the role are two things.
+    needed text := CASE WHEN current_setting('server_version_num')::int >= 160000
+                        THEN 'SET' ELSE 'MEMBER' END;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'bos_gateway_reader') THEN
+        BEGIN
+            CREATE ROLE bos_gateway_reader NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;  -- by another database
+        END;
+    END IF;
+    IF NOT pg_has_role(current_user, 'bos_gateway_reader', needed) THEN
+        EXECUTE format('GRANT bos_gateway_reader TO %I', current_user);
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO bos_gateway_reader', current_schema());
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'the role bos_gateway_reader is missing: let an administrator run CREATE ROLE bos_gateway_reader NOLOGIN; GRANT bos_gateway_reader TO %', current_user;
+END
+$$;
+GRANT SELECT ON runs, run_events, approvals TO bos_gateway_reader;
+
+-- Whose run it is, for the policies of tables that have no user of their own. A function that the
+-- planner cannot look into is called for each row of the run that is asked for; a condition on the
+-- table of runs in its place is planned as a search of all runs of the user, for every page.
+CREATE FUNCTION owner_of(of_run uuid) RETURNS text
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER AS $$
+BEGIN
+    RETURN (SELECT r.user_id FROM runs AS r WHERE r.run_id = of_run);
+END
+$$;
+-- Tables are looked for here alone: the caller's search path must not lead the owner's rights away.
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION owner_of SET search_path = %I, pg_temp', current_schema());
+END
+$$;
+REVOKE ALL ON FUNCTION owner_of FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION owner_of TO bos_gateway_reader;
+
+ALTER TABLE runs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE run_events ENABLE ROW LEVEL SECURITY;
+ALTER TABLE approvals ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_runs ON runs FOR SELECT TO bos_gateway_reader
+    USING (user_id = nullif(current_setting('bos.user_id', true), ''));
+CREATE POLICY own_events ON run_events FOR SELECT TO bos_gateway_reader
+    USING (owner_of(run_id) = nullif(current_setting('bos.user_id', true), ''));
+CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
+    USING (user_id = nullif(current_setting('bos.user_id', true), ''));
+-- Without a policy: for the owner alone, whatever is granted one day.
+ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
+ALTER TABLE token_days ENABLE ROW LEVEL SECURITY;
+
 -- migrate:down
-DROP TABLE run_inputs, run_events, runs, replicas;
+DROP TABLE approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days;
+DROP FUNCTION unfinished_runs, admission_of, owner_of;
