@@ -117,8 +117,6 @@ class Record:
     """Append events; nothing else needs to happen."""
 
     events: tuple[LogEvent, ...]
-    durable: bool = False
-    """The events must be on disk before anything follows from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +168,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [_clarify(state, now)]
     if state.waiting_since is not None:
         released = RunReleased(reason=WAITING_FOR_APPROVAL)
-        return [Record((_at(now, LogEvent(run_released=released)),), durable=True)]
+        return [Record((_at(now, LogEvent(run_released=released)),))]
     if revised := _revise(state, now):
         return [revised]
     return [Compose(for_composing(state))]
@@ -217,7 +215,6 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     """
     events: list[LogEvent] = []
     running: list[RunStep] = []
-    durable = False
     late = now >= steps_deadline(state, now) + DEADLINE_GRACE
     budget = StepBudget(state)
     asks, failed = _asks_user(state), _to_mend(state, now)
@@ -243,7 +240,6 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
             events += decided
             if decided and decided[-1].HasField("step_dispatched"):
                 slots -= 1
-                durable = True
         elif step.sub_task is not None:
             running.append(
                 RunStep(
@@ -270,8 +266,7 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
             if dispatched and dispatched[-1].HasField("step_dispatched"):
                 slots -= 1
                 turns -= 1
-                durable = durable or not may_repeat(state.card(step.step.agent), step.step)
-    return Record(tuple(events), durable), running
+    return Record(tuple(events)), running
 
 
 def _to_mend(state: RunState, now: datetime) -> frozenset[str]:

@@ -323,8 +323,6 @@ class Replica:
                 await self._resume(run, secrets.get(run.run_id, {}))
 
         with self._strays.spared(adopted):
-            # Some of these may have been ours before, with events that PostgreSQL has to get again.
-            await self._writer.restored()
             await asyncio.gather(*(resume(run) for run in adopted))
 
     async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
@@ -340,7 +338,7 @@ class Replica:
                 return  # its end was sent before the lease was lost, and came to be written since
             adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=adopted.reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
-            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
+            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
             await self._writer.append(append)
             apply(state, event)
             inputs = await self._ownership.inputs([run_id])
@@ -396,7 +394,6 @@ class Replica:
             adopted.epoch,
             await self._runs.last_sequence(run_id) + 1,
             [event],
-            durable=True,
             status=RUN_STATUS_FAILED,
             finished=True,
         )

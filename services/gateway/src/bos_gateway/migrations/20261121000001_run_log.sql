@@ -18,6 +18,7 @@ CREATE TABLE runs (
     conversation_id text NOT NULL DEFAULT '',
     question        text NOT NULL,
     status          smallint NOT NULL,
+    last_sequence   bigint NOT NULL DEFAULT 1,
     replica_id      uuid,
     epoch           bigint NOT NULL DEFAULT 1,
     deaths          integer NOT NULL DEFAULT 0,
@@ -32,6 +33,7 @@ CREATE TABLE runs (
     UNIQUE (user_id, request_id)
 ) WITH (fillfactor = 70);
 COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
+COMMENT ON COLUMN runs.last_sequence IS 'where its log ends; an append must begin just behind it';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
 COMMENT ON COLUMN runs.deaths IS 'owners that died without the run getting further';
