@@ -34,12 +34,11 @@ UNDER_LOAD = {
     "answer_delta": 1,
     "run_finished": 1,
 }
-# Commits that need a situation of their own; each has its test below, but REWRITE, which needs
-# a PostgreSQL that has lost something (`test_crash_outages.py`).
+# Commits that need a situation of their own; each has its test below.
 DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
 ADOPTING = (commits.ADOPT, "run_adopted")
 ALONE = (
-    *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.REWRITE, commits.ADD_INPUT),
+    *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.ADD_INPUT),
     "cancel_requested",
 )
 # Of runs that wait for people; each in one of the tests of `test_crash_approvals.py`.

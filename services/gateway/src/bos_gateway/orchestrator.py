@@ -20,7 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
@@ -36,6 +36,7 @@ from bos_gateway.decide import (
 )
 from bos_gateway.effects import EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result, may_repeat
+from bos_gateway.lanes import LogRefused
 from bos_gateway.log_items import Append
 from bos_gateway.pipeline import Pipeline
 from bos_gateway.planning import make_plan
@@ -46,6 +47,7 @@ from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from datetime import datetime
     from typing import Any
     from uuid import UUID
 
@@ -92,7 +94,8 @@ class Orchestrator:
         self._run = run
         self._holds_lease = holds_lease
         self._state = run.state
-        self._pipeline = Pipeline(log, self._show, self._wake)
+        self._writer = log
+        self._pipeline = Pipeline(log, run.state.last_sequence, self._show, self._wake)
         self._with = collaborators
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
         # None only wakes the loop, for it to see that an append has failed.
@@ -150,7 +153,6 @@ class Orchestrator:
             LostRun: another replica owns the run now.
             BosError: its log cannot be written.
         """
-        self._pipeline.check()  # else the state is ahead of the log, and this is no place to end it
         now = self._with.clock.now()
         if error is None:
             response = broken_response(self._state)
@@ -158,9 +160,29 @@ class Orchestrator:
             response = explained_response(self._state, now, error)
         event = LogEvent(run_finished=RunFinished(response=response))
         event.create_time.FromDatetime(now)
-        if not self._state.finished:
-            await self._store([event])
-        await self._pipeline.committed()
+        try:
+            if not self._state.finished:
+                await self._store([event])
+            await self._pipeline.committed()
+        except LogRefused:
+            await self._end_behind_what_is_stored(now)
+
+    async def _end_behind_what_is_stored(self, now: datetime) -> None:
+        """End a run whose log refused an event: the state is ahead of it and counts no more."""
+        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
+        event.create_time.FromDatetime(now)
+        first = self._pipeline.last_sequence + 1
+        await self._writer.append(
+            Append(
+                self._run.run_id,
+                self._run.epoch,
+                first,
+                [event],
+                status=RUN_STATUS_FAILED,
+                finished=True,
+            )
+        )
+        self._show([event])
 
     async def release(self, event: LogEvent) -> None:
         """Record that this replica lets go of the run, which it no longer drives.

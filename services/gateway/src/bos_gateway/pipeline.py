@@ -25,6 +25,7 @@ class Pipeline:
 
     Args:
         writer: The process's writer.
+        last_sequence: Where the run's log ends.
         publish: Told of events once they are committed, in order.
         broken: Called when an append failed; nothing behind it is committed either.
     """
@@ -32,10 +33,13 @@ class Pipeline:
     def __init__(
         self,
         writer: LogWriter,
+        last_sequence: int,
         publish: Callable[[Sequence[LogEvent]], None],
         broken: Callable[[], None],
     ) -> None:
         self._writer = writer
+        self.last_sequence = last_sequence
+        """Of the last event that is committed."""
         self._publish = publish
         self._broken = broken
         self._under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = deque()
@@ -86,6 +90,7 @@ class Pipeline:
             self._settled += 1
             error = future.exception()
             if self._error is None and error is None:
+                self.last_sequence += len(events)
                 self._publish(events)
             elif self._error is None:
                 self._error = error
