@@ -107,7 +107,7 @@ async def quick_and_gated(house: House) -> tuple[EchoAgent, GatedAgent]:
     return quick, gated
 
 
-async def ask_many(clients: list[Client], agent: GatedAgent) -> list[Any]:
+async def ask_many(dsn: str, clients: list[Client], agent: GatedAgent) -> list[Any]:
     """Runs under way on both gateways, each waiting for its second step."""
     asked = [
         asyncio.create_task(
@@ -119,13 +119,16 @@ async def ask_many(clients: list[Client], agent: GatedAgent) -> list[Any]:
         lambda: len(agent.inputs) >= _RUNS or any(task.done() for task in asked), within_s=20
     )
     assert not [task.result() for task in asked if task.done()]
+    async with asyncio.timeout(20):  # agents are called while their dispatches are on their way
+        while sum(e.HasField("step_dispatched") for e in await log_of(dsn)) < 2 * _RUNS:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # of the database, so no event could say so
     return asked
 
 
 async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: House) -> None:
     quick, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], gated)
+        asked = await ask_many(house.dsn, [one, other], gated)
         first.kill()
         await first.wait()
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
@@ -145,7 +148,7 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
 ) -> None:
     _, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], gated)
+        asked = await ask_many(house.dsn, [one, other], gated)
         first.send_signal(signal.SIGTERM)
         await first.wait()
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=5)
@@ -164,7 +167,7 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
 ) -> None:
     quick, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):
-        asked = await ask_many([one, other], gated)
+        asked = await ask_many(house.dsn, [one, other], gated)
         first.send_signal(signal.SIGSTOP)
         await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
         gated.gate.set()
