@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from run_contract import stored_runs
 
@@ -94,7 +95,9 @@ async def test_nobody_sees_an_event_before_its_commit(house: House) -> None:
             assert found.last_sequence == 1
             assert not second.done()
         assert (await second).event.HasField("planned")
-        sequences = [message.event.sequence async for message in call]
+        sequences = [first.event.sequence, (await second).event.sequence]
+        while (message := await call.read()) is not grpc.aio.EOF:
+            sequences.append(message.event.sequence)
     assert sequences == sorted(set(sequences))
 
 
