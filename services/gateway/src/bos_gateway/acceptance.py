@@ -103,8 +103,6 @@ def new_run(
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
         sealed=vault.seal(run_id, secrets),
-        max_user_day_tokens=settings.max_user_day_tokens if bounded else 0,
-        max_day_tokens=settings.max_day_tokens,
     )
     return run, secrets
 

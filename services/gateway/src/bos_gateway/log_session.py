@@ -8,16 +8,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from bos_gateway.day_budget import DayBound, held, settled
+from bos_gateway.day_budget import held, settled
 from bos_gateway.external import EXTERNAL_VERSION, PLAIN_VERSION, kind_of, version_of
-from bos_gateway.log_statements import (
-    ACCEPT,
-    ACCEPT_BY_DAY,
-    APPEND,
-    APPEND_ANY,
-    APPEND_SETTLING,
-    STORED_IDS,
-)
+from bos_gateway.log_statements import ACCEPT, APPEND, APPEND_ANY, STORED_IDS
 from bos_gateway.state import waits
 
 if TYPE_CHECKING:
@@ -72,13 +65,12 @@ class Inserted:
     created: set[UUID]
     refused: set[UUID]
     """Their users have as many unfinished runs as they may have."""
-    unaffordable: dict[UUID, tuple[DayBound | None, DayBound | None, float]]
-    """The day's tokens do not suffice: the bounds of user and everybody, seconds to their reset."""
 
 
 async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]) -> Inserted:
     """Store new runs, each with its first event; the commit waits for the disk."""
-    arguments: list[object] = [
+    rows = await session.fetch(
+        ACCEPT,
         [run.run_id for run in runs],
         [run.user_id for run in runs],
         [run.request_id for run in runs],
@@ -95,40 +87,12 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [run.max_waiting for run in runs],
         [run.sealed.key_id if run.sealed else None for run in runs],
         [run.sealed.ciphertext if run.sealed else None for run in runs],
-    ]
-    if not any(run.max_user_day_tokens or run.max_day_tokens for run in runs):
-        rows = await session.fetch(ACCEPT, *arguments)
-        return Inserted(
-            created={row["run_id"] for row in rows if row["created"]},
-            refused={row["run_id"] for row in rows if row["refused"]},
-            unaffordable={},
-        )
-    rows = await session.fetch(
-        ACCEPT_BY_DAY,
-        *arguments,
-        [held(run) for run in runs],
-        [run.max_user_day_tokens for run in runs],
-        [run.max_day_tokens for run in runs],
+        [held(run.event) if run.counts_for_day else None for run in runs],
     )
-    by_id = {run.run_id: run for run in runs}
-    refused = [row for row in rows if row["refused"]]
     return Inserted(
         created={row["run_id"] for row in rows if row["created"]},
-        refused={row["run_id"] for row in refused if not row["fits"]},
-        unaffordable={
-            row["run_id"]: (
-                _bound(by_id[row["run_id"]].max_user_day_tokens, row["user_left"]),
-                _bound(by_id[row["run_id"]].max_day_tokens, row["day_left"]),
-                row["resets_in_s"],
-            )
-            for row in refused
-            if row["fits"]
-        },
+        refused={row["run_id"] for row in rows if row["refused"]},
     )
-
-
-def _bound(limit: int, left: int | None) -> DayBound | None:
-    return None if left is None else DayBound(limit, left)
 
 
 async def existing_runs(session: Session, run_ids: Sequence[UUID]) -> set[UUID]:
@@ -169,16 +133,10 @@ async def insert_events(
         again,
     ]
     special = [row for row in rows if _is_special(row.event)]
-    ends = [
-        (row.run_id, tokens)
-        for row in rows
-        if kind_of(row.event) == "run_finished" and (tokens := settled(row.event)) is not None
-    ]
-    if ends:
-        counts = ([run_id for run_id, _ in ends], [tokens for _, tokens in ends])
-        stored = await session.fetch(APPEND_SETTLING, *arguments, *_about_people(special), *counts)
-    elif special or any(target.finished for target in targets):
-        stored = await session.fetch(APPEND_ANY, *arguments, *_about_people(special))
+    if special or any(target.finished for target in targets):
+        ends = {row.run_id: tokens for row in rows if (tokens := settled(row.event)) is not None}
+        counts = (list(ends), list(ends.values()))
+        stored = await session.fetch(APPEND_ANY, *arguments, *_about_people(special), *counts)
     else:
         stored = await session.fetch(APPEND, *arguments)
     written = {row["run_id"]: row["written"] for row in stored}
@@ -201,7 +159,7 @@ def _is_special(event: LogEvent) -> bool:
 
 
 def _about_people(rows: Sequence[Row]) -> list[object]:
-    """The arguments from $17 on."""
+    """The arguments $17 to $29."""
     asked = [
         (row.run_id, row.event.approval_requested.approval)
         for row in rows

@@ -18,7 +18,7 @@ from bos_chassis.errors import (
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit, accept, day_limit
+from bos_gateway.day_budget import DayLimit, day_limit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import ended_unread, given_up, unreadable
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
+    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
     from bos_gateway.ownership import Adopted, Ownership
@@ -71,6 +72,7 @@ class Replica:
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
+        day: What the tokens of the day allow.
         new_id: Makes run ids.
         remembering: What is asked and told about users; None for nothing.
     """
@@ -83,6 +85,7 @@ class Replica:
         lease: Lease,
         bulletin: Bulletin,
         collaborators: Collaborators,
+        day: DayBudget,
         new_id: Callable[[], UUID],
         remembering: Remembering | None = None,
     ) -> None:
@@ -92,6 +95,7 @@ class Replica:
         self._lease = lease
         self._bulletin = bulletin
         self._with = collaborators
+        self._day = day
         self._new_id = new_id
         self._remembering = remembering
         self._driven: dict[UUID, _Driven] = {}
@@ -302,10 +306,9 @@ class Replica:
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        stored = await accept(self._writer, run)
-        if stored is None:
-            return False
-        run = stored
+        async with self._day.admitted(run) as run:
+            if not await self._writer.accept(run):
+                return False
         if self._remembering is not None:
             self._remembering.asked(run)
         self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)

@@ -24,7 +24,6 @@ import asyncpg
 
 from bos_chassis.errors import BosError, Unavailable
 from bos_gateway.commits import REWRITE, committing, kinds_of
-from bos_gateway.day_budget import DayLimit
 from bos_gateway.log_session import Target, existing_runs, insert_events, insert_runs, target_of
 from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
@@ -110,10 +109,8 @@ class NewRun:
     """Most runs of its user that may wait for a person; 0: no bound."""
     sealed: SealedSecrets | None = None
     """Its credentials, stored and deleted with the run."""
-    max_user_day_tokens: int = 0
-    """Most tokens of its user in a day, its own budget included; 0: no bound."""
-    max_day_tokens: int = 0
-    """Most tokens of everybody in a day; 0: no bound."""
+    counts_for_day: bool = False
+    """Whether its tokens count against a bound of the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,6 @@ class LogWriter:
 
         Raises:
             UserLimit: the user has too many unfinished runs.
-            DayLimit: what is left of the day's tokens is less than the run's budget.
             LogRefused: PostgreSQL refuses to store it, or has no room left.
         """
         return await self._put(run)
@@ -388,8 +384,6 @@ class LogWriter:
         for one, run in zip(pending, runs, strict=True):
             if run.run_id in inserted.refused:
                 one.settle(UserLimit(run.user_id))
-            elif run.run_id in inserted.unaffordable:
-                one.settle(DayLimit(*inserted.unaffordable[run.run_id]))
             else:
                 one.settle(run.run_id in created)
         self._metrics.batch_events.observe(len(runs))
