@@ -399,6 +399,31 @@ async def test_only_what_a_bound_holds_for_is_counted(
     assert await days(store) == ({user: 3000, "": 3000} if counts else {})
 
 
+async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Pool) -> None:
+    await pool.execute(
+        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, tokens, "
+        "finished_at, token_day) SELECT gen_random_uuid(), 'anna', i::text, '', '', 3, 10, "
+        "CASE WHEN i % 4 > 0 THEN now() END, "
+        "CASE WHEN i % 4 = 0 THEN (now() AT TIME ZONE 'UTC')::date END "
+        "FROM generate_series(1, 20000) AS i"
+    )
+    await pool.execute("UPDATE runs SET finished_at = now() WHERE request_id = '1000'")
+    await pool.execute("VACUUM ANALYZE runs")
+    statements = {
+        day_budget._READ_USER: ("runs_unsettled", "anna"),
+        day_budget._READ_ALL: ("runs_unsettled", ""),
+        day_budget._SETTLE: ("runs_to_settle", None, 1000),
+    }
+    for sql, (index, *arguments) in statements.items():
+        plan = await pool.fetch(f"EXPLAIN {sql}", *arguments)
+        lines = [row[0] for row in plan]
+        assert any(index in line for line in lines)
+        assert not any("Seq Scan on runs" in line for line in lines)
+    assert await settle(pool) == 1
+    assert await days(store) == {"anna": 10, "": 10}
+    assert await unsettled(store) == 49_990
+
+
 async def test_sums_of_few_users_are_kept(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(day_budget, "_MAX_SUMS", 2)
     day = bounded(pool, mine=10_000)

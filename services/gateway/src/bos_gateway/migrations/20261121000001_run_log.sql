@@ -39,7 +39,7 @@ COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts a
 COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
 COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
-COMMENT ON COLUMN runs.token_day IS 'UTC day that these tokens are to be added to; null when that is done';
+COMMENT ON COLUMN runs.token_day IS 'UTC day whose sum lacks these tokens; null: none';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
@@ -50,7 +50,10 @@ CREATE INDEX runs_by_end ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_uncompacted ON runs (finished_at)
     WHERE finished_at IS NOT NULL AND compacted IS NULL;
 -- Tokens that are in no sum of a day yet: what is under way, and what ended since the last upkeep.
-CREATE INDEX runs_unsettled ON runs (token_day, user_id) INCLUDE (tokens) WHERE token_day IS NOT NULL;
+CREATE INDEX runs_unsettled ON runs (token_day, user_id) INCLUDE (tokens)
+    WHERE token_day IS NOT NULL;
+CREATE INDEX runs_to_settle ON runs (run_id)
+    WHERE token_day IS NOT NULL AND finished_at IS NOT NULL;
 -- Turns that memory was not told of yet: found before a question that follows them up is planned,
 -- and by whoever looks for what an owner left behind. Without memory nobody asks.
 CREATE INDEX runs_unremembered_by_conversation ON runs (user_id, conversation_id)
