@@ -79,7 +79,8 @@ WITH due AS MATERIALIZED (
     ORDER BY run_id LIMIT $2
     FOR NO KEY UPDATE
 ), settled AS (
-    UPDATE runs SET token_day = NULL FROM due WHERE runs.run_id = due.run_id
+    -- An array, and no join, so that this goes by the key however large the table is.
+    UPDATE runs SET token_day = NULL WHERE run_id = ANY (ARRAY (SELECT run_id FROM due))
 ), added AS (
     INSERT INTO token_days AS d (day, user_id, tokens)
     SELECT due.token_day, who.user_id, sum(due.tokens)
