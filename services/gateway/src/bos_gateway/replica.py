@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
@@ -307,7 +308,8 @@ class Replica:
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
         async with self._day.admitted(run) as run:
-            if not await self._writer.accept(run):
+            stored = await self._runs.cards.without(run.event)
+            if not await self._writer.accept(replace(run, event=stored)):
                 return False
         if self._remembering is not None:
             self._remembering.asked(run)

@@ -77,6 +77,15 @@ COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 
+-- Agents' cards as runs were accepted with them, one row for all that had the same. Rows are few,
+-- and stay.
+CREATE TABLE cards (
+    digest     bytea PRIMARY KEY,
+    payload    bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN cards.payload IS 'a bos.runlog.v1.RunAccepted that holds nothing else';
+
 -- What others want of a run. The owner turns each row into exactly one event.
 CREATE TABLE run_inputs (
     run_id     uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
@@ -201,7 +210,8 @@ CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
 ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
 ALTER TABLE token_days ENABLE ROW LEVEL SECURITY;
+ALTER TABLE cards ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down
-DROP TABLE approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days;
+DROP TABLE approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days, cards;
 DROP FUNCTION unfinished_runs, owner_of;
