@@ -46,6 +46,8 @@ class NewRun:
     """Most runs of its user that may wait for a person; 0: no bound."""
     sealed: SealedSecrets | None = None
     """Its credentials, stored and deleted with the run."""
+    counts_for_day: bool = False
+    """Whether its tokens count against a bound of the day."""
 
     @property
     def size(self) -> int:

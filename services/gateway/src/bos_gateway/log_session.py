@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from bos_gateway.day_budget import held, settled
 from bos_gateway.log_items import Row, time_of
 from bos_gateway.log_statements import ACCEPT, APPEND, APPEND_ANY, STORED_IDS
 from bos_gateway.state import waits
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.log_items import Append, NewRun
+    from bos_gateway.day_budget import held, settled
+from bos_gateway.log_items import Append, NewRun
 
     Session = asyncpg.Connection[asyncpg.Record]
 
@@ -64,6 +66,7 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [run.max_waiting for run in runs],
         [run.sealed.key_id if run.sealed else None for run in runs],
         [run.sealed.ciphertext if run.sealed else None for run in runs],
+        [held(run.event) if run.counts_for_day else None for run in runs],
     )
     return Inserted(
         created={row["run_id"] for row in rows if row["created"]},
@@ -104,7 +107,9 @@ async def insert_events(
         [SCHEMA_VERSION] * len(rows),
     ]
     if any(_is_special(event) for _, event in events):
-        found = await session.fetch(APPEND_ANY, *arguments, *_about_people(events))
+        ends = [(run_id, n) for run_id, event in events if (n := settled(event)) is not None]
+        counts = ([run_id for run_id, _ in ends], [tokens for _, tokens in ends])
+        found = await session.fetch(APPEND_ANY, *arguments, *_about_people(events), *counts)
     else:
         found = await session.fetch(APPEND, *arguments)
     return {
@@ -129,7 +134,7 @@ def _is_special(event: LogEvent) -> bool:
 
 
 def _about_people(events: Sequence[tuple[UUID, LogEvent]]) -> list[object]:
-    """The arguments from $16 on."""
+    """The arguments $16 to $28."""
     asked = [
         (run_id, event.approval_requested.approval)
         for run_id, event in events

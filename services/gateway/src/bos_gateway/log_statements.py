@@ -13,9 +13,10 @@ WITH new AS (
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::smallint[],
         $8::uuid[], $9::bytea[], $10::timestamptz[], $13::bigint[], $14::bigint[],
-        $15::text[], $16::bytea[]
+        $15::text[], $16::bytea[], $17::bigint[]
     ) AS t (run_id, user_id, request_id, request_digest, conversation_id, question, status,
-            event_id, payload, created_at, max_active, max_waiting, secrets_key_id, secrets)
+            event_id, payload, created_at, max_active, max_waiting, secrets_key_id, secrets,
+            day_tokens)
 ), bounded AS (
     SELECT DISTINCT user_id, hashtext(user_id) AS lock_key
     FROM new WHERE (max_active > 0 OR max_waiting > 0) AND NOT known
@@ -34,9 +35,10 @@ WITH new AS (
                      AND (n.max_waiting = 0 OR c.waiting < n.max_waiting)
 ), created AS (
     INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
-                      status, last_sequence, replica_id, created_at)
+                      status, last_sequence, replica_id, created_at, tokens, token_day)
     SELECT run_id, user_id, request_id, request_digest, conversation_id, question, status, 1, $11,
-           created_at
+           created_at, day_tokens,
+           CASE WHEN day_tokens IS NOT NULL THEN (now() AT TIME ZONE 'UTC')::date END
     FROM admitted
     ON CONFLICT DO NOTHING
     RETURNING run_id
@@ -149,9 +151,13 @@ APPEND = _APPEND.format(more="", handed_on="")
 APPEND_ANY = _APPEND.format(
     more=_MORE,
     handed_on=""",
-        replica_id = CASE WHEN r.run_id <> ALL ($23) THEN r.replica_id END""",
+        replica_id = CASE WHEN r.run_id <> ALL ($23) THEN r.replica_id END,
+        tokens = coalesce((
+            SELECT t.tokens FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
+            WHERE t.run_id = r.run_id
+        ), r.tokens)""",
 )
-"""For all others: $1 to $28."""
+"""For all others: $1 to $30."""
 
 STORED_IDS = "SELECT event_id FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)"
 """Which events stand at these places of a log."""

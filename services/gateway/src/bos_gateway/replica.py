@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
@@ -18,7 +19,7 @@ from bos_chassis.errors import (
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit, accept, day_limit
+from bos_gateway.day_budget import DayLimit, day_limit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.poison import ended_unread, given_up, unreadable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
+    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
     from bos_gateway.ownership import Adopted, Ownership
@@ -71,6 +73,7 @@ class Replica:
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
+        day: What the tokens of the day allow.
         new_id: Makes run ids.
         remembering: What is asked and told about users; None for nothing.
     """
@@ -83,6 +86,7 @@ class Replica:
         lease: Lease,
         bulletin: Bulletin,
         collaborators: Collaborators,
+        day: DayBudget,
         new_id: Callable[[], UUID],
         remembering: Remembering | None = None,
     ) -> None:
@@ -92,6 +96,7 @@ class Replica:
         self._lease = lease
         self._bulletin = bulletin
         self._with = collaborators
+        self._day = day
         self._new_id = new_id
         self._remembering = remembering
         self._driven: dict[UUID, _Driven] = {}
@@ -302,10 +307,10 @@ class Replica:
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        stored = await accept(self._writer, run)
-        if stored is None:
-            return False
-        run = stored
+        async with self._day.admitted(run) as run:
+            stored = await self._runs.cards.without(run.event)
+            if not await self._writer.accept(replace(run, event=stored)):
+                return False
         if self._remembering is not None:
             self._remembering.asked(run)
         self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)

@@ -27,6 +27,7 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
+from bos_gateway.day_budget import settle
 from bos_gateway.external import EXTERNAL_VERSION
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.values import LargeValues
@@ -141,7 +142,9 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[Owner]) -> int:
     """Delete runs that have ended, whose values are gone already; returns how many there were."""
-    deleted: int = await session.fetchval(_DELETE, [run.run_id for run in runs])
+    run_ids = [run.run_id for run in runs]
+    await settle(session, run_ids)
+    deleted: int = await session.fetchval(_DELETE, run_ids)
     return deleted
 
 
@@ -182,7 +185,9 @@ async def erase(session: Session, scope: Scope, values: LargeValues | None = Non
                 await forget_days(session, scope.user_id)
             return erased
         await _forget(ended, values, erased)
-        row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])
+        run_ids = [each["run_id"] for each in ended]
+        await settle(session, run_ids)
+        row = await session.fetchrow(_ERASE, run_ids)
         assert row is not None
         erased.runs += row["runs"]
         erased.events += row["events"]

@@ -15,6 +15,7 @@ from bos_gateway.attempts import journal, working_context
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
+from bos_gateway.stored_cards import StoredCards
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Runs:
         user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
             the service itself, which drives everybody's runs.
         values: What is not in the log itself; None shows the stubs in its place.
+        cards: What stands beside the logs; by default read with connections of ``pool``.
     """
 
     def __init__(
@@ -98,7 +100,10 @@ class Runs:
         readers: asyncpg.Pool[asyncpg.Record] | None = None,
         user_id: str | None = None,
         values: LargeValues | None = None,
+        cards: StoredCards | None = None,
     ) -> None:
+        self.cards = cards or StoredCards(pool)
+        """The agents' cards that first events name."""
         self._pool = pool
         self._readers = readers
         self._user_id = user_id
@@ -106,7 +111,7 @@ class Runs:
 
     def of(self, user_id: str) -> Runs:
         """The same for one user: whatever is asked, nothing of anybody else is found."""
-        return Runs(self._pool, self._readers, user_id, self._values)
+        return Runs(self._pool, self._readers, user_id, self._values, self.cards)
 
     async def find(self, run_id: UUID, user_id: str) -> StoredRun:
         """The user's run.
@@ -133,7 +138,7 @@ class Runs:
         return [(row["sequence"], await self._event(run_id, row["payload"])) for row in rows]
 
     async def first_event(self, run_id: UUID) -> LogEvent:
-        """The run's RunAccepted event.
+        """The run's RunAccepted event, without the agents' cards.
 
         Raises:
             NotFound: the run is not stored.
@@ -154,7 +159,7 @@ class Runs:
         In the place of every AnswerDelta that was compacted away stands an empty one.
 
         Raises:
-            BrokenLog: an event is missing in it.
+            BrokenLog: an event is missing in it, or the agents' cards are.
             UnknownEvent: an event was written by a newer version.
         """
         found: list[LogEvent] = []
@@ -169,6 +174,8 @@ class Runs:
                 found.append(await self._event(run_id, row["payload"]))
         if missing:
             await self._check_compacted(run_id, missing)
+        if found:
+            await self.cards.put_back(found[0])
         return found
 
     async def _event(self, run_id: UUID, payload: bytes) -> LogEvent:

@@ -30,8 +30,8 @@ from bos_gateway.api import (
 from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
+from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
-from bos_gateway.dry_run_tokens import DryRunTokens
 from bos_gateway.effects import Collaborators
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
@@ -150,8 +150,9 @@ async def serve(
                 MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
             )
             await stack.enter_async_context(remembering.running())
+        day = DayBudget(pool, settings)
         replica = Replica(
-            writer, runs, ownership, lease, bulletin, collaborators, new_run_id, remembering
+            writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
@@ -164,7 +165,7 @@ async def serve(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
         streams = Streams(settings.max_streams, metrics)
-        dry_run = DryRun(collaborators, runs, DryRunTokens(pool, settings))
+        dry_run = DryRun(collaborators, runs, day)
         servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, values)
         server = await stack.enter_async_context(
             grpc_server(

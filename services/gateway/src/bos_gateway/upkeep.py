@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
 from bos_gateway.compaction import compact
+from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
 from bos_gateway.retention import delete, forget_days, too_old
 from bos_postgres import acquire, statement_errors
 
@@ -80,9 +81,10 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
+        settled = await self._alone(settle, 0)
         compacted = await self._alone(self._compact, 0)
         expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
-        return self._plan.batch in (compacted, expired)
+        return settled == SETTLED_AT_ONCE or self._plan.batch in (compacted, expired)
 
     async def _compact(self, session: Session) -> int:
         plan = self._plan
