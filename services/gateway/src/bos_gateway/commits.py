@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bos_gateway.external import kind_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -68,4 +66,4 @@ def committing(observer: CommitObserver | None, kinds: Iterable[str]) -> Iterato
 
 def kinds_of(events: Iterable[LogEvent]) -> Iterator[str]:
     """The kinds of these events, found out only if somebody asks."""
-    return (kind_of(event) for event in events)
+    return (event.WhichOneof("event") or "" for event in events)

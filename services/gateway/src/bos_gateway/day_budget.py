@@ -66,8 +66,7 @@ def held(run: NewRun) -> int:
 
 def settled(event: LogEvent) -> int | None:
     """What the end of a run counts against its day; None if it does not say."""
-    outlined = event.external_event.outline if event.HasField("external_event") else event
-    metadata = outlined.run_finished.response.metadata
+    metadata = event.run_finished.response.metadata
     return counted(metadata.usage) if metadata.max_tokens else None
 
 

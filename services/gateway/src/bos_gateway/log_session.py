@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from bos_gateway.day_budget import DayBound, held, settled
-from bos_gateway.external import EXTERNAL_VERSION, PLAIN_VERSION, kind_of, version_of
 from bos_gateway.log_statements import (
     ACCEPT,
     ACCEPT_BY_DAY,
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     Session = asyncpg.Connection[asyncpg.Record]
 
-SCHEMA_VERSION = EXTERNAL_VERSION
-"""The newest schema of events that this version reads."""
+SCHEMA_VERSION = 1
+"""Schema of the events that this version writes; it reads none newer."""
 
 
 class Target(NamedTuple):
@@ -90,7 +89,7 @@ async def insert_runs(session: Session, replica_id: UUID, runs: Sequence[NewRun]
         [run.event.SerializeToString() for run in runs],
         [_time(run.event) for run in runs],
         replica_id,
-        PLAIN_VERSION,
+        SCHEMA_VERSION,
         [run.max_active for run in runs],
         [run.max_waiting for run in runs],
         [run.sealed.key_id if run.sealed else None for run in runs],
@@ -156,7 +155,7 @@ async def insert_events(
         [row.sequence for row in rows],
         [row.event_id for row in rows],
         [row.epoch for row in rows],
-        [kind_of(row.event) for row in rows],
+        [row.event.WhichOneof("event") for row in rows],
         [row.event.SerializeToString() for row in rows],
         [_time(row.event) for row in rows],
         [target.run_id for target in targets],
@@ -164,7 +163,7 @@ async def insert_events(
         [target.status for target in targets],
         [target.finished for target in targets],
         replica_id,
-        [version_of(row.event) for row in rows],
+        [SCHEMA_VERSION] * len(rows),
         [target.first_sequence for target in targets],
         again,
     ]
@@ -172,7 +171,7 @@ async def insert_events(
     ends = [
         (row.run_id, tokens)
         for row in rows
-        if kind_of(row.event) == "run_finished" and (tokens := settled(row.event)) is not None
+        if row.event.HasField("run_finished") and (tokens := settled(row.event)) is not None
     ]
     if ends:
         counts = ([run_id for run_id, _ in ends], [tokens for _, tokens in ends])

@@ -20,7 +20,6 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
-from bos_artefacts import Owner
 from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
 from bos_gateway.decide import (
@@ -307,13 +306,11 @@ class Orchestrator:
         before = after = self._state.status
         for event in events:
             after = status_after(after, event)
-        owner = Owner(self._state.request.user_id, self._run.run_id)
-        events, rows = await self._with.values.moved_out(owner, events)
         append = Append(
             self._run.run_id,
             self._run.epoch,
             self._state.last_sequence + 1,
-            rows,
+            events,
             durable=durable,
             status=after if after != before or let_go else None,
             finished=finished,

@@ -27,9 +27,8 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
-from bos_gateway.external import EXTERNAL_VERSION
+from bos_gateway.files import RunFiles
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:
@@ -44,16 +43,12 @@ _LOOK_AGAIN_S = 0.2
 _CANCEL_TIMEOUT_S = 30.0
 _SHOWN = 10
 
-# Values outside the log are deleted first: what is broken off can then be done again.
-_ELSEWHERE = f"""
-EXISTS (SELECT FROM run_events AS e
-        WHERE e.run_id = runs.run_id AND e.schema_version = {EXTERNAL_VERSION})
-"""
-_TOO_OLD = f"""
-SELECT run_id, user_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
-       AND ($3 OR NOT {_ELSEWHERE})
+# Files are deleted before the rows that tell of them: what is broken off can then be done again.
+_TOO_OLD = """
+SELECT run_id, user_id, has_files FROM runs
+WHERE finished_at < now() - make_interval(secs => $1) AND ($3 OR NOT has_files)
 ORDER BY finished_at LIMIT $2
-"""  # noqa: S608  our own text
+"""
 # Locked in the order in which everybody locks runs.
 _DELETE = """
 WITH old AS (
@@ -71,7 +66,7 @@ _UNFINISHED = f"""
 SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NULL ORDER BY created_at
 """  # noqa: S608  our own text
 _ENDED = f"""
-SELECT run_id, user_id, {_ELSEWHERE} AS elsewhere
+SELECT run_id, user_id, has_files
 FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL LIMIT $3
 """  # noqa: S608  our own text
 _ERASE = """
@@ -102,7 +97,7 @@ class _StoreSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
     store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
-    artefacts_url: str | None = Field(default=None, description="Where its large values are")
+    artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +118,35 @@ class Erased:
     runs: int = 0
     events: int = 0
     bytes: int = 0
-    values: int = 0
-    """Values in the artefact store."""
+    files: int = 0
+    """Files in the artefact store."""
 
 
 async def too_old(
-    session: Session, *, after_s: float, limit: int, values: LargeValues | None = None
-) -> list[Owner]:
+    session: Session, *, after_s: float, limit: int, files: RunFiles | None = None
+) -> list[asyncpg.Record]:
     """Up to ``limit`` runs that ended over ``after_s`` seconds ago, the oldest first.
 
-    Runs with values in an artefact store that is not known here are not among them.
+    Runs with files in an artefact store that is not known here are not among them.
     """
-    with_store = values is not None and values.enabled
-    rows = await session.fetch(_TOO_OLD, after_s, limit, with_store)
-    return [Owner(row["user_id"], row["run_id"]) for row in rows]
+    with_store = files is not None and files.enabled
+    return list(await session.fetch(_TOO_OLD, after_s, limit, with_store))
 
 
-async def delete(session: Session, runs: Sequence[Owner]) -> int:
-    """Delete runs that have ended, whose values are gone already; returns how many there were."""
-    deleted: int = await session.fetchval(_DELETE, [run.run_id for run in runs])
+async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
+    """Delete runs that have ended, whose files are gone already; returns how many there were."""
+    deleted: int = await session.fetchval(_DELETE, [run["run_id"] for run in runs])
     return deleted
+
+
+async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
+    """Delete the files of those runs that may have some; returns how many there were.
+
+    Raises:
+        Unavailable: the artefact store is away; some may be deleted.
+    """
+    owners = [Owner(run["user_id"], run["run_id"]) for run in runs if run["has_files"]]
+    return sum([await files.forget(owner) for owner in owners])
 
 
 async def forget_days(session: Session, user_id: str | None = None) -> None:
@@ -156,12 +160,12 @@ async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     return [row["run_id"] for row in rows]
 
 
-async def erase(session: Session, scope: Scope, values: LargeValues | None = None) -> Erased:
+async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Erased:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
 
     Raises:
         NotFound: there is nothing to delete.
-        FailedPrecondition: one of them has not ended, and nothing was deleted; or one has values
+        FailedPrecondition: one of them has not ended, and nothing was deleted; or one has files
             in an artefact store that is not known here, and this one was not deleted.
         Unavailable: the artefact store is away; some runs may be deleted.
     """
@@ -181,26 +185,19 @@ async def erase(session: Session, scope: Scope, values: LargeValues | None = Non
             if scope.user_id is not None:
                 await forget_days(session, scope.user_id)
             return erased
-        await _forget(ended, values, erased)
+        if files is not None and files.enabled:
+            erased.files += await forget_files(ended, files)
+        elif found := [row for row in ended if row["has_files"]]:
+            raise FailedPrecondition(
+                f"Run {found[0]['run_id']} has files in an artefact store. "
+                "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
+                reason="ARTEFACTS_NOT_CONFIGURED",
+            )
         row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])
         assert row is not None
         erased.runs += row["runs"]
         erased.events += row["events"]
         erased.bytes += row["bytes"]
-
-
-async def _forget(
-    ended: Sequence[asyncpg.Record], values: LargeValues | None, erased: Erased
-) -> None:
-    if values is not None and values.enabled:
-        for row in ended:
-            erased.values += await values.forget(Owner(row["user_id"], row["run_id"]))
-    elif found := [row for row in ended if row["elsewhere"]]:
-        raise FailedPrecondition(
-            f"Run {found[0]['run_id']} has values in an artefact store. "
-            "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
-            reason="ARTEFACTS_NOT_CONFIGURED",
-        )
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -225,18 +222,18 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:
     settings = _StoreSettings.load()
     url = settings.artefacts_url
-    values = LargeValues(open_artefacts(url) if url else None)
+    files = RunFiles(open_artefacts(url) if url else None)
     async with connect(
         settings.store_url, application_name="bos-gateway-retention", schema=SCHEMA
     ) as session:
         with statement_errors(session):
             if cancel_first:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
-            erased = await erase(session, scope, values)
+            erased = await erase(session, scope, files)
     print(
         f"Erased {erased.runs} run(s) of {scope}: "
         f"{erased.events} event(s), {erased.bytes} bytes of payload, "
-        f"{erased.values} value(s) in the artefact store."
+        f"{erased.files} file(s) in the artefact store."
     )
 
 

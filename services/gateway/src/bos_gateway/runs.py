@@ -8,7 +8,6 @@ from uuid import UUID
 
 from bos.gateway.v1 import Run
 from bos.runlog.v1 import AnswerDelta, LogEvent
-from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.attempts import journal, working_context
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import ListRunsRequest
     from bos_gateway.state import RunState
-    from bos_gateway.values import LargeValues
 
 _DEFAULT_PAGE = 50
-_PAGE_EVENTS = 500
+PAGE_EVENTS = 500
+PAGE_BYTES = 4 * 1024 * 1024
 
 READER = "bos_gateway_reader"
 """Role that sees the runs of one user, by row-level security."""
@@ -61,15 +60,24 @@ LIMIT $6
 _LAST_SEQUENCE = _query("SELECT max(sequence) AS last FROM run_events WHERE run_id = $1")
 _FINISHED = _query("SELECT finished_at FROM runs WHERE run_id = $1")
 _FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
-_OWNER = _query("SELECT user_id FROM runs WHERE run_id = $1")
 _COMPACTED = _query("""
 SELECT lower(r) AS first, upper(r) AS behind
 FROM (SELECT unnest(compacted) AS r FROM runs WHERE run_id = $1) AS ranges
 """)
-_EVENTS = _query("""
-SELECT sequence, schema_version, payload FROM run_events
-WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
-""")
+EVENTS = """
+SELECT sequence, epoch, kind, schema_version, created_at, payload
+FROM (
+    SELECT *, sum(octet_length(payload)) OVER (ORDER BY sequence) - octet_length(payload) AS before
+    FROM run_events WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+) AS page
+WHERE before < $4
+ORDER BY sequence
+"""
+"""A page of a log: $3 events at most, and none behind the first $4 bytes; at least one event.
+
+Lengths are known without reading what is stored outside of the row.
+"""
+_EVENTS = _query(EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,6 @@ class Runs:
             user.
         user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
             the service itself, which drives everybody's runs.
-        values: What is not in the log itself; None shows the stubs in its place.
     """
 
     def __init__(
@@ -97,16 +104,14 @@ class Runs:
         pool: asyncpg.Pool[asyncpg.Record],
         readers: asyncpg.Pool[asyncpg.Record] | None = None,
         user_id: str | None = None,
-        values: LargeValues | None = None,
     ) -> None:
         self._pool = pool
         self._readers = readers
         self._user_id = user_id
-        self._values = values
 
     def of(self, user_id: str) -> Runs:
         """The same for one user: whatever is asked, nothing of anybody else is found."""
-        return Runs(self._pool, self._readers, user_id, self._values)
+        return Runs(self._pool, self._readers, user_id)
 
     async def find(self, run_id: UUID, user_id: str) -> StoredRun:
         """The user's run.
@@ -130,7 +135,7 @@ class Runs:
         Pieces of the answer may be missing after the run's end: see ``compaction``.
         """
         rows = await self._page(run_id, after_sequence)
-        return [(row["sequence"], await self._event(run_id, row["payload"])) for row in rows]
+        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
 
     async def first_event(self, run_id: UUID) -> LogEvent:
         """The run's RunAccepted event.
@@ -166,19 +171,10 @@ class Runs:
                     found.append(LogEvent(answer_delta=AnswerDelta()))
                 if row["schema_version"] > SCHEMA_VERSION:
                     raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
-                found.append(await self._event(run_id, row["payload"]))
+                found.append(LogEvent.FromString(row["payload"]))
         if missing:
             await self._check_compacted(run_id, missing)
         return found
-
-    async def _event(self, run_id: UUID, payload: bytes) -> LogEvent:
-        event = LogEvent.FromString(payload)
-        if self._values is None or not event.HasField("external_event"):
-            return event
-        row = await self._row(_OWNER, run_id)
-        if row is None:  # erased meanwhile
-            raise not_found(str(run_id))
-        return await self._values.whole(Owner(row["user_id"], run_id), event)
 
     async def _check_compacted(self, run_id: UUID, missing: list[int]) -> None:
         """Read after the events: compacting removes and says so in one commit."""
@@ -189,7 +185,7 @@ class Runs:
                 raise BrokenLog(f"run {run_id} lacks event {sequence}")
 
     async def _page(self, run_id: UUID, after_sequence: int) -> Sequence[asyncpg.Record]:
-        return await self._rows(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
+        return await self._rows(_EVENTS, run_id, after_sequence, PAGE_EVENTS, PAGE_BYTES)
 
     async def finished(self, run_id: UUID) -> bool:
         """Whether the run has ended; so does one that is no longer stored."""

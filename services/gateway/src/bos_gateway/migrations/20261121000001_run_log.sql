@@ -27,6 +27,7 @@ CREATE TABLE runs (
     finished_at     timestamptz,
     compacted       int8multirange,
     remembered_at   timestamptz,
+    has_files       boolean NOT NULL DEFAULT false,
     token_day       date,
     day_tokens      bigint,
     UNIQUE (user_id, request_id)
@@ -38,6 +39,7 @@ COMMENT ON COLUMN runs.deaths IS 'owners that died without the run getting furth
 COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts as getting further';
 COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
+COMMENT ON COLUMN runs.has_files IS 'the artefact store may hold files of it';
 COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the clock of the database';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
