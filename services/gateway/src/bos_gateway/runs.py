@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from bos.gateway.v1 import Run
+from bos.gateway.v1 import (
+    RUN_STATUS_ACCEPTED,
+    RUN_STATUS_COMPOSING,
+    RUN_STATUS_EXECUTING,
+    RUN_STATUS_PLANNED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Run,
+)
 from bos.runlog.v1 import AnswerDelta, LogEvent
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
@@ -48,15 +55,24 @@ _BY_ID = _query("SELECT run_id, request_digest FROM runs WHERE run_id = $1 AND u
 _BY_REQUEST = _query(
     "SELECT run_id, request_digest FROM runs WHERE user_id = $1 AND request_id = $2"
 )
-_LIST = _query("""
+_LIST = """
 SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
        (SELECT max(sequence) FROM run_events e WHERE e.run_id = r.run_id) AS last_sequence
 FROM runs AS r
-WHERE user_id = $1 AND (created_at, run_id) < ($2, $3) AND ($4 = 0 OR status = $4)
-      AND ($5 = '' OR conversation_id = $5)
+WHERE user_id = $1 AND (created_at, run_id) < ($2, $3){filters}
 ORDER BY created_at DESC, run_id DESC
-LIMIT $6
-""")
+LIMIT $4
+"""
+# The status of a run under way changes too often to be in an index; such runs are few.
+_UNDER_WAY = frozenset(
+    {
+        RUN_STATUS_ACCEPTED,
+        RUN_STATUS_PLANNED,
+        RUN_STATUS_EXECUTING,
+        RUN_STATUS_WAITING_FOR_APPROVAL,
+        RUN_STATUS_COMPOSING,
+    }
+)
 _LAST_SEQUENCE = _query("SELECT max(sequence) AS last FROM run_events WHERE run_id = $1")
 _FINISHED = _query("SELECT finished_at FROM runs WHERE run_id = $1")
 _FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
@@ -202,9 +218,19 @@ class Runs:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await self.of(user_id)._rows(
-            _LIST, user_id, before, last_id, request.status, request.conversation_id, size + 1
-        )
+        filters = ""
+        arguments: list[object] = [user_id, before, last_id, size + 1]
+        # A text for each set of filters, as each is planned by an index of its own.
+        if request.status:
+            arguments.append(request.status)
+            under_way = request.status in _UNDER_WAY
+            filters = (
+                " AND finished_at IS NULL AND status = $5" if under_way else " AND outcome = $5"
+            )
+        if request.conversation_id:
+            arguments.append(request.conversation_id)
+            filters += f" AND conversation_id <> '' AND conversation_id = ${len(arguments)}"
+        rows = await self.of(user_id)._rows(_query(_LIST.format(filters=filters)), *arguments)
         runs = [_listed(row) for row in rows[:size]]
         more = len(rows) > size
         last = rows[size - 1] if more else None
