@@ -63,6 +63,9 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).parent / "migrations"
 _POOL_SIZE = 8
 _READERS = 8
+MOST_SESSIONS = _POOL_SIZE + _READERS + 5
+"""Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
+is slow), the lease and the listener. Two more for a moment while it starts."""
 _DEADLINE_MARGIN_S = 30.0
 
 
