@@ -60,15 +60,15 @@ WITH old AS (
 )
 SELECT count(*)::int FROM gone
 """
-_OF_WHOM = "($1::text IS NULL OR user_id = $1) AND ($2::uuid IS NULL OR run_id = $2)"
-_COUNT = f"SELECT count(*) FROM runs WHERE {_OF_WHOM}"  # noqa: S608  our own text
-_UNFINISHED = f"""
-SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NULL ORDER BY created_at
-"""  # noqa: S608  our own text
-_ENDED = f"""
+# A text for a user and one for a run, as each is planned by an index of its own.
+_ANY = "SELECT EXISTS (SELECT FROM runs WHERE {whose} = $1)"
+_UNFINISHED = """
+SELECT run_id FROM runs WHERE {whose} = $1 AND finished_at IS NULL ORDER BY created_at
+"""
+_ENDED = """
 SELECT run_id, user_id, has_files
-FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL LIMIT $3
-"""  # noqa: S608  our own text
+FROM runs WHERE {whose} = $1 AND finished_at IS NOT NULL LIMIT $2
+"""
 _ERASE = """
 WITH size AS (
     SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
@@ -106,6 +106,15 @@ class Scope:
 
     user_id: str | None = None
     run_id: UUID | None = None
+
+    @property
+    def key(self) -> str | UUID | None:
+        """Which user, or which run."""
+        return self.user_id if self.run_id is None else self.run_id
+
+    def asked(self, sql: str) -> str:
+        """The query for a user, or for a run."""
+        return sql.format(whose="user_id" if self.run_id is None else "run_id")
 
     def __str__(self) -> str:
         return f"user {self.user_id}" if self.run_id is None else f"run {self.run_id}"
@@ -156,7 +165,7 @@ async def forget_days(session: Session, user_id: str | None = None) -> None:
 
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     """Runs in the scope that have not ended, oldest first."""
-    rows = await session.fetch(_UNFINISHED, scope.user_id, scope.run_id)
+    rows = await session.fetch(scope.asked(_UNFINISHED), scope.key)
     return [row["run_id"] for row in rows]
 
 
@@ -169,7 +178,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             in an artefact store that is not known here, and this one was not deleted.
         Unavailable: the artefact store is away; some runs may be deleted.
     """
-    if not await session.fetchval(_COUNT, scope.user_id, scope.run_id):
+    if not await session.fetchval(scope.asked(_ANY), scope.key):
         raise NotFound(f"Nothing is stored of {scope}.")
     if running := await unfinished(session, scope):
         shown = ", ".join(map(str, running[:_SHOWN]))
@@ -180,7 +189,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
         )
     erased = Erased()
     while True:
-        ended = await session.fetch(_ENDED, scope.user_id, scope.run_id, _BATCH)
+        ended = await session.fetch(scope.asked(_ENDED), scope.key, _BATCH)
         if not ended:
             if scope.user_id is not None:
                 await forget_days(session, scope.user_id)
