@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
+from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, cancel, erase
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
-from bos_gateway.values import LargeValues
 from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -80,7 +80,7 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
 async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
     house: House,
 ) -> None:
-    class SlowStore(LargeValues):
+    class SlowStore(RunFiles):
         enabled = True
         called, go_on = asyncio.Event(), asyncio.Event()
 
@@ -91,16 +91,18 @@ async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
 
     async with house.gateway() as gateway:
         await gateway.ask()
-    values = SlowStore(None)
+    files = SlowStore(None)
     async with open_database(house.dsn, schema=SCHEMA, max_size=1) as only:
-        await only.execute("UPDATE runs SET finished_at = now() - interval '9 days'")
+        await only.execute(
+            "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
+        )
         plan = UpkeepPlan(compact_after_s=1e9, keep_s=1.0)
-        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), values)
+        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), files)
         task = asyncio.create_task(upkeep.round())
-        await values.called.wait()
+        await files.called.wait()
         async with acquire(only) as session:
             assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
-        values.go_on.set()
+        files.go_on.set()
         await task
         assert not await run_ids(only)
 

@@ -42,12 +42,13 @@ _DEFAULT_PAGE = 50
 _BATCH = 100
 _COLUMNS = "approval_id, status, instructions, payload, created_at, expire_at, responded_at"
 
-_LIST = for_user(f"""
+_PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
-WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3) AND ($4 = 0 OR status = $4)
+WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3){{}}
 ORDER BY created_at DESC, approval_id DESC
-LIMIT $5
-""")  # noqa: S608  our own text
+LIMIT $4
+"""  # noqa: S608  our own text
+_LIST, _LIST_BY_STATUS = (for_user(_PAGE.format(each)) for each in ("", " AND status = $5"))
 _ONE = for_user(f"""
 SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
 """)  # noqa: S608  our own text
@@ -110,8 +111,11 @@ class Approvals:
         """
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await fetch(
-            self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
+        found = (user_id, user_id, before, last_id, size + 1)
+        rows = await (
+            fetch(self._readers, _LIST_BY_STATUS, *found, request.status)
+            if request.status
+            else fetch(self._readers, _LIST, *found)
         )
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""

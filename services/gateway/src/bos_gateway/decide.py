@@ -146,8 +146,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [Record((*requests, *_finish(state, now, CANCELLED, text).events))]
     if state.plan_failure is not None:
         error = state.plan_failure
-        requests = _close(state, now, APPROVAL_STATUS_EXPIRED)
-        return [Record((*requests, *_finish(state, now, error.type, error.message).events))]
+        return [_finish(state, now, error.type, error.message)]
     if state.plan is None:
         if now >= run_deadline(state):
             return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]

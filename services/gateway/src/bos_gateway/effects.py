@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
+    from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.run_secrets import RunSecrets
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from bos_gateway.state import RunState
     from bos_gateway.step_files import FileRoom
     from bos_gateway.tokens import Metadata, Tokens
-    from bos_gateway.values import LargeValues
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
@@ -48,7 +48,7 @@ class Collaborators:
     telemetry: Telemetry
     clock: DatabaseClock
     vault: RunSecrets
-    values: LargeValues
+    files: RunFiles
     file_room: FileRoom
 
 

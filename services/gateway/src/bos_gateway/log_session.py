@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.day_budget import held, settled
-from bos_gateway.log_items import Append, NewRun
+    from bos_gateway.log_items import Append, NewRun
 
     Session = asyncpg.Connection[asyncpg.Record]
 

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from bos.gateway.v1 import Run
+from bos.gateway.v1 import (
+    RUN_STATUS_ACCEPTED,
+    RUN_STATUS_COMPOSING,
+    RUN_STATUS_EXECUTING,
+    RUN_STATUS_PLANNED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Run,
+)
 from bos.runlog.v1 import AnswerDelta, LogEvent
-from bos_artefacts import Owner
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.attempts import journal, working_context
@@ -25,10 +31,10 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import ListRunsRequest
     from bos_gateway.state import RunState
-    from bos_gateway.values import LargeValues
 
 _DEFAULT_PAGE = 50
-_PAGE_EVENTS = 500
+PAGE_EVENTS = 500
+PAGE_BYTES = 4 * 1024 * 1024
 
 READER = "bos_gateway_reader"
 """Role that sees the runs of one user, by row-level security."""
@@ -50,27 +56,45 @@ _BY_ID = _query("SELECT run_id, request_digest FROM runs WHERE run_id = $1 AND u
 _BY_REQUEST = _query(
     "SELECT run_id, request_digest FROM runs WHERE user_id = $1 AND request_id = $2"
 )
-_LIST = _query("""
+_LIST = """
 SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
        (SELECT max(sequence) FROM run_events e WHERE e.run_id = r.run_id) AS last_sequence
 FROM runs AS r
-WHERE user_id = $1 AND (created_at, run_id) < ($2, $3) AND ($4 = 0 OR status = $4)
-      AND ($5 = '' OR conversation_id = $5)
+WHERE user_id = $1 AND (created_at, run_id) < ($2, $3){filters}
 ORDER BY created_at DESC, run_id DESC
-LIMIT $6
-""")
+LIMIT $4
+"""
+# The status of a run under way changes too often to be in an index; such runs are few.
+_UNDER_WAY = frozenset(
+    {
+        RUN_STATUS_ACCEPTED,
+        RUN_STATUS_PLANNED,
+        RUN_STATUS_EXECUTING,
+        RUN_STATUS_WAITING_FOR_APPROVAL,
+        RUN_STATUS_COMPOSING,
+    }
+)
 _LAST_SEQUENCE = _query("SELECT max(sequence) AS last FROM run_events WHERE run_id = $1")
 _FINISHED = _query("SELECT finished_at FROM runs WHERE run_id = $1")
 _FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
-_OWNER = _query("SELECT user_id FROM runs WHERE run_id = $1")
 _COMPACTED = _query("""
 SELECT lower(r) AS first, upper(r) AS behind
 FROM (SELECT unnest(compacted) AS r FROM runs WHERE run_id = $1) AS ranges
 """)
-_EVENTS = _query("""
-SELECT sequence, schema_version, payload FROM run_events
-WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
-""")
+EVENTS = """
+SELECT sequence, epoch, kind, schema_version, created_at, payload
+FROM (
+    SELECT *, sum(octet_length(payload)) OVER (ORDER BY sequence) - octet_length(payload) AS before
+    FROM run_events WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+) AS page
+WHERE before < $4
+ORDER BY sequence
+"""
+"""A page of a log: $3 events at most, and none behind the first $4 bytes; at least one event.
+
+Lengths are known without reading what is stored outside of the row.
+"""
+_EVENTS = _query(EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +114,6 @@ class Runs:
             user.
         user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
             the service itself, which drives everybody's runs.
-        values: What is not in the log itself; None shows the stubs in its place.
         cards: What stands beside the logs; by default read with connections of ``pool``.
     """
 
@@ -99,7 +122,6 @@ class Runs:
         pool: asyncpg.Pool[asyncpg.Record],
         readers: asyncpg.Pool[asyncpg.Record] | None = None,
         user_id: str | None = None,
-        values: LargeValues | None = None,
         cards: StoredCards | None = None,
     ) -> None:
         self.cards = cards or StoredCards(pool)
@@ -107,11 +129,10 @@ class Runs:
         self._pool = pool
         self._readers = readers
         self._user_id = user_id
-        self._values = values
 
     def of(self, user_id: str) -> Runs:
         """The same for one user: whatever is asked, nothing of anybody else is found."""
-        return Runs(self._pool, self._readers, user_id, self._values, self.cards)
+        return Runs(self._pool, self._readers, user_id, self.cards)
 
     async def find(self, run_id: UUID, user_id: str) -> StoredRun:
         """The user's run.
@@ -135,7 +156,7 @@ class Runs:
         Pieces of the answer may be missing after the run's end: see ``compaction``.
         """
         rows = await self._page(run_id, after_sequence)
-        return [(row["sequence"], await self._event(run_id, row["payload"])) for row in rows]
+        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
 
     async def first_event(self, run_id: UUID) -> LogEvent:
         """The run's RunAccepted event, without the agents' cards.
@@ -171,21 +192,12 @@ class Runs:
                     found.append(LogEvent(answer_delta=AnswerDelta()))
                 if row["schema_version"] > SCHEMA_VERSION:
                     raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
-                found.append(await self._event(run_id, row["payload"]))
+                found.append(LogEvent.FromString(row["payload"]))
         if missing:
             await self._check_compacted(run_id, missing)
         if found:
             await self.cards.put_back(found[0])
         return found
-
-    async def _event(self, run_id: UUID, payload: bytes) -> LogEvent:
-        event = LogEvent.FromString(payload)
-        if self._values is None or not event.HasField("external_event"):
-            return event
-        row = await self._row(_OWNER, run_id)
-        if row is None:  # erased meanwhile
-            raise not_found(str(run_id))
-        return await self._values.whole(Owner(row["user_id"], run_id), event)
 
     async def _check_compacted(self, run_id: UUID, missing: list[int]) -> None:
         """Read after the events: compacting removes and says so in one commit."""
@@ -196,7 +208,7 @@ class Runs:
                 raise BrokenLog(f"run {run_id} lacks event {sequence}")
 
     async def _page(self, run_id: UUID, after_sequence: int) -> Sequence[asyncpg.Record]:
-        return await self._rows(_EVENTS, run_id, after_sequence, _PAGE_EVENTS)
+        return await self._rows(_EVENTS, run_id, after_sequence, PAGE_EVENTS, PAGE_BYTES)
 
     async def finished(self, run_id: UUID) -> bool:
         """Whether the run has ended; so does one that is no longer stored."""
@@ -213,9 +225,19 @@ class Runs:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await self.of(user_id)._rows(
-            _LIST, user_id, before, last_id, request.status, request.conversation_id, size + 1
-        )
+        filters = ""
+        arguments: list[object] = [user_id, before, last_id, size + 1]
+        # A text for each set of filters, as each is planned by an index of its own.
+        if request.status:
+            arguments.append(request.status)
+            under_way = request.status in _UNDER_WAY
+            filters = (
+                " AND finished_at IS NULL AND status = $5" if under_way else " AND outcome = $5"
+            )
+        if request.conversation_id:
+            arguments.append(request.conversation_id)
+            filters += f" AND conversation_id <> '' AND conversation_id = ${len(arguments)}"
+        rows = await self.of(user_id)._rows(_query(_LIST.format(filters=filters)), *arguments)
         runs = [_listed(row) for row in rows[:size]]
         more = len(rows) > size
         last = rows[size - 1] if more else None

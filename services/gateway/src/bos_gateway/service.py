@@ -33,6 +33,7 @@ from bos_gateway.clock import DatabaseClock
 from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
 from bos_gateway.effects import Collaborators
+from bos_gateway.files import RunFiles
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
@@ -47,7 +48,6 @@ from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
-from bos_gateway.values import LargeValues
 from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import migrate, open_database, require_session_features
 
@@ -63,6 +63,9 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).parent / "migrations"
 _POOL_SIZE = 8
 _READERS = 8
+MOST_SESSIONS = _POOL_SIZE + _READERS + 5
+"""Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
+is slow), the lease and the listener. Two more for a moment while it starts."""
 _DEADLINE_MARGIN_S = 30.0
 
 
@@ -84,7 +87,7 @@ async def serve(
     key = settings.run_token_private_key
     ring = settings.secrets_key_ring()
     url = settings.artefacts_url
-    values = LargeValues(open_artefacts(url) if url else None, telemetry)
+    artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
     tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
@@ -98,6 +101,7 @@ async def serve(
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
         )
+        files = RunFiles(artefacts, pool, telemetry)
         channels = await stack.enter_async_context(Channels(telemetry))
         registry = await stack.enter_async_context(
             watched_registry(
@@ -124,13 +128,13 @@ async def serve(
             telemetry=telemetry,
             clock=clock,
             vault=RunSecrets(ring, pool, telemetry),
-            values=values,
+            files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
         )
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
-        runs = Runs(pool, readers, values=values)
+        runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
         lease = Lease(
             settings.store_url,
@@ -160,13 +164,13 @@ async def serve(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
         )
-        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, values)
+        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
         streams = Streams(settings.max_streams, metrics)
         dry_run = DryRun(collaborators, runs, day)
-        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, values)
+        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files)
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),

@@ -41,14 +41,14 @@ class GatewaySettings(Settings):
     artefacts_url: str | None = Field(
         default=None,
         min_length=1,
-        description="Where files go, and values that are too large for the log: file:///folder, "
-        "shared by all gateways, or s3://bucket/prefix; unset: no files, results cut to 256 KiB",
+        description="Where files of steps go: file:///folder, shared by all gateways, or "
+        "s3://bucket/prefix; unset: no files",
     )
     max_result_bytes: int = Field(
         default=2097152,
         ge=262144,
         le=2097152,
-        description="Largest result of a step if there is a place for values; larger ones are cut",
+        description="Largest result of a step; larger ones are cut",
     )
     max_run_result_bytes: int = Field(
         default=16777216,

@@ -165,15 +165,13 @@ def _leave_attempt(state: RunState, planned: Planned) -> None:
 
 def _plan_failed(state: RunState, event: LogEvent) -> None:
     failed = event.plan_failed
-    lost = state.plan is not None and failed.revision == state.revision
-    if failed.revision != state.planning and not lost:
+    if failed.revision != state.planning:
         raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
     if not failed.HasField("usage"):
         state.usage.unreported_tokens += for_planning(state) or 0
     state.plan_trace += failed.trace
     add_usage(state.usage, failed.usage)
-    if state.plan is None or lost:
-        # What the plan in force depends on is gone from the store of values: the run has to end.
+    if state.plan is None:
         state.plan_failure = failed.error
     else:
         state.replanning, state.revision_failure = None, failed.error

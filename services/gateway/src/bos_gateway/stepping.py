@@ -171,11 +171,9 @@ class _StepRun:
 
     async def _fitted(self, result: AgentResult) -> AgentResult:
         """The result, cut if it is too large to be kept; that is said in the trace."""
-        services = self._run.services
-        limit = MAX_RESULT_BYTES
-        if services.values.enabled:
-            rest = services.settings.max_run_result_bytes - held_bytes(self._run.state)
-            limit = max(limit, min(services.settings.max_result_bytes, rest))
+        settings = self._run.services.settings
+        rest = settings.max_run_result_bytes - held_bytes(self._run.state)
+        limit = max(MAX_RESULT_BYTES, min(settings.max_result_bytes, rest))
         (fitting,) = fit([result], limit)
         if fitting is not result:
             size = result.ByteSize()
@@ -289,7 +287,7 @@ class _StepRun:
         request = self._run.state.request
         owner = Owner(request.user_id, UUID(self._run.state.run_id))
         timeout_s = min(_STORE_FILES_S, self._left_s() / 2)
-        stored, problems = await files.store(owner, self._run.services.values, timeout_s)
+        stored, problems = await files.store(owner, self._run.services.files, timeout_s)
         result.files.extend(stored)
         for text in problems:
             event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=text)

@@ -29,6 +29,9 @@ CREATE TABLE runs (
     compacted       int8multirange,
     remembered_at   timestamptz,
     tokens          bigint,
+    has_files       boolean NOT NULL DEFAULT false,
+    outcome         smallint GENERATED ALWAYS AS
+                    (CASE WHEN finished_at IS NOT NULL THEN status END) STORED,
     token_day       date,
     UNIQUE (user_id, request_id)
 ) WITH (fillfactor = 70);
@@ -41,13 +44,18 @@ COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts a
 COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
 COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
+COMMENT ON COLUMN runs.outcome IS 'status of a run that has ended, for an index: it changes with the end alone';
+COMMENT ON COLUMN runs.has_files IS 'the artefact store may hold files of it';
 COMMENT ON COLUMN runs.token_day IS 'UTC day whose sum lacks these tokens; null: none';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
-CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
+CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC, run_id DESC)
     WHERE conversation_id <> '';
 CREATE INDEX runs_unfinished ON runs (created_at) WHERE finished_at IS NULL;
-CREATE INDEX runs_unfinished_by_user ON runs (user_id) WHERE finished_at IS NULL;
+CREATE INDEX runs_unfinished_by_user ON runs (user_id, created_at DESC, run_id DESC)
+    WHERE finished_at IS NULL;
+CREATE INDEX runs_by_outcome ON runs (user_id, outcome, created_at DESC, run_id DESC)
+    WHERE outcome IS NOT NULL;
 CREATE INDEX runs_by_end ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_uncompacted ON runs (finished_at)
     WHERE finished_at IS NOT NULL AND compacted IS NULL;
@@ -131,6 +139,7 @@ COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was reques
 COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
 
 CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
+CREATE INDEX approvals_by_status ON approvals (user_id, status, created_at DESC, approval_id DESC);
 CREATE INDEX approvals_due ON approvals (expire_at) WHERE status = 1;
 CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
