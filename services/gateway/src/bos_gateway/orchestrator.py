@@ -97,7 +97,8 @@ class Orchestrator:
         self._with = collaborators
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
         self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
-        self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
+        put = self._inbox.put
+        self._effects = EffectContext(run.state, run.secrets, collaborators, put, put)
         self._active: dict[object, asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._last_delta = 0.0

@@ -350,6 +350,7 @@ class _StepRun:
         await self._progress(event)
 
     async def _emit_dispatch(self, attempt: int) -> None:
+        """Have the next attempt in the log before it is made, by an owner that still is one."""
         dispatched = StepDispatched(
             revision=self._command.revision,
             step_id=self._command.step_id,
@@ -358,7 +359,7 @@ class _StepRun:
             attempt=attempt,
             reserved_tokens=self._command.reserved_tokens,
         )
-        await self._run.emit(self._run.stamped(LogEvent(step_dispatched=dispatched)))
+        await self._run.committed(self._run.stamped(LogEvent(step_dispatched=dispatched)))
 
     async def _progress(self, *events: TraceEvent) -> None:
         """Store trace events, as many as a step may have."""
