@@ -40,7 +40,6 @@ from bos_gateway.external import (
     version_of,
 )
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.results import held_bytes
 from bos_gateway.retention import Scope, erase
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import Runs
@@ -387,7 +386,7 @@ def test_a_run_whose_inputs_are_gone_ends_as_if_its_plan_had_failed(event: LogEv
 
 
 def test_nothing_is_held_by_a_run_that_has_not_begun() -> None:
-    assert held_bytes(RunState("r")) == 0
+    assert RunState("r").held_bytes == 0
 
 
 async def test_a_url_of_no_store_is_refused_at_the_start(house: House) -> None:

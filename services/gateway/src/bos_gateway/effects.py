@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
+    from bos_gateway.result_room import ResultRoom
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
@@ -52,6 +53,7 @@ class Collaborators:
     vault: RunSecrets
     values: LargeValues
     file_room: FileRoom
+    result_room: ResultRoom
 
 
 @dataclass(frozen=True, slots=True)
