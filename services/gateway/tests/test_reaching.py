@@ -173,11 +173,9 @@ async def test_nobody_listening_is_told_after_a_few_tries() -> None:
 BUDGETED = MakePlanRequest(question="What?", token_budget=1000)
 
 
-@pytest.mark.parametrize(
-    ("request_", "calls"), [(PLAN, 3), (BUDGETED, 1)], ids=["free", "budgeted"]
-)
+@pytest.mark.parametrize(("wanted", "calls"), [(PLAN, 3), (BUDGETED, 1)], ids=["free", "budgeted"])
 async def test_budget_of_a_call_that_broke_off_is_not_given_out_again(
-    request_: MakePlanRequest, calls: int
+    wanted: MakePlanRequest, calls: int
 ) -> None:
     drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
     server, target = await dropping(PlannerDouble(), drops)
