@@ -1,4 +1,4 @@
-"""Requests to people: listing them, and deciding each exactly once (SPEC M-03, M-05, M-08).
+"""Requests to people: listing them, and deciding each exactly once.
 
 Anybody's decision, or that none came in time, is one statement at any replica: a compare-and-set on
 the request's row by the database's time, the input for the run that waits, and the message that
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_PAGE = 50
 _BATCH = 100
-_COLUMNS = "approval_id, status, instructions, payload, created_at, expire_at, responded_at"
+_COLUMNS = "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at"
 
 _PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
@@ -149,6 +151,10 @@ class Approvals:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
             )
+        if approve and not _approval(row).actions:
+            raise InvalidArgument.field(
+                "decision", "what was proposed cannot be read any more; it can only be denied"
+            )
         wanted = resolved(_approval(row), status, row["read_at"], instructions)
         if not await self._decide([wanted]):
             # Somebody, or the time, was faster.
@@ -199,7 +205,14 @@ class Approvals:
 
 
 def _approval(row: asyncpg.Record) -> Approval:
-    approval = Approval.FromString(row["payload"])
+    try:
+        approval = Approval.FromString(row["payload"])
+    except DecodeError:
+        # One damaged row must not keep all others from being listed or timed out. The log of its
+        # run has the request as well, so that the run can go on.
+        approval = Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval.create_time.FromDatetime(row["created_at"])
+        approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
     responded_at: datetime | None = row["responded_at"]

@@ -100,7 +100,10 @@ class Orchestrator:
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
         # None only wakes the loop, for it to see that an append has failed.
         self._inbox: asyncio.Queue[LogEvent | None] = asyncio.Queue(_INBOX)
-        self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
+        self._awaited: dict[int, asyncio.Future[None]] = {}
+        self._effects = EffectContext(
+            run.state, run.secrets, collaborators, self._inbox.put, self._committed
+        )
         self._active: dict[object, asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._last_delta = 0.0
@@ -359,6 +362,10 @@ class Orchestrator:
         for event in events:
             apply(self._state, event)
         self._pipeline.add(append)
+        for event in events:
+            applied = self._awaited.pop(id(event), None)
+            if applied is not None and not applied.done():
+                applied.set_result(None)
 
     def _show(self, events: Sequence[LogEvent]) -> None:
         """Show what is committed, then count it; no count may get into a run's way."""
@@ -368,6 +375,20 @@ class Orchestrator:
                 self._observe(event)
             except Exception:
                 self._log.exception("event not counted", run=self._state.run_id)
+
+    async def _committed(self, event: LogEvent) -> None:
+        """Store an event of an effect, and return once it is on disk.
+
+        An effect whose event is no longer true waits here until it is cancelled, as it will be.
+        """
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[id(event)] = applied
+        try:
+            await self._inbox.put(event)
+            await applied
+            await self._pipeline.committed()
+        finally:
+            self._awaited.pop(id(event), None)
 
     def _wake(self) -> None:
         with suppress(asyncio.QueueFull):  # then the loop is awake

@@ -41,6 +41,7 @@ from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
+from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
@@ -130,6 +131,7 @@ async def serve(
             vault=RunSecrets(ring, pool, telemetry),
             files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
+            result_room=ResultRoom(settings.max_held_result_bytes),
         )
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)

@@ -10,6 +10,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from bos.runlog.v1 import RunSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.run_secrets import SecretsKeyRing
 
 
@@ -56,6 +57,11 @@ class GatewaySettings(Settings):
         description="Results and inputs of all steps of a run that are held in memory; beyond it "
         "results are cut to 256 KiB",
     )
+    max_held_result_bytes: int = Field(
+        default=536870912,
+        ge=0,
+        description="The same of all runs of this replica together",
+    )
     max_waiting_file_bytes: int = Field(
         default=134217728,
         ge=6291456,
@@ -80,7 +86,10 @@ class GatewaySettings(Settings):
         default=800, ge=1, description="Calls that follow a run at the same time on this replica"
     )
     max_run_tokens: int = Field(
-        default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
+        default=0,
+        ge=0,
+        le=MAX_RUN_TOKENS,
+        description="Model tokens that a run may consume; 0: no bound",
     )
     max_user_day_tokens: int = Field(
         default=0,
