@@ -315,7 +315,7 @@ async def test_expiry_takes_values_along_and_waits_for_a_store_that_is_not_known
     await plan_tables(house)
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         await gateway.ask()
-    plan = UpkeepPlan(compact_after_s=0.0, keep_s=0.0)
+    plan = UpkeepPlan(keep_s=0.0)
     metrics = GatewayMetrics(CollectorRegistry())
     async with open_database(house.dsn, schema=SCHEMA) as pool:
         await Upkeep(pool, plan, metrics).round()

@@ -17,7 +17,7 @@ from postgres_proxy import postgres_proxy
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_PLANNED, RUN_STATUS_SUCCEEDED, RunEvent
-from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
+from bos.runlog.v1 import CancelRequested, LogEvent, Planned, RunAccepted
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
@@ -67,7 +67,7 @@ async def open_log(dsn: str) -> AsyncIterator[Log]:
 
 
 def delta(run_id: UUID, sequence: int, text: str, *, durable: bool = False) -> Append:
-    event = LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
+    event = LogEvent(cancel_requested=CancelRequested(reason=text))
     return Append(run_id, 1, sequence, [event], durable=durable)
 
 
@@ -79,7 +79,7 @@ async def texts(dsn: str, run_id: UUID) -> dict[int, str]:
             "ORDER BY sequence",
             run_id,
         )
-    return {r["sequence"]: LogEvent.FromString(r["payload"]).answer_delta.text for r in rows}
+    return {r["sequence"]: LogEvent.FromString(r["payload"]).cancel_requested.reason for r in rows}
 
 
 async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged_lost(
@@ -231,7 +231,7 @@ async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
                 else:
                     await connection.execute(
                         "INSERT INTO run_events VALUES "
-                        "($1, 2, gen_random_uuid(), 1, 'answer_delta', 1, '', now())",
+                        "($1, 2, gen_random_uuid(), 1, 'cancel_requested', 1, '', now())",
                         lost,
                     )
                 await connection.fetchval("SELECT pg_terminate_backend($1)", pid)

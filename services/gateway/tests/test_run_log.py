@@ -18,8 +18,8 @@ from bos.gateway.v1 import (
     Approval,
 )
 from bos.runlog.v1 import (
-    AnswerDelta,
     ApprovalRequested,
+    CancelRequested,
     LogEvent,
     Planned,
     RunAccepted,
@@ -58,7 +58,7 @@ def new_run(request_id: str = "") -> NewRun:
 
 
 def delta(text: str) -> LogEvent:
-    return LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
+    return LogEvent(cancel_requested=CancelRequested(reason=text))
 
 
 async def stored(store: str, run_id: UUID) -> list[tuple[int, str]]:
@@ -234,7 +234,7 @@ async def test_append_of_an_earlier_epoch_is_refused_beside_one_of_the_present_e
         finished = await connection.fetchval("SELECT finished_at IS NOT NULL FROM runs")
     assert isinstance(outcomes[0], LostRun)
     assert outcomes[1] is None
-    assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "answer_delta")]
+    assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "cancel_requested")]
     assert not finished
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos.gateway.v1 import RUN_STATUS_COMPOSING, RUN_STATUS_PLANNED, RunStatus
-from bos.runlog.v1 import AnswerDelta, LogEvent
+from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_gateway.run_log import Append
 from bos_gateway.tail import UnflushedTail, chunks
 
@@ -18,7 +18,8 @@ RUNS = [UUID(int=number) for number in range(3)]
 def append(
     run: int, first: int, events: int = 1, *, epoch: int = 1, status: RunStatus | None = None
 ) -> Append:
-    deltas = [LogEvent(answer_delta=AnswerDelta(text=str(first + n))) for n in range(events)]
+    numbers = range(first, first + events)
+    deltas = [LogEvent(cancel_requested=CancelRequested(reason=str(n))) for n in numbers]
     return Append(RUNS[run], epoch, first, deltas, durable=False, status=status)
 
 

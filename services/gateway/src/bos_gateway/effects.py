@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
+    Say = Callable[[int, str], None]
+    """Shows more text of an attempt at the answer to those who follow; it is not stored."""
 
 PLANNER = "planner"
 COMPOSER = "composer"
@@ -62,6 +64,7 @@ class EffectContext:
     """Credentials of the run, by context key."""
     services: Collaborators
     emit: Emit
+    say: Say
 
     def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
         """Metadata of a call made for this run."""

@@ -8,7 +8,6 @@ bounded inbox; a full inbox slows the effect down, not the process.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -97,10 +96,11 @@ class Orchestrator:
         self._with = collaborators
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
         self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
-        self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
+        self._effects = EffectContext(
+            run.state, run.secrets, collaborators, self._inbox.put, run.feed.say
+        )
         self._active: dict[object, asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
-        self._last_delta = 0.0
         self._dropped: set[str] = set()
 
     def submit(self, event: LogEvent) -> None:
@@ -258,28 +258,7 @@ class Orchestrator:
                 events = [await self._inbox.get()]
         except TimeoutError:
             return []
-        self._drain(events)
-        await self._gather_deltas(events)
-        return _merge_deltas(events)
-
-    async def _gather_deltas(self, events: list[LogEvent]) -> None:
-        """Wait out the rest of the window when there is nothing but answer text.
-
-        The first delta of an answer goes out at once; anything else ends the wait.
-        """
-        window = self._with.settings.delta_window_s
-        while all(event.HasField("answer_delta") for event in events):
-            left = self._last_delta + window - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                async with asyncio.timeout(left):
-                    events.append(await self._inbox.get())
-            except TimeoutError:
-                break
-            self._drain(events)
-        if any(event.HasField("answer_delta") for event in events):
-            self._last_delta = time.monotonic()
+        return self._drain(events)
 
     def _drain(self, events: list[LogEvent]) -> list[LogEvent]:
         while not self._inbox.empty() and len(events) < _INBOX:
@@ -443,20 +422,3 @@ def _span_name(state: RunState, command: Command) -> str:
             return "classify"
         case _:
             return "compose"
-
-
-def _merge_deltas(events: list[LogEvent]) -> list[LogEvent]:
-    """Neighbouring pieces of one answer as one event."""
-    merged: list[LogEvent] = []
-    for event in events:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and event.HasField("answer_delta")
-            and last.HasField("answer_delta")
-            and last.answer_delta.attempt == event.answer_delta.attempt
-        ):
-            last.answer_delta.text += event.answer_delta.text
-        else:
-            merged.append(event)
-    return merged
