@@ -59,7 +59,7 @@ _FLUSHED_S = 1.5
 _POINTS = sorted(
     {
         *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
-        *("answer_started", "answer_delta", "run_finished", "cancel_requested", "run_adopted"),
+        *("answer_started", "run_finished", "cancel_requested", "run_adopted"),
         "revision_started",
         *(commits.ADOPT, commits.RENEW, commits.ADD_INPUT),
     }
@@ -163,7 +163,7 @@ class Round:
             starting = forked_gateway(
                 self._crash, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
-                lease_renewal_s=self._lease_s / 3, compact_after_s=3600,
+                lease_renewal_s=self._lease_s / 3,
                 approval_timeout_s=TIMEOUT_S,
             )  # fmt: skip
             try:

@@ -42,11 +42,11 @@ def streamed(events: list[Any]) -> list[str]:
     return [event.answer_delta.text for event in events if event.HasField("answer_delta")]
 
 
-@pytest.mark.parametrize(("bound", "passed"), [(3, 3), (2, 2)])
-async def test_pieces_of_an_answer_beyond_a_number_are_not_streamed_and_not_lost(
+@pytest.mark.parametrize(("bound", "passed"), [(13, 3), (12, 2)])
+async def test_pieces_of_an_answer_beyond_a_size_are_not_streamed_and_not_lost(
     house: House, monkeypatch: pytest.MonkeyPatch, bound: int, passed: int
 ) -> None:
-    monkeypatch.setattr(composing, "MAX_DELTAS", bound)
+    monkeypatch.setattr(composing, "MAX_STREAMED_BYTES", bound)
     await house.add_agent(EchoAgent())
     house.planner.steps = [step("a", "echo")]
     house.composer.deltas = ["one ", "two ", "three"]

@@ -74,7 +74,7 @@ async def test_statement_stands_though_its_connection_cannot_be_given_back(
 
 
 @pytest.mark.parametrize(
-    "point", ["step_finished:before", "run_accepted:after", "answer_delta:after"]
+    "point", ["step_finished:before", "run_accepted:after", "answer_started:after"]
 )
 async def test_frozen_past_its_lease(crash: CrashHouse, point: str) -> None:
     """It wakes up in the middle of what others have long taken over, and goes on serving."""

@@ -31,7 +31,6 @@ UNDER_LOAD = {
     "step_progressed": 3,
     "step_finished": 2,
     "answer_started": 1,
-    "answer_delta": 1,
     "run_finished": 1,
 }
 # Commits that need a situation of their own; each has its test below.

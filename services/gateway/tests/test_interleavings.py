@@ -35,7 +35,6 @@ from hypothesis.stateful import (
 from interleaved_owners import World
 from interleaved_parts import FAILS, ONCE, SAFE
 
-from bos_gateway.compaction import compact
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate, open_database
@@ -164,10 +163,6 @@ class Interleaving(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 1, 1, 100]))
     def time_passes(self, seconds: int) -> None:
         self.world.now += timedelta(seconds=seconds)
-
-    @rule()
-    def log_is_compacted(self) -> None:
-        self.do(compact(self.world.reader, after_s=0, limit=100))
 
     @invariant()
     def contract_holds(self) -> None:

@@ -17,6 +17,7 @@ from gateway_house import Client, House, gateway_process, kinds
 from leaving import seen_until
 from postgres_proxy import postgres_proxy
 from run_contract import Seen
+from streamed import answer_text, logged
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
 from bos.gateway.v1 import (
@@ -92,8 +93,9 @@ def adoptions(log: list[LogEvent]) -> Counter[str]:
 
 def check_complete(events: list[RunEvent]) -> None:
     """The contract towards one client: every event once, in order, and one end."""
-    sequences = [event.sequence for event in events]
+    sequences = [event.sequence for event in logged(events)]
     assert sequences == sorted(set(sequences))
+    assert events[-1].run_finished.response.answer.startswith(answer_text(events))
     assert [e.HasField("run_finished") for e in events] == [False] * (len(events) - 1) + [True]
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
@@ -230,7 +232,7 @@ async def test_watching_at_another_replica_sees_every_event_once_and_at_once(hou
         here = await asked
         behind_s = time.monotonic() - here_ended.pop()
         response = await same
-    assert there == here
+    assert logged(there) == logged(here)
     assert behind_s < 0.8, "woken by the poll, not by the message"
     check_complete(here)
     assert response.run_id == here[0].run_id

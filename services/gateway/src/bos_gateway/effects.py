@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
     Committed = Callable[[LogEvent], Awaitable[None]]
     """The same, and waits until the event is in the log; cancelled when the run is lost."""
+    Say = Callable[[int, str], None]
+    """Shows more text of an attempt at the answer to those who follow; it is not stored."""
 
 PLANNER = "planner"
 COMPOSER = "composer"
@@ -67,6 +69,7 @@ class EffectContext:
     services: Collaborators
     emit: Emit
     committed: Committed
+    say: Say
 
     def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
         """Metadata of a call made for this run."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.answers import Answers
     from bos_gateway.approvals import Approvals
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.lease import Lease
@@ -29,6 +30,7 @@ async def running_replica(
     replica: Replica,
     lease: Lease,
     bulletin: Bulletin,
+    answers: Answers,
     approvals: Approvals,
     waiting: WaitingApprovals,
     telemetry: Telemetry,
@@ -83,7 +85,9 @@ async def running_replica(
         "approvals": time_out_approvals,
         "waiting": count_waiting,
         "telling": bulletin.tell_for_ever,
-        "listening": lambda: bulletin.listen_for_ever(replica.drives),
+        "listening": lambda: bulletin.listen_for_ever(replica.drives, answers.changed),
+        "answers": lambda: answers.write_for_ever(replica.answer),
+        "following": replica.reader.elsewhere.look_for_ever,
     }
     async with lease:
         tasks = [asyncio.create_task(for_ever(*each), name=each[0]) for each in rounds.items()]

@@ -10,7 +10,6 @@ of effects wait in a bounded inbox; a full inbox slows the effect down, not the 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -101,12 +100,12 @@ class Orchestrator:
         # None only wakes the loop, for it to see that an append has failed.
         self._inbox: asyncio.Queue[LogEvent | None] = asyncio.Queue(_INBOX)
         self._awaited: dict[int, asyncio.Future[None]] = {}
+        emit, say = self._inbox.put, run.feed.say
         self._effects = EffectContext(
-            run.state, run.secrets, collaborators, self._inbox.put, self._committed
+            run.state, run.secrets, collaborators, emit, self._committed, say
         )
         self._active: dict[object, asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
-        self._last_delta = 0.0
         self._dropped: set[str] = set()
 
     def submit(self, event: LogEvent) -> None:
@@ -303,31 +302,7 @@ class Orchestrator:
             return []
         if first is not None:
             events.append(first)
-        self._drain(events)
-        await self._gather_deltas(events)
-        return _merge_deltas(events)
-
-    async def _gather_deltas(self, events: list[LogEvent]) -> None:
-        """Wait out the rest of the window when there is nothing but answer text.
-
-        The first delta of an answer goes out at once; anything else ends the wait.
-        """
-        window = self._with.settings.delta_window_s
-        while events and all(event.HasField("answer_delta") for event in events):
-            left = self._last_delta + window - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                async with asyncio.timeout(left):
-                    piece = await self._inbox.get()
-            except TimeoutError:
-                break
-            if piece is None:
-                break
-            events.append(piece)
-            self._drain(events)
-        if any(event.HasField("answer_delta") for event in events):
-            self._last_delta = time.monotonic()
+        return self._drain(events)
 
     def _drain(self, events: list[LogEvent]) -> list[LogEvent]:
         while not self._inbox.empty() and len(events) < _INBOX:
@@ -507,20 +482,3 @@ def _span_name(state: RunState, command: Command) -> str:
             return "classify"
         case _:
             return "compose"
-
-
-def _merge_deltas(events: list[LogEvent]) -> list[LogEvent]:
-    """Neighbouring pieces of one answer as one event."""
-    merged: list[LogEvent] = []
-    for event in events:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and event.HasField("answer_delta")
-            and last.HasField("answer_delta")
-            and last.answer_delta.attempt == event.answer_delta.attempt
-        ):
-            last.answer_delta.text += event.answer_delta.text
-        else:
-            merged.append(event)
-    return merged

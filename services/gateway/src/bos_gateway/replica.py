@@ -18,6 +18,7 @@ from bos_chassis.errors import (
 )
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
+from bos_gateway.answers import Answer
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayLimit, day_limit
 from bos_gateway.feed import RunFeed
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
+    from bos_gateway.answers import Answers
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
@@ -72,6 +74,7 @@ class Replica:
         ownership: Taking and freeing runs.
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
+        answers: Where others find the texts of answers that are being written here.
         collaborators: What runs need to make progress.
         day: What the tokens of the day allow.
         new_id: Makes run ids.
@@ -85,6 +88,7 @@ class Replica:
         ownership: Ownership,
         lease: Lease,
         bulletin: Bulletin,
+        answers: Answers,
         collaborators: Collaborators,
         day: DayBudget,
         new_id: Callable[[], UUID],
@@ -102,6 +106,7 @@ class Replica:
         self._driven: dict[UUID, _Driven] = {}
         self.reader = RunReader(runs, bulletin, self._feed_of)
         """What runs look like, also those that others drive."""
+        self._answers = answers
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
         settings = collaborators.settings
@@ -214,6 +219,11 @@ class Replica:
     def drives(self, run_id: UUID) -> bool:
         """Whether the run is under way here."""
         return run_id in self._driven
+
+    def answer(self, run_id: UUID) -> Answer | None:
+        """The text of the answer that is being written for a run under way here."""
+        driven = self._driven.get(run_id)
+        return None if driven is None else Answer(driven.run.epoch, *driven.feed.answer)
 
     async def adopt(self) -> float | None:
         """Take over runs that nobody owns, as far as there is room.
@@ -416,7 +426,11 @@ class Replica:
         inputs: Sequence[LogEvent] = (),
         deaths: int = 0,
     ) -> None:
-        feed = RunFeed(events, lambda: self._bulletin.published(run_id))
+        feed = RunFeed(
+            events,
+            window_s=self._with.settings.delta_window_s,
+            on_change=lambda text: self._shown(run_id, text=text),
+        )
         run = OwnedRun(run_id, epoch, state, feed, secrets, deaths)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
         for event in inputs:
@@ -426,6 +440,13 @@ class Replica:
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
 
+    def _shown(self, run_id: UUID, *, text: bool) -> None:
+        """Tell those who follow a run of ours elsewhere that there is more."""
+        if text and self._bulletin.followed(run_id):
+            self._answers.changed(run_id)
+        elif not text:
+            self._bulletin.published(run_id)
+
     async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
         try:
             await self._attempt_to_drive(run_id, driven)
@@ -433,6 +454,7 @@ class Replica:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
                 self._bulletin.forget(run_id)
+                self._answers.forget(run_id)
             if self._remembering is not None and driven.run.state.finished:
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))

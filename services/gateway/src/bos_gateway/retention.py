@@ -74,6 +74,8 @@ _ERASE = """
 WITH size AS (
     SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
     FROM run_events WHERE run_id = ANY ($1)
+), texts AS (
+    DELETE FROM answers WHERE run_id = ANY ($1)
 ), gone AS (
     DELETE FROM runs WHERE run_id = ANY ($1) RETURNING run_id
 )

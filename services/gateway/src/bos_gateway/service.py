@@ -21,6 +21,7 @@ from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
+from bos_gateway.answers import Answers
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     SERVICE_NAME,
@@ -100,7 +101,7 @@ async def serve(
             open_authenticator(settings.auth, "gateway", telemetry)
         )
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, stateless=True)
         )
         files = RunFiles(artefacts, pool, telemetry)
         channels = await stack.enter_async_context(Channels(telemetry))
@@ -134,7 +135,9 @@ async def serve(
             result_room=ResultRoom(settings.max_held_result_bytes),
         )
         readers = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+            )
         )
         runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
@@ -148,6 +151,7 @@ async def serve(
             observer=observer,
         )
         bulletin = Bulletin(settings.store_url, pool, telemetry)
+        answers = Answers(pool)
         remembering = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)
@@ -158,21 +162,36 @@ async def serve(
             await stack.enter_async_context(remembering.running())
         day = DayBudget(pool, settings)
         replica = Replica(
-            writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
+            writer,
+            runs,
+            ownership,
+            lease,
+            bulletin,
+            answers,
+            collaborators,
+            day,
+            new_run_id,
+            remembering,
         )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
             running_replica(
-                replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
+                replica,
+                lease,
+                bulletin,
+                answers,
+                approvals,
+                WaitingApprovals(pool, metrics),
+                telemetry,
             )
         )
         upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
-        streams = Streams(settings.max_streams, metrics)
+        streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
-        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files)
+        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),

@@ -85,6 +85,9 @@ class GatewaySettings(Settings):
     max_streams: int = Field(
         default=800, ge=1, description="Calls that follow a run at the same time on this replica"
     )
+    max_streams_per_user: int = Field(
+        default=100, ge=0, description="Such calls of one account on this replica; 0: no bound"
+    )
     max_run_tokens: int = Field(
         default=0,
         ge=0,
@@ -132,7 +135,7 @@ class GatewaySettings(Settings):
         default=0.5, ge=0, le=1, description="Below it planning counts as uncertain"
     )
     delta_window_s: float = Field(
-        default=0.015, ge=0, description="Answer text is gathered this long into one event"
+        default=0.015, ge=0, description="Answer text is gathered this long into one piece"
     )
     approval_timeout_s: float = Field(
         default=120.0, ge=1, le=2592000, description="Time to decide about a proposed action"
@@ -151,14 +154,11 @@ class GatewaySettings(Settings):
         ge=1,
         description="Replicas that may die one after the other while a run gets no further",
     )
-    compact_after_s: float = Field(
-        default=60.0, ge=0, description="Streamed text is removed this long after a run's end"
-    )
     retention_days: float | None = Field(
         default=None, gt=0, description="Runs are deleted this long after their end; unset: never"
     )
     upkeep_interval_s: float = Field(
-        default=10.0, gt=0, description="Time between two looks for runs to compact or delete"
+        default=10.0, gt=0, description="Time between two looks for what is to be deleted"
     )
     memory_target: str | None = Field(
         default=None,

@@ -374,7 +374,6 @@ _APPLY = {
     "instructions_classified": _instructions_classified,
     "effect_intended": _effect_intended,
     "answer_started": _answer_started,
-    "answer_delta": _nothing,
     "run_finished": _run_finished,
     "cancel_requested": _cancel_requested,
     "run_adopted": _run_adopted,
