@@ -56,6 +56,7 @@ from bos_gateway.compaction import compact
 from bos_gateway.decide import MakePlan, Record, RunStep, decide
 from bos_gateway.log_session import Target, insert_events, insert_runs, target_of
 from bos_gateway.ownership import Ownership
+from bos_gateway.poison import LEASE_EXPIRED
 from bos_gateway.response import composed_response
 from bos_gateway.run_log import Append, NewRun
 from bos_gateway.runs import Runs
@@ -326,7 +327,8 @@ class World:
             if held.state.finished:
                 return
             owner.held = held
-            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=each.reason)
+            reason = each.reason or LEASE_EXPIRED
+            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=reason)
             self.compose_statement(held, [event(self.now, run_adopted=body)])
             await self.send(owner, "arrives")
             if owner.held is held:
@@ -346,11 +348,10 @@ class World:
         if any(other.restoring for other in self.owners):
             return  # after an outage nobody is taken for dead before the living are back
         until = datetime.now(UTC) + timedelta(days=1)
-        adopted = [
-            run
-            for suspect in (False, True)
-            for run in await owner.ownership.adopt(9, judge_until=until, suspect=suspect)
-        ]
+        # Back-offs take no time here.
+        await self.reader.execute("UPDATE runs SET retry_at = now() WHERE replica_id IS NULL")
+        await owner.ownership.bury(until)
+        adopted = await owner.ownership.adopt(9)
         if adopted:
             self.unflushed.clear()
         if late:

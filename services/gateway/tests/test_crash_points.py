@@ -36,8 +36,8 @@ UNDER_LOAD = {
 }
 # Commits that need a situation of their own; each has its test below, but REWRITE, which needs
 # a PostgreSQL that has lost something (`test_crash_outages.py`).
-DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
-ADOPTING = (commits.ADOPT, "run_adopted")
+DRAINING = ("run_released", commits.RELEASE_ALL)
+ADOPTING = (commits.BURY, commits.ADOPT, "run_adopted")
 ALONE = (
     *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.REWRITE, commits.ADD_INPUT),
     "cancel_requested",

@@ -162,7 +162,7 @@ async def test_lost_events_come_back_although_the_run_has_been_taken_anew(
             await connection.execute("UPDATE runs SET epoch = 2")
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'bos-gateway-writer'"
+                "WHERE application_name LIKE 'bos-gateway-writer%'"
             )
         await log.writer.restored()
         assert await texts(postgres.dsn, run) == {2: "seen"}
@@ -187,7 +187,7 @@ async def test_what_was_seen_elsewhere_comes_back_although_it_was_never_acknowle
         append = asyncio.create_task(log.writer.append(delta(run, 2, "seen")))
         while not await watcher.fetchval(
             "SELECT count(*) FROM pg_stat_activity "
-            "WHERE application_name = 'bos-gateway-writer' AND wait_event_type = 'Lock'"
+            "WHERE application_name LIKE 'bos-gateway-writer%' AND wait_event_type = 'Lock'"
         ):
             pass
         proxy.cut()
@@ -216,7 +216,7 @@ async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
         )
         async with connect(postgres.dsn, schema=SCHEMA) as connection:
             pid = await connection.fetchval(
-                "SELECT pid FROM pg_stat_activity WHERE application_name = 'bos-gateway-writer'"
+                "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bos-gateway-writer%'"
             )
             async with connection.transaction():
                 # As a crash would have it: the event is gone, and another stands there or none.

@@ -305,7 +305,7 @@ async def test_append_without_an_answer_comes_into_the_log_before_anybody_goes_o
         async with connect(store) as watcher:
             while not await watcher.fetchval(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE application_name = 'bos-gateway-writer' AND wait_event_type = 'Lock'"
+                "WHERE application_name LIKE 'bos-gateway-writer%' AND wait_event_type = 'Lock'"
             ):
                 pass
         if taken_anew:
@@ -321,7 +321,7 @@ async def restored_anew(log: LogWriter, connection: asyncpg.Connection[asyncpg.R
     assert len(log.tail)
     await connection.execute(
         "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-        "WHERE application_name = 'bos-gateway-writer' AND datname = current_database()"
+        "WHERE application_name LIKE 'bos-gateway-writer%' AND datname = current_database()"
     )
     async with asyncio.timeout(30):
         while len(log.tail):

@@ -265,7 +265,8 @@ _ANY_OWNER = """(r.replica_id = $13
                WHERE b.run_id = r.run_id AND e.event_id = b.event_id
            ))"""
 _HANDED_ON = """,
-        replica_id = CASE WHEN r.run_id <> ALL ($24) THEN r.replica_id END"""
+        replica_id = CASE WHEN r.run_id <> ALL ($24) THEN r.replica_id END,
+        retry_at = CASE WHEN r.run_id <> ALL ($24) THEN r.retry_at ELSE 'infinity' END"""
 APPEND_ANY = _APPEND.format(owner=_ANY_OWNER, day="", more=_MORE, handed_on=_HANDED_ON)
 """For all others: $1 to $29."""
 APPEND_SETTLING = _APPEND.format(

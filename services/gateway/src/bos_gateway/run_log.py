@@ -26,6 +26,7 @@ from bos_chassis.errors import BosError, Unavailable
 from bos_gateway.commits import REWRITE, committing, kinds_of
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.log_session import Target, existing_runs, insert_events, insert_runs, target_of
+from bos_gateway.sessions import session_name
 from bos_gateway.tail import Row, UnflushedTail, chunks
 from bos_postgres import connect
 
@@ -444,7 +445,7 @@ class LogWriter:
         connection = await self._session.enter_async_context(
             connect(
                 self._dsn,
-                application_name="bos-gateway-writer",
+                application_name=session_name("writer", self._replica_id),
                 schema=SCHEMA,
                 statement_timeout_s=_STATEMENT_TIMEOUT_S,
                 on_lost=self._wake.set,

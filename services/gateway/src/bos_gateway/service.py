@@ -43,6 +43,7 @@ from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
+from bos_gateway.sessions import session_name
 from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
@@ -96,7 +97,12 @@ async def serve(
             open_authenticator(settings.auth, "gateway", telemetry)
         )
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+            open_database(
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_POOL_SIZE,
+                application_name=session_name("pool", replica_id),
+            )
         )
         channels = await stack.enter_async_context(Channels(telemetry))
         registry = await stack.enter_async_context(
@@ -128,10 +134,22 @@ async def serve(
             file_room=FileRoom(settings.max_waiting_file_bytes),
         )
         readers = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+            open_database(
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_READERS,
+                application_name=session_name("readers", replica_id),
+                role=READER,
+            )
         )
         runs = Runs(pool, readers, values=values)
-        ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
+        ownership = Ownership(
+            pool,
+            replica_id,
+            settings.lease_s,
+            hold_off_s=settings.hold_off_s,
+            observer=observer,
+        )
         lease = Lease(
             settings.store_url,
             replica_id,
@@ -141,7 +159,7 @@ async def serve(
             clock=clock,
             observer=observer,
         )
-        bulletin = Bulletin(settings.store_url, pool, telemetry)
+        bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
         remembering = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)

@@ -20,8 +20,10 @@ CREATE TABLE runs (
     status          smallint NOT NULL,
     replica_id      uuid,
     epoch           bigint NOT NULL DEFAULT 1,
-    deaths          integer NOT NULL DEFAULT 0,
-    deaths_after    bigint NOT NULL DEFAULT 0,
+    failures        integer NOT NULL DEFAULT 0,
+    failures_after  bigint NOT NULL DEFAULT 0,
+    retry_at        timestamptz NOT NULL DEFAULT now(),
+    unreadable_since timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
@@ -34,8 +36,10 @@ CREATE TABLE runs (
 COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
-COMMENT ON COLUMN runs.deaths IS 'owners that died without the run getting further';
-COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.failures IS 'owners that died or let go in trouble, without the run getting further';
+COMMENT ON COLUMN runs.failures_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.retry_at IS 'of a run that nobody owns: when it is due; infinity: it waits for a person';
+COMMENT ON COLUMN runs.unreadable_since IS 'since when its log defies whoever adopts it';
 COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
 COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the clock of the database';
@@ -43,7 +47,9 @@ COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the cl
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
     WHERE conversation_id <> '';
-CREATE INDEX runs_unfinished ON runs (created_at) WHERE finished_at IS NULL;
+CREATE INDEX runs_released ON runs (retry_at) WHERE finished_at IS NULL AND replica_id IS NULL;
+CREATE INDEX runs_by_replica ON runs (replica_id)
+    WHERE finished_at IS NULL AND replica_id IS NOT NULL;
 CREATE INDEX runs_unfinished_by_user ON runs (user_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_by_end ON runs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX runs_uncompacted ON runs (finished_at)
