@@ -66,7 +66,9 @@ SELECT i.run_id FROM run_inputs AS i
 WHERE (SELECT r.finished_at IS NULL AND r.replica_id IS NULL AND r.retry_at = 'infinity'
        FROM runs AS r WHERE r.run_id = i.run_id)
 """
-_DUE = "finished_at IS NULL AND replica_id IS NULL AND retry_at <= now()"
+# Runs that wait are not even in the index: else it would be taken for them, too.
+_DUE = """finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity'
+          AND retry_at <= now()"""
 _LOOK = f"""
 SELECT EXISTS (SELECT FROM replicas WHERE lease_until < now() AND replica_id <> $1) AS dead,
        EXISTS (SELECT FROM runs WHERE {_DUE}) OR EXISTS ({_WANTED}) AS runs,
@@ -134,7 +136,7 @@ WITH room AS MATERIALIZED (
            ))::int AS share,
            CASE WHEN EXISTS (
                SELECT FROM runs AS r
-               WHERE r.run_id = ANY ($3) AND r.replica_id = $1 AND r.finished_at IS NULL
+               WHERE r.run_id = ANY ($3) AND r.finished_at IS NULL
                      AND coalesce({_GOT_FURTHER.format(kinds="$4")}, 0) <= r.failures_after
            ) THEN 0 ELSE 1 END AS suspects
 ), wanted AS (

@@ -47,7 +47,8 @@ COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the cl
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
     WHERE conversation_id <> '';
-CREATE INDEX runs_released ON runs (retry_at) WHERE finished_at IS NULL AND replica_id IS NULL;
+CREATE INDEX runs_released ON runs (retry_at)
+    WHERE finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity';
 CREATE INDEX runs_by_replica ON runs (replica_id)
     WHERE finished_at IS NULL AND replica_id IS NOT NULL;
 CREATE INDEX runs_unfinished_by_user ON runs (user_id) WHERE finished_at IS NULL;
