@@ -263,7 +263,7 @@ async def crashing_gateway(
     """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
     replica_id = uuid4()
     program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
-    settings = {"max_owner_deaths": 1000, **overrides}
+    settings = {"max_failures": 1000, **overrides}
     async with gateway_process(crash.house, program=program, **settings) as (process, client):
         yield Gateway(process, client, replica_id)
 

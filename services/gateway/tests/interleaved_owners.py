@@ -53,6 +53,7 @@ from bos.runlog.v1 import (
 from bos_gateway.decide import MakePlan, Record, RunStep, decide
 from bos_gateway.log_session import are_stored, insert_events, insert_runs
 from bos_gateway.ownership import Ownership
+from bos_gateway.poison import LEASE_EXPIRED
 from bos_gateway.response import composed_response
 from bos_gateway.run_log import Append, NewRun
 from bos_gateway.runs import Runs
@@ -270,7 +271,8 @@ class World:
             if held.state.finished:
                 return
             owner.held = held
-            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=each.reason)
+            reason = each.reason or LEASE_EXPIRED
+            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=reason)
             self.store(held, [event(self.now, run_adopted=body)])
             await self.send(owner, "arrives")
             if owner.held is held:
@@ -288,11 +290,10 @@ class World:
 
     async def adopt(self, owner: Owner, *, dies: bool = False, late: bool = False) -> None:
         until = datetime.now(UTC) + timedelta(days=1)
-        adopted = [
-            run
-            for suspect in (False, True)
-            for run in await owner.ownership.adopt(9, judge_until=until, suspect=suspect)
-        ]
+        # Back-offs take no time here.
+        await self.reader.execute("UPDATE runs SET retry_at = now() WHERE replica_id IS NULL")
+        await owner.ownership.bury(until)
+        adopted = await owner.ownership.adopt(9)
         if late:
             await self.late_arrive()
         if dies:

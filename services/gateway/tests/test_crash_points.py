@@ -34,8 +34,8 @@ UNDER_LOAD = {
     "run_finished": 1,
 }
 # Commits that need a situation of their own; each has its test below.
-DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
-ADOPTING = (commits.ADOPT, "run_adopted")
+DRAINING = ("run_released", commits.RELEASE_ALL)
+ADOPTING = (commits.BURY, commits.ADOPT, "run_adopted")
 ALONE = (
     *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.ADD_INPUT),
     "cancel_requested",

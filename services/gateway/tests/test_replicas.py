@@ -315,7 +315,7 @@ async def test_cancel_arrives_although_the_listening_connection_was_lost(house: 
         connection = await asyncpg.connect(house.dsn)
         assert await connection.fetchval(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-            "WHERE application_name = 'bos-gateway-listener' AND datname = current_database()"
+            "WHERE application_name LIKE 'bos-gateway-listener%' AND datname = current_database()"
         )
         await connection.close()
         await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
@@ -329,13 +329,13 @@ async def test_run_that_keeps_killing_its_owners_is_given_up(house: House) -> No
     house.planner.steps = [step("a", "slow")]
     run_id = ""
     for attempt in range(2):
-        async with gateway_process(house, max_owner_deaths=2) as (process, client):
+        async with gateway_process(house, max_failures=2) as (process, client):
             if attempt == 0:
                 run_id = (await seen_until(client, "step_started"))[0].run_id
             await eventually(lambda n=attempt: len(slow.inputs) == n + 1, within_s=20)
             process.kill()
             await process.wait()
-    async with gateway_process(house, max_owner_deaths=2) as (_, client):
+    async with gateway_process(house, max_failures=2) as (_, client):
         events = await client.watch(run_id)
         house.planner.steps = []
         assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
@@ -352,11 +352,11 @@ async def test_drains_never_count_as_deaths(house: House, times: int) -> None:
     house.planner.steps = [step("a", "slow")]
     run_id = ""
     for attempt in range(times):
-        async with house.gateway(max_owner_deaths=1) as client:
+        async with house.gateway(max_failures=1) as client:
             if attempt == 0:
                 run_id = (await seen_until(client, "step_started"))[0].run_id
             await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
-    async with house.gateway(max_owner_deaths=1) as client:
+    async with house.gateway(max_failures=1) as client:
         slow.release.set()
         events = await client.watch(run_id)
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED

@@ -351,7 +351,7 @@ async def ended_sessions(connection: asyncpg.Connection[asyncpg.Record]) -> int:
     """End the sessions of the writer that wait for a lock; how many there were."""
     return await connection.fetchval(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE application_name = 'bos-gateway-writer' AND datname = current_database() "
+        "WHERE application_name LIKE 'bos-gateway-writer%' AND datname = current_database() "
         "AND wait_event_type = 'Lock'"
     )
 

@@ -27,7 +27,7 @@ from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import DECIDE, committing
 from bos_gateway.proposals import resolved
-from bos_postgres import acquire, fetch, fetchval, for_user, statement_errors
+from bos_postgres import acquire, fetch, for_user, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +59,6 @@ SELECT {_COLUMNS}, now() AS read_at FROM approvals
 WHERE status = 1 AND expire_at <= now() AND ($1::uuid IS NULL OR approval_id = $1)
 ORDER BY expire_at LIMIT {_BATCH}
 """  # noqa: S608  our own text
-_NEXT_DUE = """
-SELECT extract(epoch FROM min(expire_at) - now())::float8 FROM approvals WHERE status = 1
-"""
 # Locked in one order by everybody, so that two replicas with the same time-outs do not block each
 # other. Who comes second finds the status changed, and nothing happens twice.
 _DECIDE = """
@@ -164,16 +161,10 @@ class Approvals:
             raise _decided_otherwise(found)
         return found
 
-    async def time_out(self) -> float | None:
-        """End the requests that nobody has decided in time (SPEC M-06, M-12).
-
-        Returns:
-            Seconds until the next one is due; None if there is none.
-        """
+    async def time_out(self) -> None:
+        """End the requests that nobody has decided in time."""
         while await self._time_out(None) >= _BATCH:
             pass
-        left_s: float | None = await fetchval(self._pool, _NEXT_DUE)
-        return left_s
 
     async def _time_out(self, approval_id: UUID | None) -> int:
         rows = await fetch(self._pool, _DUE, approval_id)

@@ -152,6 +152,7 @@ APPEND_ANY = _APPEND.format(
     more=_MORE,
     handed_on=""",
         replica_id = CASE WHEN r.run_id <> ALL ($23) THEN r.replica_id END,
+        retry_at = CASE WHEN r.run_id <> ALL ($23) THEN r.retry_at ELSE 'infinity' END,
         tokens = coalesce((
             SELECT t.tokens FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
             WHERE t.run_id = r.run_id

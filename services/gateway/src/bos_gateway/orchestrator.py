@@ -69,8 +69,6 @@ class OwnedRun:
     state: RunState
     feed: RunFeed
     secrets: Mapping[str, str] = field(repr=False)
-    deaths: int = 0
-    """Owners that died of late, one after the other, without the run getting further."""
 
 
 class Orchestrator:

@@ -19,6 +19,7 @@ from bos_gateway.commits import committing, kinds_of
 from bos_gateway.lanes import Lane, LogRefused, Pending, SlowLane, StoreFull
 from bos_gateway.log_items import Append, NewRun
 from bos_gateway.log_session import are_stored, existing_runs, insert_events, insert_runs
+from bos_gateway.sessions import session_name
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class LogWriter:
     async def _open(self) -> AsyncIterator[Session]:
         async with connect(
             self._dsn,
-            application_name="bos-gateway-writer",
+            application_name=session_name("writer", self._replica_id),
             schema=SCHEMA,
             statement_timeout_s=_STATEMENT_TIMEOUT_S,
         ) as session:

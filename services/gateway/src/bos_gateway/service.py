@@ -46,6 +46,7 @@ from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
+from bos_gateway.sessions import session_name
 from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
@@ -101,7 +102,13 @@ async def serve(
             open_authenticator(settings.auth, "gateway", telemetry)
         )
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, stateless=True)
+            open_database(
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_POOL_SIZE,
+                application_name=session_name("pool", replica_id),
+                stateless=True,
+            )
         )
         files = RunFiles(artefacts, pool, telemetry)
         channels = await stack.enter_async_context(Channels(telemetry))
@@ -136,11 +143,22 @@ async def serve(
         )
         readers = await stack.enter_async_context(
             open_database(
-                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_READERS,
+                application_name=session_name("readers", replica_id),
+                role=READER,
+                stateless=True,
             )
         )
         runs = Runs(pool, readers)
-        ownership = Ownership(pool, replica_id, settings.lease_s, observer=observer)
+        ownership = Ownership(
+            pool,
+            replica_id,
+            settings.lease_s,
+            hold_off_s=settings.hold_off_s,
+            observer=observer,
+        )
         lease = Lease(
             settings.store_url,
             replica_id,
@@ -150,7 +168,7 @@ async def serve(
             clock=clock,
             observer=observer,
         )
-        bulletin = Bulletin(settings.store_url, pool, telemetry)
+        bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
         answers = Answers(pool)
         remembering = None
         if settings.memory_target is not None:

@@ -147,12 +147,15 @@ class GatewaySettings(Settings):
     lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
     lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
     hold_off_s: float = Field(
-        default=30.0, gt=0, description="A run that went wrong here is left to others this long"
+        default=2.0,
+        gt=0,
+        description="Back-off of a run after its first failure; doubled with each, at most 600",
     )
-    max_owner_deaths: int = Field(
-        default=3,
+    max_failures: int = Field(
+        default=5,
         ge=1,
-        description="Replicas that may die one after the other while a run gets no further",
+        description="Failures of a run without its getting further after which it is given up; "
+        "the death of its gateway is one",
     )
     retention_days: float | None = Field(
         default=None, gt=0, description="Runs are deleted this long after their end; unset: never"

@@ -21,8 +21,10 @@ CREATE TABLE runs (
     last_sequence   bigint NOT NULL DEFAULT 1,
     replica_id      uuid,
     epoch           bigint NOT NULL DEFAULT 1,
-    deaths          integer NOT NULL DEFAULT 0,
-    deaths_after    bigint NOT NULL DEFAULT 0,
+    failures        integer NOT NULL DEFAULT 0,
+    failures_after  bigint NOT NULL DEFAULT 0,
+    retry_at        timestamptz NOT NULL DEFAULT now(),
+    unreadable_since timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
@@ -38,8 +40,10 @@ COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
 COMMENT ON COLUMN runs.last_sequence IS 'where its log ends; an append must begin just behind it';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
-COMMENT ON COLUMN runs.deaths IS 'owners that died without the run getting further';
-COMMENT ON COLUMN runs.deaths_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.failures IS 'owners that died or let go in trouble, without the run getting further';
+COMMENT ON COLUMN runs.failures_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.retry_at IS 'of a run that nobody owns: when it is due; infinity: it waits for a person';
+COMMENT ON COLUMN runs.unreadable_since IS 'since when its log defies whoever adopts it';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
 COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
 COMMENT ON COLUMN runs.outcome IS 'status of a run that has ended, for an index: it changes with the end alone';
@@ -49,7 +53,10 @@ COMMENT ON COLUMN runs.token_day IS 'UTC day whose sum lacks these tokens; null:
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC, run_id DESC)
     WHERE conversation_id <> '';
-CREATE INDEX runs_unfinished ON runs (created_at) WHERE finished_at IS NULL;
+CREATE INDEX runs_released ON runs (retry_at)
+    WHERE finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity';
+CREATE INDEX runs_by_replica ON runs (replica_id)
+    WHERE finished_at IS NULL AND replica_id IS NOT NULL;
 CREATE INDEX runs_unfinished_by_user ON runs (user_id, created_at DESC, run_id DESC)
     WHERE finished_at IS NULL;
 CREATE INDEX runs_by_outcome ON runs (user_id, outcome, created_at DESC, run_id DESC)
