@@ -26,6 +26,7 @@ from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
 from bos_gateway import day_budget
+from bos_gateway.budget import freeze_shares
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayBound, DayBudget, DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
@@ -529,6 +530,7 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
     accepted.settings.max_concurrency = accepted.settings.max_steps = 4
     accepted.settings.plan_timeout.FromSeconds(10)
     accepted.settings.compose_timeout.FromSeconds(10)
+    freeze_shares(accepted.settings)
     accepted.deadline.GetCurrentTime()
     accepted.deadline.seconds += 100
     run.event.create_time.GetCurrentTime()
