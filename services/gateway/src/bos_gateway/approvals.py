@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from google.protobuf.message import DecodeError
+
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_KIND_OUTCOME_UNKNOWN,
@@ -186,7 +188,10 @@ class Approvals:
 
 
 def _approval(row: asyncpg.Record) -> Approval:
-    approval = Approval.FromString(row["payload"])
+    try:
+        approval = Approval.FromString(row["payload"])
+    except DecodeError:  # it must not keep anybody from all the others
+        approval = Approval(approval_id=str(row["approval_id"]))
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
     responded_at: datetime | None = row["responded_at"]
@@ -196,6 +201,8 @@ def _approval(row: asyncpg.Record) -> Approval:
 
 
 def _input(approval: Approval) -> bytes:
+    if not approval.step_id:
+        return b""  # nobody can tell what was decided about: its run makes no sense either
     event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
     event.create_time.CopyFrom(approval.respond_time)
     return event.SerializeToString()
