@@ -218,6 +218,24 @@ async def test_what_memory_was_not_told_of_comes_before_the_question_that_follow
     assert memory.recorded[0].question == "What was revenue in Q2?"
 
 
+async def test_a_turn_that_cannot_be_read_keeps_no_other_from_memory_and_is_not_tried_again(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    async with house.gateway(memory_target="127.0.0.1:1") as client:
+        for question in ("What was revenue in Q1?", "And in Q2?"):
+            await client.ask(question, conversation_id="talk")
+    await unremembered(
+        house,
+        "UPDATE run_events SET payload = '\\xff' WHERE kind = 'run_accepted' AND run_id = "
+        "(SELECT run_id FROM runs ORDER BY created_at LIMIT 1)",
+    )
+    async with house.gateway(memory_target=target, **PATIENT) as client, all_remembered(house):
+        await client.ask("And in Q3?", conversation_id="talk")
+        assert list(house.planner.requests[-1].conversation_history) == [SAID]
+
+    assert [turn.question for turn in memory.recorded] == ["And in Q2?", "And in Q3?"]
+
+
 async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
