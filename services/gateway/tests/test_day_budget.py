@@ -107,7 +107,6 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
         1,
         2,
         [LogEvent(run_finished=RunFinished(response=response))],
-        durable=True,
         status=RUN_STATUS_SUCCEEDED,
         finished=True,
     )

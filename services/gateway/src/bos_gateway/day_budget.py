@@ -130,8 +130,7 @@ def held(event: LogEvent) -> int:
 
 def settled(event: LogEvent) -> int | None:
     """What the end of a run counts against its day; None for another event, and if it is untold."""
-    outlined = event.external_event.outline if event.HasField("external_event") else event
-    metadata = outlined.run_finished.response.metadata
+    metadata = event.run_finished.response.metadata
     return _bounded(metadata.usage) if metadata.max_tokens else None
 
 

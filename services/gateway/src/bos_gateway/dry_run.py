@@ -12,7 +12,7 @@ from bos_gateway.acceptance import continued_by
 from bos_gateway.continuing import with_inherited
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
-from bos_gateway.planning import plan_request, usable_problems
+from bos_gateway.planning import bound_answer, plan_request, usable_problems
 from bos_gateway.reaching import answered
 from bos_plans import stages
 
@@ -90,6 +90,7 @@ class DryRun:
                     answer = await answered(
                         self._with.planner.MakePlan, message, timeout_s=timeout_s, metadata=token
                     )
+                bound_answer(answer, self._with.clock.now())
                 held.usage = answer.usage
                 return answer
         except DayLimit:
