@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -28,7 +27,7 @@ from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_e
 from bos_gateway import day_budget
 from bos_gateway.budget import freeze_shares
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayBound, DayBudget, DayLimit, held, settle
+from bos_gateway.day_budget import DayBudget, DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
 from bos_gateway.run_log import SCHEMA, Append, NewRun, UserLimit
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -187,8 +186,9 @@ async def test_one_user_does_not_use_up_anothers_day(store: str, pool: Pool) -> 
             await accept(day, log, run_of("anna", 10_000))
         await accept(day, log, run_of("berta", 10_000))
     assert caught.value.left == 0
-    assert caught.value.of_all is None
-    assert 0 < caught.value.resets_in_s <= 86_400
+    assert caught.value.reason == "USER_DAY_LIMIT"
+    assert caught.value.retry_after_s is not None
+    assert 0 < caught.value.retry_after_s <= 86_400
 
 
 async def test_the_lower_of_both_bounds_counts(store: str, pool: Pool) -> None:
@@ -200,8 +200,7 @@ async def test_the_lower_of_both_bounds_counts(store: str, pool: Pool) -> None:
         with pytest.raises(DayLimit) as caught:
             await accept(day, log, run_of("berta", 20_000))
     assert caught.value.left == 0
-    assert caught.value.of_user is not None
-    assert caught.value.of_user.left == 90_000
+    assert caught.value.reason == "DAY_LIMIT"
 
 
 @pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
@@ -347,12 +346,12 @@ async def test_what_was_read_of_a_day_is_forgotten_at_its_end(
         await accept(day, log, run_of("anna", 10_000))
         (read,) = day._sums.values()
         await execute(store, "UPDATE runs SET token_day = token_day - 1")
-        await accept(day, log, run_of("anna", 10_000))
-        assert read.tokens == 20_000  # known from before
-        read.resets_at = monotonic()
         monkeypatch.setattr(day_budget, "_FRESH_S", 3600.0)
         await accept(day, log, run_of("anna", 10_000))
-    assert read.tokens == 20_000  # both of the day, without the first one
+        assert read.left == 80_000  # as known from before
+        read._resets_at = monotonic()
+        await accept(day, log, run_of("anna", 10_000))
+    assert read.left == 80_000  # both of the day, without the first one
 
 
 async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Pool) -> None:
@@ -487,16 +486,25 @@ async def test_bound_of_everybody_holds_for_those_without_an_account_and_tells_n
 
 @pytest.mark.parametrize(
     ("mine", "of_all", "reason"),
-    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, None, "USER_DAY_LIMIT")],
+    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
 )
-def test_who_is_told_numbers_is_told_their_own(mine: int, of_all: int | None, reason: str) -> None:
-    everybody = None if of_all is None else DayBound(900, of_all)
-    limit = DayLimit(DayBound(100, mine), everybody, 60.0)
-    error = day_budget.day_limit(limit, datetime(2026, 6, 15, 23, 59, tzinfo=UTC))
+async def test_who_is_told_numbers_is_told_their_own(
+    pool: Pool, mine: int, of_all: int, reason: str
+) -> None:
+    await pool.execute(
+        "INSERT INTO token_days SELECT (now() AT TIME ZONE 'UTC')::date, * FROM "
+        "(VALUES ('anna', 95), ('', 895)) AS t"
+    )
+    day = bounded(pool, mine=95 + mine, all_=of_all and 895 + of_all)
+    with pytest.raises(DayLimit) as caught:
+        async with day.admitted(run_of("anna", 10)):
+            pytest.fail("there are not enough")
+    error = caught.value
     assert error.reason == reason
     assert ("95 of the 100" in error.message) == (reason == "USER_DAY_LIMIT")
-    assert "900" not in error.message
-    assert error.metadata["reset_time"] == "2026-06-16T00:00:00Z"
+    assert "89" not in error.message
+    tomorrow = await pool.fetchval("SELECT ((now() AT TIME ZONE 'UTC')::date + 1)::text")
+    assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
 
 
 async def test_a_run_that_is_cancelled_frees_what_it_did_not_hold_for_work(house: House) -> None:

@@ -70,6 +70,22 @@ async def test_what_nobody_reports_counts_in_full(pool: Any) -> None:
     assert await days(pool) == {"anna": 2000, "": 2000}
 
 
+async def test_what_its_caller_does_not_wait_for_counts_in_full(pool: Any) -> None:
+    begun = asyncio.Event()
+
+    async def plan() -> None:
+        async with bounded(pool, max_user_day_tokens=10_000).planning("anna"):
+            begun.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(plan())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await days(pool) == {"anna": 2000, "": 2000}
+
+
 async def test_bound_is_kept_by_many_at_once(pool: Any) -> None:
     tokens = bounded(pool, max_user_day_tokens=9000, max_day_tokens=20_000)
 
@@ -95,7 +111,7 @@ async def test_less_than_is_worth_asking_with_is_refused(pool: Any) -> None:
         async with tokens.planning("ben"):
             pytest.fail("999 tokens are left")
     assert caught.value.left == 999
-    assert caught.value.resets_in_s <= 86_400
+    assert caught.value.reason == "DAY_LIMIT"
 
 
 async def test_who_asks_without_an_account_is_bound_with_everybody_only(pool: Any) -> None:

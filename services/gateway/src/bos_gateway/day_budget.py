@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from bos.runlog.v1 import LogEvent
@@ -56,6 +56,7 @@ SELECT (coalesce((SELECT d.tokens FROM token_days AS d
                   WHERE d.day = today.day AND d.user_id = $1), 0)
         + coalesce((SELECT sum(r.tokens) FROM runs AS r
                     WHERE r.token_day = today.day{of_user}), 0))::bigint AS tokens,
+       today.day + 1 AS next_day,
        extract(epoch FROM (today.day + 1)::timestamp AT TIME ZONE 'UTC' - now())
            ::float8 AS resets_in_s
 FROM today
@@ -93,36 +94,33 @@ SELECT count(*)::int FROM due
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DayBound:
-    """One of the bounds, and where it stands."""
-
-    limit: int
-    left: int
-    """Also negative: a run may have consumed more than it held."""
-
-
-class DayLimit(Exception):
-    """The day's tokens do not suffice for what is asked; nothing was written.
+class DayLimit(ResourceExhausted):
+    """What a user hears when a day's tokens are spent; nothing was written.
 
     Args:
-        of_user: The bound of the user, if there is one.
-        of_all: The bound of everybody together, if there is one.
-        resets_in_s: Seconds until the next day begins, by the clock of the database.
+        limit: The bound that leaves least.
+        left: How much.
+        of_user: Whether it is the user's own; of what others consume nothing is told.
+        next_day: When there is more again.
+        in_s: Seconds until then, by the clock of the database.
     """
 
     def __init__(
-        self, of_user: DayBound | None, of_all: DayBound | None, resets_in_s: float
+        self, limit: int, left: int, *, of_user: bool, next_day: date, in_s: float
     ) -> None:
-        super().__init__("day limit")
-        self.of_user = of_user
-        self.of_all = of_all
-        self.resets_in_s = resets_in_s
-
-    @property
-    def left(self) -> int:
-        """What may still be held."""
-        return min(bound.left for bound in (self.of_user, self.of_all) if bound is not None)
+        self.left = left
+        text, used = "The model tokens of this installation for today are spent.", limit - left
+        metadata = {"reset_time": f"{next_day}T00:00:00Z"}
+        if of_user:
+            text = f"You have used {used} of the {limit} model tokens that you have for a day."
+            metadata |= {"used_tokens": str(used), "limit_tokens": str(limit)}
+        super().__init__(
+            f"{text} What questions in work do not need comes back when they end; all of it at "
+            "00:00 UTC.",
+            reason="USER_DAY_LIMIT" if of_user else "DAY_LIMIT",
+            metadata=metadata,
+            retry_after_s=in_s,
+        )
 
 
 def held(event: LogEvent) -> int:
@@ -197,23 +195,21 @@ class DayBudget:
     async def _held(self, user_id: str, wanted: int, least: int) -> AsyncIterator[int | None]:
         """Count up to ``wanted`` tokens as spent while the block runs; None without a bound."""
         per_user = self._per_user if user_id != LOCAL_USER else 0
-        bounds_of = ((user_id, per_user), (_EVERYBODY, self._of_all))
-        limits = [(who, limit) for who, limit in bounds_of if limit]
-        if not limits:
+        bounds = ((user_id, per_user), (_EVERYBODY, self._of_all))
+        sums = [self._sum(who, limit) for who, limit in bounds if limit]
+        if not sums:
             yield None
             return
-        sums = [await self._sum(who, monotonic() - _FRESH_S) for who, _ in limits]
-        if _left(limits, sums) < wanted:
-            now = monotonic()
-            sums = [await self._sum(who, now) for who, _ in limits]
-        tokens = min(wanted, _left(limits, sums))
+        now = monotonic()
+        for not_before in (now - _FRESH_S, now):
+            for one in sums:
+                await one.read(self._pool, not_before)
+            tightest = min(sums, key=lambda each: each.left)
+            if tightest.left >= wanted:
+                break
+        tokens = min(wanted, tightest.left)
         if tokens < min(wanted, least):
-            bounds = {
-                who: DayBound(limit, limit - one.tokens)
-                for (who, limit), one in zip(limits, sums, strict=True)
-            }
-            resets_in_s = max(0.0, sums[0].resets_at - monotonic())
-            raise DayLimit(bounds.get(user_id), bounds.get(_EVERYBODY), resets_in_s)
+            raise tightest.refusal()
         hold = _Hold(tokens)
         for one in sums:
             one.held.append(hold)
@@ -222,25 +218,12 @@ class DayBudget:
         finally:
             hold.stored_at = monotonic()
 
-    async def _sum(self, who: str, not_before: float) -> _Sum:
-        """What is spent of the day, read after ``not_before``."""
-        one = self._sums.pop(who, None) or _Sum()
+    def _sum(self, who: str, limit: int) -> _Sum:
+        one = self._sums.pop(who, None) or _Sum(who, limit)
         self._sums[who] = one  # the one that was asked for last comes last
         if len(self._sums) > _MAX_SUMS:
             del self._sums[next(iter(self._sums))]
-        async with one.reading:
-            if one.read_at < not_before or monotonic() >= one.resets_at:
-                await self._read(who, one)
         return one
-
-    async def _read(self, who: str, one: _Sum) -> None:
-        sent = monotonic()
-        sql = _READ_ALL if who == _EVERYBODY else _READ_USER
-        row = await fetchrow(self._pool, sql, who)
-        assert row is not None
-        one.stored, one.read_at, one.resets_at = row["tokens"], sent, sent + row["resets_in_s"]
-        # What was stored by then has been read; of everything else nobody can tell.
-        one.held = [h for h in one.held if h.stored_at is None or h.stored_at >= sent]
 
 
 class Held:
@@ -260,25 +243,43 @@ class _Hold:
     stored_at: float | None = None
 
 
-@dataclass(slots=True, eq=False)
 class _Sum:
-    """What is spent and held of the day, by one user or by everybody."""
+    """What is spent and held of the day, by one user or by everybody, and how much may be."""
 
-    stored: int = 0
-    """As it was read."""
-    held: list[_Hold] = field(default_factory=list)
-    """What may not be in that."""
-    read_at: float = -math.inf
-    resets_at: float = -math.inf
-    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    def __init__(self, who: str, limit: int) -> None:
+        self.held: list[_Hold] = []
+        """What may not be in what was read."""
+        self._who = who
+        self._limit = limit
+        self._stored = 0
+        self._next_day = date.min
+        self._read_at = self._resets_at = -math.inf
+        self._reading = asyncio.Lock()
 
     @property
-    def tokens(self) -> int:
-        return self.stored + sum(hold.tokens for hold in self.held)
+    def left(self) -> int:
+        """Also negative: a run may consume more than it held."""
+        return self._limit - self._stored - sum(hold.tokens for hold in self.held)
 
+    async def read(self, pool: Pool, not_before: float) -> None:
+        """Read what is stored, unless that was done after ``not_before`` and on this day."""
+        async with self._reading:
+            sent = monotonic()
+            if self._read_at >= not_before and sent < self._resets_at:
+                return
+            sql = _READ_ALL if self._who == _EVERYBODY else _READ_USER
+            row = await fetchrow(pool, sql, self._who)
+            assert row is not None
+            self._stored, self._next_day = row["tokens"], row["next_day"]
+            self._read_at, self._resets_at = sent, sent + row["resets_in_s"]
+            # What was stored by then has been read; of everything else nobody can tell.
+            self.held = [h for h in self.held if h.stored_at is None or h.stored_at >= sent]
 
-def _left(limits: Sequence[tuple[str, int]], sums: Sequence[_Sum]) -> int:
-    return min(limit - one.tokens for (_, limit), one in zip(limits, sums, strict=True))
+    def refusal(self) -> DayLimit:
+        """What whoever wants more than is left is told."""
+        in_s = max(0.0, self._resets_at - monotonic())
+        of_user = self._who != _EVERYBODY
+        return DayLimit(self._limit, self.left, of_user=of_user, next_day=self._next_day, in_s=in_s)
 
 
 def _bounded(usage: Usage) -> int:
@@ -290,24 +291,3 @@ def _with_tokens(run: NewRun, tokens: int) -> NewRun:
     event.CopyFrom(run.event)
     event.run_accepted.settings.max_tokens = tokens
     return replace(run, event=event, counts_for_day=True)
-
-
-def day_limit(limit: DayLimit, now: datetime) -> ResourceExhausted:
-    """What a user hears when a day's tokens are spent; of others' consumption nothing."""
-    resets_at = (now + timedelta(seconds=limit.resets_in_s)).astimezone(UTC)
-    metadata = {"reset_time": resets_at.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    mine = limit.of_user
-    if mine is None or (limit.of_all is not None and limit.of_all.left < mine.left):
-        text, reason = "The model tokens of this installation for today are spent.", "DAY_LIMIT"
-    else:
-        used = mine.limit - mine.left
-        text = f"You have used {used} of the {mine.limit} model tokens that you have for a day."
-        reason = "USER_DAY_LIMIT"
-        metadata |= {"used_tokens": str(used), "limit_tokens": str(mine.limit)}
-    return ResourceExhausted(
-        f"{text} What questions in work do not need comes back when they end; all of it at 00:00 "
-        "UTC.",
-        reason=reason,
-        metadata=metadata,
-        retry_after_s=limit.resets_in_s,
-    )

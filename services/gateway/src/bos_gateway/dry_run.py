@@ -10,7 +10,7 @@ from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by
 from bos_gateway.continuing import with_inherited
-from bos_gateway.day_budget import DayLimit, day_limit
+from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
 from bos_gateway.planning import bound_answer, plan_request, usable_problems
 from bos_gateway.reaching import answered
@@ -93,6 +93,6 @@ class DryRun:
                 bound_answer(answer, self._with.clock.now())
                 held.usage = answer.usage
                 return answer
-        except DayLimit as limit:
+        except DayLimit:
             self._with.metrics.refused.labels("day_limit").inc()
-            raise day_limit(limit, self._with.clock.now()) from None
+            raise

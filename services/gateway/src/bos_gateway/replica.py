@@ -23,7 +23,7 @@ from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.answers import Answer
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit, day_limit
+from bos_gateway.day_budget import DayLimit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.ownership import Adopted
@@ -178,22 +178,22 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        refused: UserLimit | DayLimit | None = None
+        refused: ResourceExhausted | None = None
         try:
             if await asyncio.shield(task):
                 return run_id
-        except (UserLimit, DayLimit) as limit:
+        except DayLimit as limit:
             refused = limit
+        except UserLimit:
+            refused = user_limit()
         # Somebody else may have stored the same request in between.
         known = await self._runs.find_request(user_id, run.request_id)
         if known is not None:
             return same_request(known, digest)
-        if isinstance(refused, DayLimit):
-            self._with.metrics.refused.labels("day_limit").inc()
-            raise day_limit(refused, self._with.clock.now())
         if refused is not None:
-            self._with.metrics.refused.labels("user_limit").inc()
-            raise user_limit()
+            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
+            self._with.metrics.refused.labels(bound).inc()
+            raise refused
         raise NotFound("The run of this request is gone.")
 
     async def _known(self, request: AgentRequest, user_id: str) -> StoredRun | None:
