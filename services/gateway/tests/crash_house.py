@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import grpc
 from gateway_house import Client, House, PlannerDouble, gateway_process, open_house
 from run_contract import Execution, Seen
+from streamed import cursor
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
 from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
@@ -262,7 +263,7 @@ async def crashing_gateway(
     """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
     replica_id = uuid4()
     program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
-    settings = {"max_owner_deaths": 1000, **overrides}
+    settings = {"max_failures": 1000, **overrides}
     async with gateway_process(crash.house, program=program, **settings) as (process, client):
         yield Gateway(process, client, replica_id)
 
@@ -290,9 +291,7 @@ async def _read(client: Client, question: str, seen: Seen) -> None:
     """One stream; what was read before an error counts."""
     call: Any
     if seen.events:
-        request = WatchRunRequest(
-            run_id=seen.events[0].run_id, after_sequence=seen.events[-1].sequence
-        )
+        request = WatchRunRequest(run_id=seen.events[0].run_id, **cursor(seen.events))
         call = client.stub.WatchRun(request, timeout=_STREAM_S)
     else:
         call = client.stream(question, request_id=seen.request_id, trace=True)

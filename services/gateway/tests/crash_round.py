@@ -59,13 +59,13 @@ _FLUSHED_S = 1.5
 _POINTS = sorted(
     {
         *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
-        *("answer_started", "answer_delta", "run_finished", "cancel_requested", "run_adopted"),
+        *("answer_started", "run_finished", "cancel_requested", "run_adopted"),
         "revision_started",
         *(commits.ADOPT, commits.RENEW, commits.ADD_INPUT),
     }
 )
 _AWAY = (BosError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-_DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
+_DRAINING = ("run_released", commits.RELEASE_ALL)
 # What happens how often.
 ACTIONS = {
     "kill": 40,
@@ -163,7 +163,7 @@ class Round:
             starting = forked_gateway(
                 self._crash, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
-                lease_renewal_s=self._lease_s / 3, compact_after_s=3600,
+                lease_renewal_s=self._lease_s / 3,
                 approval_timeout_s=TIMEOUT_S,
             )  # fmt: skip
             try:
@@ -357,7 +357,7 @@ class Round:
         async with connect(self._crash.house.dsn) as connection:
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'bos-gateway-listener'"
+                "WHERE application_name LIKE 'bos-gateway-listener%'"
             )
 
     async def _crash_postgres(self) -> None:

@@ -135,7 +135,7 @@ async def forked_gateway(
     nursery.set_forkserver_preload(["gateway_nursery"])
     replica_id = uuid4()
     argv = ["disarm", "--replica-id", str(replica_id), *options]
-    settings = gateway_settings(crash.house, max_owner_deaths=1000, **overrides)
+    settings = gateway_settings(crash.house, max_failures=1000, **overrides)
     hears, orders = nursery.Pipe(duplex=False)
     says, speaks = nursery.Pipe(duplex=False)
     born = nursery.Process(target=_live, args=(argv, settings, log, hears, speaks))

@@ -20,6 +20,7 @@ from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.registry import Registry
+from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -70,6 +71,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 vault=RunSecrets(None, pool, telemetry),
                 files=RunFiles(None),
                 file_room=FileRoom(0),
+                result_room=ResultRoom(0),
             ),
             lambda: held,
         )

@@ -66,10 +66,10 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
         [UUID(run_id) for run_id in old],
     )
     metrics = GatewayMetrics(CollectorRegistry())
-    off = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=None), metrics)
+    off = Upkeep(pool, UpkeepPlan(keep_s=None), metrics)
     assert not await off.round()
     assert len(await run_ids(pool)) == 4
-    day = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=86400.0, batch=2), metrics)
+    day = Upkeep(pool, UpkeepPlan(keep_s=86400.0, batch=2), metrics)
     assert await day.round()
     assert len(await run_ids(pool)) == 2
     assert not await day.round()
@@ -96,7 +96,7 @@ async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
         await only.execute(
             "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
         )
-        plan = UpkeepPlan(compact_after_s=1e9, keep_s=1.0)
+        plan = UpkeepPlan(keep_s=1.0)
         upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), files)
         task = asyncio.create_task(upkeep.round())
         await files.called.wait()
@@ -117,7 +117,7 @@ async def test_run_under_way_is_never_too_old(
         asked = asyncio.create_task(gateway.ask())
         await slow.started.wait()
         await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
-        plan = UpkeepPlan(compact_after_s=0.0, keep_s=1.0)
+        plan = UpkeepPlan(keep_s=1.0)
         await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
         slow.release.set()
         assert await run_ids(pool) == {(await asked).run_id}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
+    from bos_gateway.result_room import ResultRoom
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
+    Committed = Callable[[LogEvent], Awaitable[None]]
+    """The same, and waits until the event is in the log; cancelled when the run is lost."""
+    Say = Callable[[int, str], None]
+    """Shows more text of an attempt at the answer to those who follow; it is not stored."""
 
 PLANNER = "planner"
 COMPOSER = "composer"
@@ -50,6 +55,7 @@ class Collaborators:
     vault: RunSecrets
     files: RunFiles
     file_room: FileRoom
+    result_room: ResultRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class EffectContext:
     """Credentials of the run, by context key."""
     services: Collaborators
     emit: Emit
+    committed: Committed
+    say: Say
 
     def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
         """Metadata of a call made for this run."""

@@ -27,6 +27,7 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
+from bos_gateway.day_budget import settle
 from bos_gateway.files import RunFiles
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect, statement_errors
@@ -73,6 +74,8 @@ _ERASE = """
 WITH size AS (
     SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
     FROM run_events WHERE run_id = ANY ($1)
+), texts AS (
+    DELETE FROM answers WHERE run_id = ANY ($1)
 ), gone AS (
     DELETE FROM runs WHERE run_id = ANY ($1) RETURNING run_id
 )
@@ -144,7 +147,9 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
     """Delete runs that have ended, whose files are gone already; returns how many there were."""
-    deleted: int = await session.fetchval(_DELETE, [run["run_id"] for run in runs])
+    run_ids = [run["run_id"] for run in runs]
+    await settle(session, run_ids)
+    deleted: int = await session.fetchval(_DELETE, run_ids)
     return deleted
 
 
@@ -202,7 +207,9 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
                 "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
                 reason="ARTEFACTS_NOT_CONFIGURED",
             )
-        row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])
+        run_ids = [each["run_id"] for each in ended]
+        await settle(session, run_ids)
+        row = await session.fetchrow(_ERASE, run_ids)
         assert row is not None
         erased.runs += row["runs"]
         erased.events += row["events"]

@@ -1,4 +1,4 @@
-"""Upkeep of the log, done by one gateway at a time: compaction, and deletion of what is too old."""
+"""Upkeep of the log, done by one gateway at a time: deletion of what is too old or left over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
-from bos_gateway.compaction import compact
+from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
 from bos_gateway.retention import delete, forget_days, forget_files, too_old
 from bos_postgres import acquire, statement_errors
 
@@ -31,12 +31,30 @@ _BREATH_S = 0.05
 # Any number of our own; it names the right to do the upkeep of this database.
 LOCK = 0x626F73_75706B
 
+# What the statement that ends a run does not take along: texts of answers, inputs written while the
+# run was ending, and credentials if a version that knows nothing of them ended it. A minute later
+# nothing under way has to do with them.
+_LEFT_OVER = (
+    """
+    DELETE FROM answers AS a WHERE NOT EXISTS (
+        SELECT FROM runs AS r WHERE r.run_id = a.run_id AND r.finished_at IS NULL
+    )
+    """,
+    """
+    DELETE FROM run_inputs AS i USING runs AS r
+    WHERE r.run_id = i.run_id AND r.finished_at < now() - interval '1 minute'
+    """,
+    """
+    DELETE FROM run_secrets AS s USING runs AS r
+    WHERE r.run_id = s.run_id AND r.finished_at < now() - interval '1 minute'
+    """,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPlan:
     """What is due when. Times are in seconds after the end of a run."""
 
-    compact_after_s: float
     keep_s: float | None
     """Age at which a run is deleted; None for never."""
     batch: int = 100
@@ -46,7 +64,7 @@ class UpkeepPlan:
     def of(cls, settings: GatewaySettings) -> UpkeepPlan:
         """As the settings say."""
         days = settings.retention_days
-        return cls(settings.compact_after_s, None if days is None else days * _DAY_S)
+        return cls(None if days is None else days * _DAY_S)
 
 
 class Upkeep:
@@ -54,7 +72,7 @@ class Upkeep:
 
     Args:
         pool: Connections whose search path is the gateway's schema.
-        plan: When to compact and to delete.
+        plan: When to delete.
         metrics: Counts what was removed.
         files: The store of their files; without it, runs with files stay.
     """
@@ -79,16 +97,10 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
-        compacted = await self._alone(self._compact, 0)
+        settled = await self._alone(settle, 0)
+        await self._alone(tidy, None)
         expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
-        return self._plan.batch in (compacted, expired)
-
-    async def _compact(self, session: Session) -> int:
-        plan = self._plan
-        await forget_days(session)
-        runs, events = await compact(session, after_s=plan.compact_after_s, limit=plan.batch)
-        self._metrics.compacted_events.inc(events)
-        return runs
+        return settled == SETTLED_AT_ONCE or expired == self._plan.batch
 
     async def _expire(self, keep_s: float) -> int:
         """Delete a batch: the files, and then the rows that tell of them.
@@ -117,6 +129,13 @@ class Upkeep:
                     if not await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
                         return otherwise
                     return await action(session)
+
+
+async def tidy(session: Session) -> None:
+    """Delete what the ends of runs, and of days, left over."""
+    await forget_days(session)
+    for statement in _LEFT_OVER:
+        await session.execute(statement)
 
 
 @asynccontextmanager

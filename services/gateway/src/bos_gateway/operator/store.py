@@ -78,9 +78,12 @@ FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
 WHERE r.finished_at IS NULL AND r.status <> $1
 """
 _TOKENS = """
-SELECT coalesce(sum(tokens) FILTER (WHERE user_id = ''), 0)::bigint AS tokens,
-       count(*) FILTER (WHERE user_id <> '') AS users
-FROM token_days WHERE day = (now() AT TIME ZONE 'UTC')::date
+WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day), spent AS (
+    SELECT user_id, tokens FROM token_days JOIN today USING (day) WHERE user_id <> ''
+    UNION ALL
+    SELECT r.user_id, r.tokens FROM runs AS r JOIN today ON r.token_day = today.day
+)
+SELECT coalesce(sum(tokens), 0)::bigint AS tokens, count(DISTINCT user_id) AS users FROM spent
 """
 
 
