@@ -189,7 +189,7 @@ async def test_nothing_of_a_run_is_left_in_any_table(
         await pool.execute(
             "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
         )
-        plan = UpkeepPlan(compact_after_s=1e9, keep_s=86400.0)
+        plan = UpkeepPlan(keep_s=86400.0)
         await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
     for table in tables:
         left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
