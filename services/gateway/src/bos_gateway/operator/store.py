@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 3.0
 _STATEMENT_S: Final = 2.0
 _ALL_S: Final = 8.0
-_OLDEST_VERSION: Final = 14  # the first with multiranges
+_OLDEST_VERSION: Final = 15  # the oldest that its makers still mend
 _CLOCK_S: Final = 2.0
 _CLOCK_BAD_S: Final = 30.0
 # A lease lives for three seconds, and is looked for every second.
