@@ -10,7 +10,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from bos_gateway.bulletin import CHANNEL
 from bos_postgres import execute
 
 if TYPE_CHECKING:
@@ -59,10 +58,12 @@ class Answers:
 
     Args:
         pool: Connections whose search path is the gateway's schema.
+        channel: Where to say that there is more.
     """
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], channel: str) -> None:
         self._pool = pool
+        self._channel = channel
         self._changed: dict[UUID, float] = {}
         self._written_until: dict[UUID, float] = {}
         self._waiting = asyncio.Event()
@@ -110,5 +111,5 @@ class Answers:
                 [answer.sequence for _, answer in rows],
                 # A text in PostgreSQL cannot hold U+0000; no offset moves.
                 [answer.text.replace("\0", "\N{REPLACEMENT CHARACTER}") for _, answer in rows],
-                CHANNEL,
+                self._channel,
             )

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.answers import Answers
     from bos_gateway.approvals import Approvals
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.lease import Lease
@@ -30,7 +29,6 @@ async def running_replica(
     replica: Replica,
     lease: Lease,
     bulletin: Bulletin,
-    answers: Answers,
     approvals: Approvals,
     waiting: WaitingApprovals,
     telemetry: Telemetry,
@@ -73,6 +71,10 @@ async def running_replica(
         wait_s = POLL_S if due_s is None else min(POLL_S, max(0.0, due_s) + _JUST_AFTER_S)
         await asyncio.sleep(wait_s)
 
+    async def follow() -> None:
+        await replica.reader.elsewhere.look()
+        await asyncio.sleep(POLL_S)
+
     async def count_waiting() -> None:
         await waiting.look()
         await asyncio.sleep(LOOK_S)
@@ -85,9 +87,9 @@ async def running_replica(
         "approvals": time_out_approvals,
         "waiting": count_waiting,
         "telling": bulletin.tell_for_ever,
-        "listening": lambda: bulletin.listen_for_ever(replica.drives, answers.changed),
-        "answers": lambda: answers.write_for_ever(replica.answer),
-        "following": replica.reader.elsewhere.look_for_ever,
+        "listening": lambda: bulletin.listen_for_ever(replica.drives),
+        "answers": lambda: bulletin.answers.write_for_ever(replica.answer),
+        "following": follow,
     }
     async with lease:
         tasks = [asyncio.create_task(for_ever(*each), name=each[0]) for each in rounds.items()]

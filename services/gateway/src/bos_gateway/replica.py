@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
-    from bos_gateway.answers import Answers
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
@@ -72,7 +71,6 @@ class Replica:
         ownership: Taking and freeing runs.
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
-        answers: Where others find the texts of answers that are being written here.
         collaborators: What runs need to make progress.
         new_id: Makes run ids.
         remembering: What is asked and told about users; None for nothing.
@@ -85,7 +83,6 @@ class Replica:
         ownership: Ownership,
         lease: Lease,
         bulletin: Bulletin,
-        answers: Answers,
         collaborators: Collaborators,
         new_id: Callable[[], UUID],
         remembering: Remembering | None = None,
@@ -101,7 +98,6 @@ class Replica:
         self._driven: dict[UUID, _Driven] = {}
         self.reader = RunReader(runs, bulletin, self._feed_of)
         """What runs look like, also those that others drive."""
-        self._answers = answers
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
         settings = collaborators.settings
@@ -427,7 +423,7 @@ class Replica:
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
-            on_change=lambda text: self._shown(run_id, text=text),
+            on_change=lambda text: self._bulletin.shown(run_id, text=text),
         )
         run = OwnedRun(run_id, epoch, state, feed, secrets, deaths)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
@@ -438,13 +434,6 @@ class Replica:
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
 
-    def _shown(self, run_id: UUID, *, text: bool) -> None:
-        """Tell those who follow a run of ours elsewhere that there is more."""
-        if text and self._bulletin.followed(run_id):
-            self._answers.changed(run_id)
-        elif not text:
-            self._bulletin.published(run_id)
-
     async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
         try:
             await self._attempt_to_drive(run_id, driven)
@@ -452,7 +441,6 @@ class Replica:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
                 self._bulletin.forget(run_id)
-                self._answers.forget(run_id)
             if self._remembering is not None and driven.run.state.finished:
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.gateway.v1 import Run
@@ -112,16 +112,6 @@ class Look:
     """Whether there may be more events."""
 
 
-class Progress(NamedTuple):
-    """How far a run has got."""
-
-    finished: bool
-    driven: bool
-    last_sequence: int
-    attempt: int | None
-    characters: int | None
-
-
 class Runs:
     """Reads runs and their logs.
 
@@ -197,13 +187,12 @@ class Runs:
             more=len(page) == _PAGE_EVENTS,
         )
 
-    async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
         """How far these runs have got, whosever they are; those that are not stored are missing.
 
         For nobody's eyes: it only says which runs it is worth to read.
         """
-        rows = await fetch(self._pool, _PROGRESS, run_ids)
-        return {row["run_id"]: Progress(*row[1:]) for row in rows}
+        return {row["run_id"]: row for row in await fetch(self._pool, _PROGRESS, run_ids)}
 
     async def first_event(self, run_id: UUID) -> LogEvent:
         """The run's RunAccepted event.
