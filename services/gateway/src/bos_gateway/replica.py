@@ -17,7 +17,6 @@ from bos_chassis.errors import (
 )
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
-from bos_gateway.answers import Answer
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayLimit, accept, day_limit
 from bos_gateway.feed import RunFeed
@@ -211,10 +210,10 @@ class Replica:
         """Whether the run is under way here."""
         return run_id in self._driven
 
-    def answer(self, run_id: UUID) -> Answer | None:
-        """The text of the answer that is being written for a run under way here."""
+    def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
+        """Epoch, and as :attr:`RunFeed.answer` the text, of a run that is under way here."""
         driven = self._driven.get(run_id)
-        return None if driven is None else Answer(driven.run.epoch, *driven.feed.answer)
+        return None if driven is None else (driven.run.epoch, *driven.feed.answer)
 
     async def adopt(self) -> float | None:
         """Take over runs that nobody owns, as far as there is room.
