@@ -14,6 +14,7 @@ import pytest
 from gateway_house import gateway_process, result_of
 from leaving import seen_until
 from prometheus_client import CollectorRegistry
+from streamed import logged
 
 from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import GetRunRequest, RunEvent, RunStatus
@@ -108,7 +109,7 @@ def put_away(folder: Path) -> None:
 
 
 def asked(events: Sequence[RunEvent]) -> list[tuple[int, bytes]]:
-    return [(event.sequence, event.SerializeToString(deterministic=True)) for event in events]
+    return [(e.sequence, e.SerializeToString(deterministic=True)) for e in logged(events)]
 
 
 @pytest.fixture
