@@ -70,6 +70,7 @@ class WitnessAgent(RecordingAgent):
     """Notes every step that arrives; has no effect, so all it does may be repeated."""
 
     repeatable = True
+    acts = False
 
     def __init__(self, name: str, *, takes_s: float = 0.0) -> None:
         super().__init__(name)
@@ -105,6 +106,8 @@ class GatedWitness(WitnessAgent):
 
 class EffectAgent(CountingAgent):
     """Has one effect per step, noted where it lands, and then takes its time to say so."""
+
+    acts = True
 
     def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
         super().__init__(name, side_effect=side_effect)

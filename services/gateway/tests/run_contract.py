@@ -52,6 +52,10 @@ if TYPE_CHECKING:
         def repeatable(self) -> bool:
             """Whether its effects may be asked for twice: they are known by their keys."""
 
+        @property
+        def acts(self) -> bool:
+            """Whether it has effects; others may begin before their dispatch is stored."""
+
 
 MISCHIEF = "mischief"
 """In a question: its own agents or its plan misbehave; it must end all the same, but may fail."""
@@ -298,9 +302,10 @@ def _check_answer(client: Seen, verdict: Verdict) -> None:
 
 
 def _check_witness(witness: Witness, runs: dict[str, StoredRun], verdict: Verdict) -> None:
-    """Every execution was in the log first, and none came after the step's end."""
+    """Every execution that acts was in the log first, and none came after the step's end."""
     arrived = Counter((each.step_key, each.attempt) for each in witness.executions)
-    verdict.doubled += [f"{key} attempt {n} came twice" for (key, n), c in arrived.items() if c > 1]
+    twice = [f"{key} attempt {n} came twice" for (key, n), c in arrived.items() if c > 1]
+    verdict.doubled += twice if witness.acts else []
     sent: Counter[tuple[str, int]] = Counter()
     ended_at: dict[str, float] = {}
     succeeded: set[str] = set()
@@ -316,7 +321,7 @@ def _check_witness(witness: Witness, runs: dict[str, StoredRun], verdict: Verdic
                 if done.result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
                     succeeded.add(key)
     for key, attempt in arrived:
-        if sent[key, attempt] != 1:
+        if sent[key, attempt] != 1 and witness.acts:
             found = sent[key, attempt]
             verdict.doubled.append(f"{key} attempt {attempt}: {found} dispatches in the log")
     for each in witness.executions:
