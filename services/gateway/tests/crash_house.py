@@ -18,6 +18,7 @@ import grpc
 from crash_hostile import HostileAgent, add_hostile, hostile_steps
 from gateway_house import Client, House, PlannerDouble, gateway_process, open_house
 from run_contract import Execution, Seen
+from streamed import cursor
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
 from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
@@ -70,7 +71,6 @@ class WitnessAgent(RecordingAgent):
     """Notes every step that arrives; has no effect, so all it does may be repeated."""
 
     repeatable = True
-    acts = False
 
     def __init__(self, name: str, *, takes_s: float = 0.0) -> None:
         super().__init__(name)
@@ -106,8 +106,6 @@ class GatedWitness(WitnessAgent):
 
 class EffectAgent(CountingAgent):
     """Has one effect per step, noted where it lands, and then takes its time to say so."""
-
-    acts = True
 
     def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
         super().__init__(name, side_effect=side_effect)
@@ -272,7 +270,7 @@ async def crashing_gateway(
     """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
     replica_id = uuid4()
     program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
-    settings = {"max_owner_deaths": 1000, **overrides}
+    settings = {"max_failures": 1000, **overrides}
     async with gateway_process(crash.house, program=program, **settings) as (process, client):
         yield Gateway(process, client, replica_id)
 
@@ -300,9 +298,7 @@ async def _read(client: Client, question: str, seen: Seen) -> None:
     """One stream; what was read before an error counts."""
     call: Any
     if seen.events:
-        request = WatchRunRequest(
-            run_id=seen.events[0].run_id, after_sequence=seen.events[-1].sequence
-        )
+        request = WatchRunRequest(run_id=seen.events[0].run_id, **cursor(seen.events))
         call = client.stub.WatchRun(request, timeout=_STREAM_S)
     else:
         call = client.stream(question, request_id=seen.request_id, trace=True)

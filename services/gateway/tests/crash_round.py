@@ -74,7 +74,7 @@ _POINTS = sorted(
     }
 )
 _AWAY = (BosError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-_DRAINING = ("run_released", commits.RELEASE_ALL, commits.FORGET_DEAD)
+_DRAINING = ("run_released", commits.RELEASE_ALL)
 # What happens how often.
 ACTIONS = {
     "kill": 40,
@@ -393,7 +393,7 @@ class Round:
         async with connect(self._crash.house.dsn) as connection:
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'bos-gateway-listener'"
+                "WHERE application_name LIKE 'bos-gateway-listener%'"
             )
 
     async def _crash_postgres(self) -> None:

@@ -255,8 +255,8 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
         async with connect(house.dsn, schema=SCHEMA) as connection:
             await until_nobodys(connection, approval.run_id)
             await connection.execute(
-                "UPDATE runs SET deaths = 9, deaths_after = 99, replica_id = gen_random_uuid(), "
-                "status = 3 WHERE run_id = $1",
+                "UPDATE runs SET failures = 9, failures_after = 99, status = 3, retry_at = now() "
+                "WHERE run_id = $1",
                 approval.run_id,
             )
             async with asyncio.timeout(20):

@@ -40,7 +40,14 @@ from bos.runlog.v1 import (
 )
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.errors import Unavailable
-from bos_gateway.budget import MIN_STEP_TOKENS, counted, held_by_steps, left, steps_left
+from bos_gateway.budget import (
+    MIN_STEP_TOKENS,
+    counted,
+    freeze_shares,
+    held_by_steps,
+    left,
+    steps_left,
+)
 from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.planning import usable_problems
 from bos_gateway.state import RunState, apply, fold
@@ -67,6 +74,7 @@ def accepted(max_tokens: int = 0, **settings: int) -> LogEvent:
         **{"max_concurrency": 4, "max_steps": 8, "max_tokens": max_tokens, **settings}
     )
     frozen.compose_timeout.FromSeconds(10)
+    freeze_shares(frozen)
     body = RunAccepted(
         request=AgentRequest(question="?"), settings=frozen, cards=[AgentCard(name="echo")]
     )

@@ -95,12 +95,12 @@ def act_never(crash: CrashHouse) -> None:
 
 
 def run_again(crash: CrashHouse) -> None:
-    crash.keyed.executions.append(crash.keyed.executions[0])
+    crash.quick.executions.append(crash.quick.executions[0])
 
 
 def run_unannounced(crash: CrashHouse) -> None:
-    first = crash.keyed.executions[0]
-    crash.keyed.executions.append(Execution(first.step_key, 7, first.at))
+    first = crash.once.executions[0]
+    crash.once.executions.append(Execution(first.step_key, 7, first.at))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,6 @@ async def test_attempt_after_the_end_is_found(crash: CrashHouse) -> None:
     first = crash.quick.executions[0]
     crash.quick.executions[0] = Execution(first.step_key, first.attempt, first.at + 60)
     assert len((await verdict_of(crash)).late) == 1
-
-
-async def test_step_without_effects_may_come_twice(crash: CrashHouse) -> None:
-    """It began before its dispatch was stored, and that was lost with its owner."""
-    crash.quick.executions.append(crash.quick.executions[0])
-    assert not (await verdict_of(crash)).broken
 
 
 async def test_log_that_cannot_be_read_is_found(crash: CrashHouse) -> None:
