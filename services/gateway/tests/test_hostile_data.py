@@ -31,7 +31,7 @@ from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import InvalidArgument, from_rpc_error
 from bos_chassis.values import MAX_DEPTH, make_table
-from bos_gateway.results import MAX_CALL_TOKENS, MAX_RESULT_BYTES, clamp_result, fit
+from bos_gateway.results import MAX_CALL_TOKENS, MAX_RESULT_BYTES, clamp_result, fit, result_problem
 from bos_gateway.run_log import SCHEMA
 from bos_plans import MAX_VALUES
 from bos_postgres import connect
@@ -235,6 +235,23 @@ async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: 
 
 
 @pytest.mark.parametrize(
+    ("columns", "fields", "problem"),
+    [
+        (10_000, 10_000, None),
+        (10_001, 1, "its table has more than 10000 columns"),
+        (1, 10_001, "its data have more than 10000 fields"),
+    ],
+)
+def test_columns_and_fields_of_a_result_are_bounded(
+    columns: int, fields: int, problem: str | None
+) -> None:
+    result = success(data=ValueMap(fields={str(n): Value() for n in range(fields)}))
+    for number in range(columns):
+        result.table.columns.add(name=str(number))
+    assert result_problem(result) == problem
+
+
+@pytest.mark.parametrize(
     "result",
     [
         success(answer="x" * 3_000_000),
@@ -242,9 +259,9 @@ async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: 
         success(sources=[Source(excerpt="x" * 3_000_000)]),
         success(highlights=["x" * 300] * 10_000),
         success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
-        success(data=ValueMap(fields={str(n) + "x" * 100: Value() for n in range(30_000)})),
+        success(data=ValueMap(fields={str(n) + "x" * 300: Value() for n in range(10_000)})),
         success(
-            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(30_000)})
+            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(10_000)})
         ),
         success(task_description="x" * 3_000_000, answer="y" * 100_000),
         success(performed_actions=[PerformedAction(result=HUGE)]),
