@@ -16,6 +16,7 @@ from raw_agents import RawAgent, add_raw_agent, nested, success, wide
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     SIDE_EFFECT_CLASS_NONE,
     AgentResult,
@@ -25,7 +26,18 @@ from bos.agent.v1 import (
     Tool,
     TraceBatch,
 )
-from bos.common.v1 import AgentError, Source, Table, TraceEvent, Usage, Value, ValueList, ValueMap
+from bos.common.v1 import (
+    AgentError,
+    Clarification,
+    ClarifyingQuestion,
+    Source,
+    Table,
+    TraceEvent,
+    Usage,
+    Value,
+    ValueList,
+    ValueMap,
+)
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
@@ -309,6 +321,32 @@ async def test_trace_whose_details_are_too_deep_is_kept_without_them(house: Hous
         await read_by_all(house, gateway, events)
     traced = {t.message: len(t.data) for e in events for t in e.step_progress.events}
     assert traced == {"deep": 0, "fine": 1}
+
+
+async def test_questions_of_many_steps_can_be_received(house: House) -> None:
+    asked = Clarification(questions=[ClarifyingQuestion(question="What? " * 1000)] * 100)
+    asks = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    await add_raw_agent(
+        house, RawAgent("asking", lambda c: success(status=asks, clarification=asked))
+    )
+    house.planner.steps = [step(f"s{n}", "asking") for n in range(16)]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(house, gateway, events)
+    response = events[-1].run_finished.response
+    assert response.ByteSize() < 1024 * 1024
+    assert response.clarification.questions[0].question.startswith("What?")
+
+
+@pytest.mark.parametrize("name", ["send\0", "Send", "x" * 64, ""])
+async def test_agent_with_a_tool_that_has_no_name_is_none(house: House, name: str) -> None:
+    agent = RawAgent("odd", lambda c: success())
+    agent.card.tools.append(Tool(name=name))
+    await add_raw_agent(house, agent)
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    async with house.gateway() as gateway:
+        await gateway.ask()
+    assert {card.name for card in house.planner.requests[-1].cards} == {"good"}
 
 
 @pytest.mark.parametrize(("depth", "known"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])

@@ -35,6 +35,8 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
 """Of what a step is sent: agents take 8 MiB unless told otherwise."""
 MAX_RESPONSE_BYTES = 7 * 512 * 1024
 """Of a whole response: gRPC clients take 4 MiB unless told otherwise."""
+MAX_CLARIFICATION_BYTES = 16 * 1024
+"""Of the questions of one step, or of the planner; those of all steps are told together."""
 MAX_TRACE_EVENTS = 500
 """Trace events kept of one step; agents that write more lose the rest."""
 MAX_TRACE_BYTES = 1024 * 1024
@@ -200,10 +202,16 @@ def room_for_inputs(state: RunState) -> int:
 
 
 def fit_response(response: OrchestratorResponse) -> None:
-    """Cut the results in ``response``, in place, until clients can receive all of it.
+    """Cut trace and results in ``response``, in place, until clients can receive all of it.
 
     Whoever asks for the trace gets it twice, in the results and merged.
     """
+    room = MAX_TRACE_BYTES
+    for count, event in enumerate(response.trace):
+        room -= event.ByteSize()
+        if room < 0:
+            del response.trace[count:]
+            break
     results = list(response.agent_results)
     traced = sum(event.ByteSize() for result in results for event in result.trace)
     rest = response.ByteSize() - sum(result.ByteSize() for result in results) + traced
