@@ -38,6 +38,7 @@ from bos.common.v1 import (
     ValueList,
     ValueMap,
 )
+from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
@@ -305,6 +306,26 @@ async def test_references_that_blow_up_fail_their_step_and_nobody_else_notices(
     assert error.type == "ResultTooLarge"
     assert "larger than" in error.message
     assert len(good.inputs) == 1
+
+
+@pytest.mark.parametrize("number", [-5, INT64])
+async def test_output_of_a_composer_is_bounded_as_well(house: House, number: int) -> None:
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    house.planner.steps = [step("a", "good")]
+    output = ComposerOutput(answer="Here it is.", usage=hostile_usage(number))
+    output.data.columns.add(name="c")
+    output.data.rows.add(values=[nested(MAX_DEPTH + 1)])
+    output.sources.add(relevance=math.nan, excerpt="x" * 3_000_000)
+    output.trace.add(data={"k": nested(MAX_DEPTH + 1)})
+    house.composer.output = output
+    async with house.gateway(max_run_tokens=10**12) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(house, gateway, events)
+    response = events[-1].run_finished.response
+    assert (response.answer, response.status) == ("Here it is.", RUN_STATUS_SUCCEEDED)
+    assert not response.HasField("data")
+    assert response.sources[0].relevance == 0
+    assert response.metadata.usage.output_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
 
 
 async def test_trace_whose_details_are_too_deep_is_kept_without_them(house: House) -> None:

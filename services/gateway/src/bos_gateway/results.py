@@ -177,7 +177,6 @@ def fit_output(output: ComposerOutput, now: datetime) -> None:
     text = output.answer.encode()
     if len(text) > MAX_ANSWER_BYTES:
         output.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
-    clamp_usage(output.usage)
     clamp_sources(output.sources)
     trace = sound_trace(output.trace, now)
     del output.trace[:]
