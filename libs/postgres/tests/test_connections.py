@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -38,6 +40,8 @@ async def test_the_pool_sees_its_schema_and_says_who_it_is(postgres_dsn: str) ->
             "search_path": "shop",
             "jit": "off",
             "statement_timeout": "30s",
+            "idle_in_transaction_session_timeout": "30s",
+            "client_connection_check_interval": "10s",
             "TimeZone": "UTC",
         }.items():
             assert await connection.fetchval("SELECT current_setting($1)", setting) == expected
@@ -50,6 +54,49 @@ async def test_a_statement_that_takes_too_long_is_cancelled(postgres_dsn: str) -
                 await connection.execute("SELECT pg_sleep(60)")
         async with acquire(pool) as connection:  # the connection itself is still good
             assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_a_session_that_leaves_a_transaction_open_loses_its_locks(postgres_dsn: str) -> None:
+    async def leave_it_open() -> None:
+        async with (
+            open_database(
+                postgres_dsn, schema="public", max_size=1, idle_transaction_s=0.1
+            ) as pool,
+            acquire(pool) as connection,
+        ):
+            await connection.execute("BEGIN; SELECT pg_advisory_xact_lock(7)")
+            await administrator.fetchval("SELECT pg_advisory_lock(7)")  # waits for its end
+            await connection.fetchval("SELECT 1")
+
+    async with connect(postgres_dsn, statement_timeout_s=20) as administrator:
+        with pytest.raises(Unavailable) as lost:
+            await leave_it_open()
+        assert lost.value.reason == "DATABASE_UNAVAILABLE"
+        async with administrator.transaction():  # one that is in use may last longer
+            await administrator.fetchval("SELECT pg_sleep(0.3)")
+
+
+async def test_password_that_was_changed_under_a_pool_is_away_and_not_a_broken_call(
+    postgres_dsn: str,
+) -> None:
+    role = f"rotated_{uuid4().hex}"
+    user, password = urlsplit(postgres_dsn).username, password_of(postgres_dsn)
+    dsn = postgres_dsn.replace(f"{user}:{password}@", f"{role}:first@")
+    async with connect(postgres_dsn) as administrator:
+        await administrator.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'first'")
+        async with open_database(dsn, schema="public", max_size=1) as pool:
+            pid = await pool.fetchval("SELECT pg_backend_pid()")
+            await administrator.execute(f"ALTER ROLE {role} PASSWORD 'second'")
+            await administrator.execute(f"SELECT pg_terminate_backend({pid}, 10000)")
+            for _ in range(2):  # the first may still meet the session that was ended
+                with pytest.raises(Unavailable) as away:
+                    async with acquire(pool) as connection:
+                        await connection.fetchval("SELECT 1")
+            assert isinstance(away.value.__cause__, asyncpg.InvalidPasswordError)
+            await administrator.execute(f"ALTER ROLE {role} PASSWORD 'first'")
+            async with acquire(pool) as connection:
+                assert await connection.fetchval("SELECT 1") == 1
+        await administrator.execute(f"DROP ROLE {role}")
 
 
 async def test_an_exhausted_pool_says_so_and_when_to_come_back(postgres_dsn: str) -> None:

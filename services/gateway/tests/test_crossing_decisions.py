@@ -85,7 +85,7 @@ class Waiting:
         return LogEvent(approval_resolved=resolved)
 
     async def _append(self, first: int, events: list[LogEvent], **more: Any) -> None:
-        await self.log.append(Append(self.run_id, 1, first, events, durable=True, **more))
+        await self.log.append(Append(self.run_id, 1, first, events, **more))
 
     async def state(self) -> int:
         status: int = await self.connection.fetchval("SELECT status FROM approvals")
@@ -116,7 +116,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
         connect(postgres_dsn, schema=SCHEMA) as connection,
     ):
         assert await log.accept(run)
-        await log.append(Append(run_id, 1, 2, [requested], durable=True))
+        await log.append(Append(run_id, 1, 2, [requested]))
         yield Waiting(log, Approvals(pool, readers), connection, run_id, approval)
 
 

@@ -7,16 +7,18 @@ import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
+from ownership_rows import adopt, expire, insert_run, owner_of
 
+from bos.runlog.v1 import LogEvent
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock, monotonic
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.ownership import Ownership
-from bos_gateway.poison import LEASE_EXPIRED, RELEASED, RESUMED
+from bos_gateway.ownership import Look, Ownership
+from bos_gateway.poison import RESUMED
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate, open_database
@@ -58,27 +60,6 @@ async def held_lease(
         written_at, _ = await ownership.take()
         lease.taken(sent, written_at)
         yield lease, ownership
-
-
-async def insert_run(
-    pool: asyncpg.Pool[asyncpg.Record], owner: UUID | None, run_id: UUID | None = None
-) -> UUID:
-    run_id = run_id or uuid4()
-    await pool.execute(
-        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
-        "replica_id) VALUES ($1, 'u', $2, '', '?', 1, $3)",
-        run_id,
-        str(run_id),
-        owner,
-    )
-    return run_id
-
-
-async def expire(pool: asyncpg.Pool[asyncpg.Record], replica_id: UUID) -> None:
-    await pool.execute(
-        "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
-        replica_id,
-    )
 
 
 async def test_lease_is_renewed_while_the_main_loop_is_blocked(
@@ -132,6 +113,17 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         assert lease.held
 
 
+async def test_replica_that_was_just_started_gives_the_others_time_to_come_back(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """It cannot know whether there was an outage, after which all leases have run out."""
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        started = monotonic()
+        assert lease.others_judged_until() is None
+        await eventually(lambda: lease.others_judged_until() is not None)
+        assert monotonic() - started >= LEASE_S - 0.1
+
+
 async def test_lease_survives_the_loss_of_its_connection(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
@@ -141,7 +133,7 @@ async def test_lease_survives_the_loss_of_its_connection(
             while not killed:
                 killed = await pool.fetchval(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                    "WHERE application_name = 'bos-gateway-lease'"
+                    "WHERE application_name LIKE 'bos-gateway-lease%'"
                 )
         await eventually(lambda: lease.others_judged_until() is None)
         await eventually(lambda: lease.others_judged_until() is not None)
@@ -160,79 +152,138 @@ async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
 
 
 @pytest.mark.parametrize("statement", ["take", "release_all"])
-async def test_runs_are_locked_in_the_order_of_their_ids_as_the_log_writer_locks_them(
+async def test_run_whose_row_somebody_holds_holds_up_no_other(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], statement: str
 ) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
-    first, second = sorted([uuid4(), uuid4()])
-    for run_id in (second, first):
-        await insert_run(pool, ownership.replica_id, run_id)
-    async with connect(postgres_dsn, schema=SCHEMA) as other:
-        async with other.transaction():
-            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", first)
-            waits = asyncio.create_task(getattr(ownership, statement)())
-            await until_locked(pool)
-            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE NOWAIT", second)
-        await waits
+    await ownership.take()
+    held = await insert_run(pool, ownership.replica_id)
+    other = await insert_run(pool, ownership.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session:
+        async with session.transaction():
+            await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", held)
+            acting = asyncio.create_task(getattr(ownership, statement)())
+            changed = "SELECT epoch > 1 OR replica_id IS NULL FROM runs WHERE run_id = $1"
+            async with asyncio.timeout(20):
+                while not await pool.fetchval(changed, other):
+                    pass
+            assert not await pool.fetchval(changed, held)
+        await acting
+    if statement == "take":
+        assert await ownership.undriven([other]) == [(held, 1)], "found again"
 
 
-async def test_runs_are_let_go_also_by_the_victim_of_a_deadlock(
+async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
-    first, second = sorted([uuid4(), uuid4()])
-    for run_id in (second, first):
-        await insert_run(pool, ownership.replica_id, run_id)
-    async with connect(postgres_dsn, schema=SCHEMA) as other:
-        await other.execute("SET deadlock_timeout = '10min'")  # so it is never the victim
-        async with other.transaction():
-            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", second)
-            release = asyncio.create_task(ownership.release_all())
-            await until_locked(pool)
-            await other.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", first)
-        await release
-    assert await pool.fetchval("SELECT count(*) FROM runs WHERE replica_id IS NULL") == 2
+    await ownership.take()
+    run_id = await insert_run(pool, ownership.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+        await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run_id)
+        await ownership.release_all()
+        assert await adopt(owner_of(pool)) == []
+        assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until < now()") == 1
+    (taken,) = await adopt(owner_of(pool))
+    assert taken.run_id == run_id
 
 
-async def until_locked(pool: asyncpg.Pool[asyncpg.Record]) -> None:
-    """Return once a statement waits for a lock."""
-    async with asyncio.timeout(30):
-        while not await pool.fetchval(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        ):
-            pass
-
-
-@pytest.mark.parametrize(
-    ("judged_for_s", "expired"),
-    [(10, True), (None, False), pytest.param(-0.001, False, id="sent before an outage")],
-)
-async def test_after_an_outage_only_released_runs_are_adopted(
-    pool: asyncpg.Pool[asyncpg.Record], judged_for_s: float | None, expired: bool
+@pytest.mark.parametrize("judged_for_s", [10, pytest.param(-0.001, id="sent before an outage")])
+async def test_the_dead_are_buried_only_while_leases_can_be_judged(
+    pool: asyncpg.Pool[asyncpg.Record], judged_for_s: float
 ) -> None:
-    dead, alive, adopter = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
+    dead, alive, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
     for replica in (dead, alive, adopter):
         now, _ = await replica.take()
-    until = None if judged_for_s is None else now + timedelta(seconds=judged_for_s)
     of_dead = await insert_run(pool, dead.replica_id)
     await insert_run(pool, alive.replica_id)
     released = await insert_run(pool, None)
     await expire(pool, dead.replica_id)
-    adopted = {run.run_id: run.reason for run in await adopter.adopt(9, judge_until=until)}
-    assert adopted == ({released: RELEASED} | ({of_dead: LEASE_EXPIRED} if expired else {}))
+    assert (await adopter.look()).dead
+    buried = await adopter.bury(now + timedelta(seconds=judged_for_s))
+    adopted = {run.run_id: run.failures for run in await adopter.adopt(9)}
+    judged = judged_for_s > 0
+    adopted |= {run.run_id: run.failures for run in await adopter.adopt(9)}
+    assert adopted == ({released: 0} | ({of_dead: 1} if judged else {}))
+    assert buried == judged
 
 
-async def test_next_expiry_is_that_of_the_living_others(
+async def test_death_is_not_counted_when_the_owner_takes_its_lease_again_at_the_same_time(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """Whoever locks the row of the lease first has it; the other finds nothing to do."""
+    owner, adopter = owner_of(pool), owner_of(pool)
+    now, _ = await owner.take()
+    await insert_run(pool, owner.replica_id)
+    await expire(pool, owner.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session:
+        async with session.transaction():
+            await session.execute(
+                "UPDATE replicas SET lease_until = now() + interval '1 h' WHERE replica_id = $1",
+                owner.replica_id,
+            )
+            assert await adopter.bury(now + timedelta(hours=1)) == 0
+        assert await adopter.bury(now + timedelta(hours=1)) == 0
+    assert await pool.fetchval("SELECT failures FROM runs") == 0
+    assert [run.epoch for run in (await owner.take())[1]] == [2]
+
+
+async def test_owner_that_takes_its_lease_again_finds_no_run_that_was_freed_meanwhile(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    owner, adopter = owner_of(pool), owner_of(pool)
+    now, _ = await owner.take()
+    await insert_run(pool, owner.replica_id)
+    await expire(pool, owner.replica_id)
+    assert await adopter.bury(now + timedelta(hours=1)) == 1
+    assert (await owner.take())[1] == []
+    assert [run.epoch for run in await owner.adopt(1)] == [2]
+
+
+async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    dead, adopter = owner_of(pool), owner_of(pool)
+    await dead.take()
+    await insert_run(pool, dead.replica_id)
+    await expire(pool, dead.replica_id)
+    now, _ = await adopter.take()
+    left = "SELECT count(*) FROM replicas WHERE replica_id = $1"
+    for there in (1, 0):
+        await adopter.bury(now + timedelta(hours=1))
+        assert await pool.fetchval(left, dead.replica_id) == there
+    orphan = await insert_run(pool, dead.replica_id)  # accepted by it on its way out
+    assert not (await adopter.look()).dead
+    await adopter.undriven([])
+    assert (await adopter.look()).dead
+    assert orphan in {run.run_id for run in await adopt(adopter)}
+
+
+async def test_look_tells_when_the_next_lease_of_the_living_others_runs_out(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
     await ownership.take()
-    assert await ownership.next_expiry_s() is None
+    assert await ownership.look() == Look(False, False, None, None)
     await dead.take()
     await expire(pool, dead.replica_id)
-    assert await ownership.next_expiry_s() is None
+    assert await ownership.look() == Look(True, False, None, None)
     await other.take()
-    left_s = await ownership.next_expiry_s()
-    assert left_s is not None
-    assert 0 <= left_s <= LEASE_S
+    expiry_s = (await ownership.look()).expiry_s
+    assert expiry_s is not None
+    assert 0 <= expiry_s <= LEASE_S
+
+
+async def test_run_that_waits_is_due_exactly_if_there_is_an_input_for_it(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership = owner_of(pool)
+    waiting, other = await insert_run(pool, None), await insert_run(pool, None)
+    await pool.execute("UPDATE runs SET retry_at = 'infinity', status = 4")
+    assert not (await ownership.look()).runs
+    assert await ownership.adopt(9) == []
+    await ownership.add_input(waiting, "cancel", LogEvent())
+    assert (await ownership.look()).runs
+    assert [run.run_id for run in await ownership.adopt(9)] == [waiting]
+    assert not (await ownership.look()).runs, "it is owned"
+    assert await pool.fetchval("SELECT replica_id FROM runs WHERE run_id = $1", other) is None

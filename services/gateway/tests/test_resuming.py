@@ -17,7 +17,7 @@ from bos_gateway.clock import DatabaseClock
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
 from bos_gateway.replica import Replica
-from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
+from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import Runs
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_postgres import migrate, open_database
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class HeldUpWriter(LogWriter):
-    """Stands for a log that is long to restore: taking up runs waits until it may go on."""
+    """A log that is slow to write: taking up runs waits until it may go on."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self.replica_id: UUID = given[1]
         self.waiting, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def restored(self) -> None:
+    async def append(self, append: Append) -> None:
         self.waiting.set()
         await self.go_on.wait()
-        await super().restored()
+        await super().append(append)
 
 
 class HeldLease:
@@ -91,9 +91,7 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
     logged = SimpleNamespace(logger=lambda _: lines)
     collaborators = SimpleNamespace(
         telemetry=logged,
-        settings=SimpleNamespace(
-            max_active_runs=9, run_timeout_s=60.0, max_owner_deaths=3, hold_off_s=1.0
-        ),
+        settings=SimpleNamespace(max_active_runs=9, max_failures=3),
         clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
     )
     return Replica(
@@ -103,6 +101,7 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
         cast("Any", HeldLease()),
         cast("Any", None),
         cast("Any", collaborators),
+        cast("Any", None),
         new_run_id,
     )
 
@@ -122,11 +121,12 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(strays, "_GRACE_S", 0.0)
+    monkeypatch.setattr(strays, "_LOOK_S", 0.0)
     resumed = await accepted(writer)
     taking = asyncio.create_task(replica.take_lease())
     await writer.waiting.wait()
     stray = await accepted(writer)
-    await replica.adopt()
+    await replica.adopt(await replica.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)

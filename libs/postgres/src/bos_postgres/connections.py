@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     Session = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 CONNECT_TIMEOUT_S: Final = 10.0
+IDLE_TRANSACTION_S: Final = 30.0
+# A client that is frozen, or that the network has swallowed, must not keep locks, a snapshot or its
+# place in the queue of notifications: the server notices within half a minute and ends the session.
+_KEEPALIVE: Final = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+    "client_connection_check_interval": "10000",
+}
 _CLOSE_TIMEOUT_S: Final = 5.0
 # Beyond the server's own time-out, so that a network that swallows packets hangs nobody.
 _COMMAND_MARGIN_S: Final = 5.0
@@ -29,6 +39,7 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
 )
 _CONFUSED = (asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -52,6 +63,7 @@ async def open_database(
     statement_timeout_s: float = 30.0,
     application_name: str = "bos",
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    idle_transaction_s: float = IDLE_TRANSACTION_S,
     role: str | None = None,
     stateless: bool = False,
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
@@ -67,6 +79,7 @@ async def open_database(
         statement_timeout_s: After this the server cancels a statement; 0 for never.
         application_name: Shown in ``pg_stat_activity``.
         connect_timeout_s: Bound for opening a connection.
+        idle_transaction_s: The server ends a session that leaves a transaction open this long.
         role: Role of the sessions instead of the URL's own, which must be a member of it.
         stateless: No user of the pool leaves anything behind in a session: no setting but with SET
             LOCAL, no session lock, no LISTEN. It is not reset then, which is a round trip and a
@@ -76,7 +89,7 @@ async def open_database(
         Unavailable: The server cannot be reached; the message names host and database.
         ConfigurationError: The URL is unusable, or the server refuses user, password or database.
     """
-    settings = _server_settings(application_name, schema, statement_timeout_s)
+    settings = _server_settings(application_name, schema, statement_timeout_s, idle_transaction_s)
     if role is not None:
         settings["role"] = check_identifier(role, "The role name")
     with connection_errors(dsn):
@@ -118,7 +131,8 @@ async def acquire(
             reason="DATABASE_BUSY",
             retry_after_s=1.0,
         ) from error
-    except (OSError, *_LOST) as error:
+    except (OSError, *_LOST, *_REFUSED) as error:
+        # A password that was changed while the process runs is away like everything else.
         raise _unavailable("The database") from error
     try:
         with statement_errors(connection):
@@ -137,6 +151,7 @@ async def connect(
     schema: str | None = None,
     statement_timeout_s: float = 30.0,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    idle_transaction_s: float = IDLE_TRANSACTION_S,
     on_lost: Callable[[], None] | None = None,
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """One connection of one's own, for what must stay on one session (LISTEN, locks, a writer).
@@ -147,6 +162,7 @@ async def connect(
         schema: The one schema on the search path, or None for the server's default path.
         statement_timeout_s: After this the server cancels a statement; 0 for never.
         connect_timeout_s: Bound for opening the connection.
+        idle_transaction_s: The server ends a session that leaves a transaction open this long.
         on_lost: Called once, from the event loop, when the session ends for whatever reason.
 
     Raises:
@@ -158,7 +174,9 @@ async def connect(
             driver_dsn(dsn),
             timeout=connect_timeout_s,
             command_timeout=_command_timeout(statement_timeout_s),
-            server_settings=_server_settings(application_name, schema, statement_timeout_s),
+            server_settings=_server_settings(
+                application_name, schema, statement_timeout_s, idle_transaction_s
+            ),
         )
     if on_lost is not None:
         connection.add_termination_listener(lambda _: on_lost())
@@ -235,11 +253,16 @@ def _command_timeout(statement_timeout_s: float) -> float | None:
 
 
 def _server_settings(
-    application_name: str, schema: str | None, statement_timeout_s: float
+    application_name: str,
+    schema: str | None,
+    statement_timeout_s: float,
+    idle_transaction_s: float,
 ) -> dict[str, str]:
     settings = {
         "application_name": application_name,
         "statement_timeout": str(round(statement_timeout_s * 1000)),
+        "idle_in_transaction_session_timeout": str(round(idle_transaction_s * 1000)),
+        **_KEEPALIVE,
         "jit": "off",  # compiles for longer than our short statements run
         "timezone": "UTC",
     }

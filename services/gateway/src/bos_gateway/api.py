@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from bos_gateway.approvals import Approvals
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
+    from bos_gateway.files import RunFiles
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
     from bos_gateway.runs import Runs
     from bos_gateway.streams import Streams
-    from bos_gateway.values import LargeValues
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
@@ -75,7 +75,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         registry: Registry,
         dry_run: DryRun,
         streams: Streams,
-        values: LargeValues,
+        files: RunFiles,
         clock: DatabaseClock,
     ) -> None:
         self._replica = replica
@@ -83,7 +83,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self._runs = runs
         self._registry = registry
         self._dry_run = dry_run
-        self._values = values
+        self._files = files
         self._clock = clock
 
     async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
@@ -139,7 +139,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
             run = await self._runs.find(parse_run_id(request.run_id), caller())
             digest = request.digest.removeprefix("sha256:")
             file = await self._replica.reader.file(run.run_id, digest, caller())
-            content = await self._values.kept(Owner(caller(), run.run_id), digest)
+            content = await self._files.kept(Owner(caller(), run.run_id), digest)
             yield DownloadFileResponse(file=file, content=content[:_PART_BYTES])
             for start in range(_PART_BYTES, len(content), _PART_BYTES):
                 yield DownloadFileResponse(content=content[start : start + _PART_BYTES])

@@ -1,4 +1,4 @@
-"""Requests to people: listing them, and deciding each exactly once (SPEC M-03, M-05, M-08).
+"""Requests to people: listing them, and deciding each exactly once.
 
 Anybody's decision, or that none came in time, is one statement at any replica: a compare-and-set on
 the request's row by the database's time, the input for the run that waits, and the message that
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -25,7 +27,7 @@ from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import DECIDE, committing
 from bos_gateway.proposals import resolved
-from bos_postgres import acquire, fetch, fetchval, for_user, statement_errors
+from bos_postgres import acquire, fetch, for_user, statement_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,14 +42,15 @@ if TYPE_CHECKING:
 
 _DEFAULT_PAGE = 50
 _BATCH = 100
-_COLUMNS = "approval_id, status, instructions, payload, created_at, expire_at, responded_at"
+_COLUMNS = "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at"
 
-_LIST = for_user(f"""
+_PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
-WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3) AND ($4 = 0 OR status = $4)
+WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3){{}}
 ORDER BY created_at DESC, approval_id DESC
-LIMIT $5
-""")  # noqa: S608  our own text
+LIMIT $4
+"""  # noqa: S608  our own text
+_LIST, _LIST_BY_STATUS = (for_user(_PAGE.format(each)) for each in ("", " AND status = $5"))
 _ONE = for_user(f"""
 SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
 """)  # noqa: S608  our own text
@@ -56,9 +59,6 @@ SELECT {_COLUMNS}, now() AS read_at FROM approvals
 WHERE status = 1 AND expire_at <= now() AND ($1::uuid IS NULL OR approval_id = $1)
 ORDER BY expire_at LIMIT {_BATCH}
 """  # noqa: S608  our own text
-_NEXT_DUE = """
-SELECT extract(epoch FROM min(expire_at) - now())::float8 FROM approvals WHERE status = 1
-"""
 # Locked in one order by everybody, so that two replicas with the same time-outs do not block each
 # other. Who comes second finds the status changed, and nothing happens twice.
 _DECIDE = """
@@ -110,8 +110,11 @@ class Approvals:
         """
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await fetch(
-            self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
+        found = (user_id, user_id, before, last_id, size + 1)
+        rows = await (
+            fetch(self._readers, _LIST_BY_STATUS, *found, request.status)
+            if request.status
+            else fetch(self._readers, _LIST, *found)
         )
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
@@ -145,6 +148,10 @@ class Approvals:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
             )
+        if approve and not _approval(row).actions:
+            raise InvalidArgument.field(
+                "decision", "what was proposed cannot be read any more; it can only be denied"
+            )
         wanted = resolved(_approval(row), status, row["read_at"], instructions)
         if not await self._decide([wanted]):
             # Somebody, or the time, was faster.
@@ -154,16 +161,10 @@ class Approvals:
             raise _decided_otherwise(found)
         return found
 
-    async def time_out(self) -> float | None:
-        """End the requests that nobody has decided in time (SPEC M-06, M-12).
-
-        Returns:
-            Seconds until the next one is due; None if there is none.
-        """
+    async def time_out(self) -> None:
+        """End the requests that nobody has decided in time."""
         while await self._time_out(None) >= _BATCH:
             pass
-        left_s: float | None = await fetchval(self._pool, _NEXT_DUE)
-        return left_s
 
     async def _time_out(self, approval_id: UUID | None) -> int:
         rows = await fetch(self._pool, _DUE, approval_id)
@@ -195,7 +196,14 @@ class Approvals:
 
 
 def _approval(row: asyncpg.Record) -> Approval:
-    approval = Approval.FromString(row["payload"])
+    try:
+        approval = Approval.FromString(row["payload"])
+    except DecodeError:
+        # One damaged row must not keep all others from being listed or timed out. The log of its
+        # run has the request as well, so that the run can go on.
+        approval = Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval.create_time.FromDatetime(row["created_at"])
+        approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
     responded_at: datetime | None = row["responded_at"]
@@ -205,6 +213,8 @@ def _approval(row: asyncpg.Record) -> Approval:
 
 
 def _input(approval: Approval) -> bytes:
+    if not approval.step_id:
+        return b""  # nobody can tell what was decided about: its run makes no sense either
     event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
     event.create_time.CopyFrom(approval.respond_time)
     return event.SerializeToString()

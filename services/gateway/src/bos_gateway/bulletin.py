@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from bos_gateway.answers import Answers
+from bos_gateway.sessions import session_name
 from bos_postgres import Notices, execute
 
 if TYPE_CHECKING:
@@ -55,12 +56,20 @@ class Bulletin:
 
     Args:
         dsn: PostgreSQL, for listening.
+        replica_id: This process.
         pool: Connections for telling.
         telemetry: For the log.
     """
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool[asyncpg.Record], telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        replica_id: UUID,
+        pool: asyncpg.Pool[asyncpg.Record],
+        telemetry: Telemetry,
+    ) -> None:
         self._dsn = dsn
+        self._name = session_name("listener", replica_id)
         self._pool = pool
         self._log = telemetry.logger("bos.gateway.bulletin")
         self.inputs = asyncio.Event()
@@ -124,7 +133,7 @@ class Bulletin:
             Unavailable: PostgreSQL was not there to begin with.
         """
         async with Notices(
-            self._dsn, CHANNEL, poll_s=POLL_S, application_name="bos-gateway-listener"
+            self._dsn, CHANNEL, poll_s=POLL_S, application_name=self._name
         ) as notices:
             async for message in notices:
                 if message is None:

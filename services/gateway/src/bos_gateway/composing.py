@@ -1,4 +1,4 @@
-"""The composing effect: the answer streamed, or put together here when that fails (SPEC K-16)."""
+"""The composing effect: the answer streamed, or put together here when that fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.reaching import streamed
 from bos_gateway.response import composed_response, fallback_output, final_answer
-from bos_gateway.results import MAX_RESULTS_BYTES, fit, fitting_answer
+from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_output
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Compose
@@ -41,7 +41,7 @@ async def compose(run: EffectContext, command: Compose) -> None:
         run.say(attempt, output.answer)
     else:
         output, problem = await _composed(run, attempt, command.token_budget)
-    output = fitting_answer(output)
+    fit_output(output, run.now())
     response = composed_response(run.state, run.now(), output, problem=problem)
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
@@ -98,7 +98,7 @@ def _request(state: RunState) -> ComposeRequest:
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,
         context=accepted.request.context,
-        # What went wrong on the way matters only if it was not mended (SPEC C-24).
+        # What went wrong on the way matters only if it was not mended.
         working_context=working_context(state) if failure else None,
         remarks=[failure] if failure else (),
     )

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from bos_gateway.bulletin import POLL_S
-from bos_gateway.waiting import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,10 +54,17 @@ async def running_replica(
         await replica.take_lease()
         log.info("lease taken again")
 
-    async def adopt() -> None:
+    timed_out = asyncio.Event()
+
+    async def look() -> None:
         bulletin.released.clear()
-        expiry_s = await replica.adopt()
-        wait_s = POLL_S if expiry_s is None else min(POLL_S, expiry_s + _JUST_AFTER_S)
+        seen = await replica.look()
+        wait_s = POLL_S
+        for due_s in (seen.expiry_s, seen.time_out_s):
+            wait_s = wait_s if due_s is None or due_s < 0 else min(wait_s, due_s + _JUST_AFTER_S)
+        if seen.time_out_s is not None and seen.time_out_s <= 0:
+            timed_out.set()
+        await replica.adopt(seen)
         await _woken(bulletin.released, wait_s)
 
     async def take_inputs() -> None:
@@ -67,22 +73,21 @@ async def running_replica(
         await _woken(bulletin.inputs, POLL_S)
 
     async def time_out_approvals() -> None:
-        due_s = await approvals.time_out()
-        wait_s = POLL_S if due_s is None else min(POLL_S, max(0.0, due_s) + _JUST_AFTER_S)
-        await asyncio.sleep(wait_s)
+        await timed_out.wait()
+        timed_out.clear()
+        await approvals.time_out()
 
     async def follow() -> None:
         await replica.reader.elsewhere.look()
         await asyncio.sleep(POLL_S)
 
     async def count_waiting() -> None:
-        await waiting.look()
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(await waiting.look())
 
     await replica.take_lease()
     rounds: dict[str, Callable[[], Awaitable[object]]] = {
         "lease": keep_lease,
-        "adoption": adopt,
+        "looking": look,
         "inputs": take_inputs,
         "approvals": time_out_approvals,
         "waiting": count_waiting,

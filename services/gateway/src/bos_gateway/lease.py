@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from bos_gateway.clock import monotonic
 from bos_gateway.commits import RENEW, committing
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.sessions import session_name
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Lease:
         self._renewed_at: datetime | None = None
         self._taken_at = 0.0
         self._lost = True
-        self._steady_since = -math.inf
+        self._steady_since = math.inf
         self._turned_at = monotonic()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -122,9 +123,9 @@ class Lease:
         """Until when on the database's clock a lease that has run out means that its replica died.
 
         None for now, unless the database was there without a break for as long as a lease lives:
-        after an outage everybody's lease has run out, and the living must be given the time to
-        take another. And not for long: a statement sent now may be carried out after an outage
-        that nobody has noticed yet.
+        after an outage, which a process that has just been started cannot know of, everybody's
+        lease has run out, and the living must be given the time to take another. And not for long:
+        a statement sent now may be carried out after an outage that nobody has noticed yet.
         """
         with self._lock:
             if self._renewed_at is None or monotonic() - self._steady_since < self._lease_s:
@@ -140,8 +141,7 @@ class Lease:
         """
         self._clock.measured(sent, monotonic(), written_at)
         with self._lock:
-            if self._renewed_at is not None:
-                self._steady_since = monotonic()
+            self._steady_since = monotonic()
             self._renewed_at = written_at
             self._held_until = self._end(sent)
             self._taken_at = monotonic()
@@ -161,7 +161,7 @@ class Lease:
             try:
                 async with connect(
                     self._dsn,
-                    application_name="bos-gateway-lease",
+                    application_name=session_name("lease", self._replica_id),
                     schema=SCHEMA,
                     statement_timeout_s=self._lease_s,
                     connect_timeout_s=self._lease_s,

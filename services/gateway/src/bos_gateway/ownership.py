@@ -1,117 +1,206 @@
-"""Who owns a run: one lease per replica, an epoch per run, adoption of what nobody owns.
+"""Who owns a run: leases, epochs, adoption, failures and their back-off; the statements of it.
 
 All times are the database's, so replicas need not agree on the time. A run is taken by raising its
 epoch; from that moment the log refuses whatever an earlier owner still tries to write. Statements
 that others must hear of say so themselves (``bulletin.py``), so the message comes with the commit.
+
+Nothing here reads rows in proportion to runs that wait or have ended: what can be taken is found by
+an index on ``retry_at`` of the runs that nobody owns, what a dead replica left by its id, and a run
+that waits for a person by the input that is there for it. Whoever locks several rows skips those
+that others hold, so that one stuck session holds up nothing but its own runs.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import asyncpg
-
-from bos.gateway.v1 import RUN_STATUS_WAITING_FOR_APPROVAL
-from bos_chassis.errors import Unavailable
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.commits import (
     ADD_INPUT,
     ADOPT,
-    FORGET_DEAD,
+    BURY,
     RELEASE,
     RELEASE_ALL,
     TAKE_LEASE,
     committing,
 )
-from bos_gateway.poison import GETS_FURTHER, LEASE_EXPIRED, RELEASED, RESUMED
-from bos_postgres import acquire, fetch, fetchval, statement_errors
+from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
+from bos_postgres import acquire, execute, fetch, fetchrow, statement_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from datetime import datetime
     from uuid import UUID
+
+    import asyncpg
 
     from bos.runlog.v1 import LogEvent
     from bos_gateway.commits import CommitObserver
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
-# about to write before it lost the lease is refused.
-#
-# Whoever locks several runs locks them in the order of their ids, as the log's writer does.
+# about to write before it lost the lease is refused. The row of the lease is locked first, as by
+# those who bury the dead: who comes second finds a lease, or no runs, and counts no death.
 _TAKE = """
 WITH lease AS (
     INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
     ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until
+    RETURNING replica_id
 ), locked AS (
-    SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL
-    ORDER BY run_id
-    FOR NO KEY UPDATE
+    SELECT r.run_id FROM lease JOIN runs AS r USING (replica_id) WHERE r.finished_at IS NULL
+    ORDER BY r.run_id
+    FOR NO KEY UPDATE OF r SKIP LOCKED
 ), ours AS (
     UPDATE runs AS r SET epoch = epoch + 1 FROM locked AS l WHERE r.run_id = l.run_id
-    RETURNING r.run_id, r.epoch
+    RETURNING r.run_id, r.epoch, r.failures
 )
-SELECT now() AS written_at, run_id, epoch FROM (SELECT) AS one LEFT JOIN ours ON true
+SELECT now() AS written_at, run_id, epoch, failures FROM (SELECT) AS one LEFT JOIN ours ON true
 """
-#
-# A run that waits for a person is left alone until there is an input for it: a decision, or a
-# request to cancel. An input is there until its event is in the log, so none is slept through.
-#
-# Every adoption of a run whose owner died counts that death, in the same commit: else the deaths of
-# those that die of the adoption itself would never be known.
-_ADOPT = """
-WITH free AS (
-    SELECT r.run_id, r.replica_id IS NULL AS released
-    FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
-    WHERE r.finished_at IS NULL AND r.replica_id IS DISTINCT FROM $1
-          AND (r.status <> $2 OR EXISTS (SELECT FROM run_inputs AS i WHERE i.run_id = r.run_id))
-          AND (r.replica_id IS NULL
-               OR now() < $5 AND (p.replica_id IS NULL OR p.lease_until < now()))
-          AND r.run_id <> ALL ($4) AND (r.deaths > 0) = $6
-    ORDER BY r.created_at
-    LIMIT $3
-    FOR UPDATE OF r SKIP LOCKED
-), further AS (
-    SELECT f.run_id, max(e.sequence) AS sequence
-    FROM free AS f JOIN run_events AS e USING (run_id)
-    WHERE NOT f.released AND e.kind = ANY ($7)
-    GROUP BY f.run_id
+
+# A run that waits for a person is nobody's until there is an input for it: a decision, or a request
+# to cancel. An input is there until its event is in the log, so none is slept through. Looked up
+# run by run: a join could read all that wait.
+_WANTED = """
+SELECT i.run_id FROM run_inputs AS i
+WHERE (SELECT r.finished_at IS NULL AND r.replica_id IS NULL AND r.retry_at = 'infinity'
+       FROM runs AS r WHERE r.run_id = i.run_id)
+"""
+# Runs that wait are not even in the index: else it would be taken for them, too.
+_DUE = """finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity'
+          AND retry_at <= now()"""
+_LOOK = f"""
+SELECT EXISTS (SELECT FROM replicas WHERE lease_until < now() AND replica_id <> $1) AS dead,
+       EXISTS (SELECT FROM runs WHERE {_DUE}) OR EXISTS ({_WANTED}) AS runs,
+       extract(epoch FROM (
+           SELECT min(lease_until) FROM replicas WHERE lease_until >= now() AND replica_id <> $1
+       ) - now())::float8 AS expiry_s,
+       extract(epoch FROM (
+           SELECT min(expire_at) FROM approvals WHERE status = 1
+       ) - now())::float8 AS time_out_s
+"""  # noqa: S608  our own text
+
+_GOT_FURTHER = """(
+    SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind = ANY ({kinds})
+)"""
+# What an owner let go counts as a failure, the first one again if the log got further since the
+# last. It is decided here, in the commit that frees the run: an owner that dies of reading the
+# run's log could write nothing into it.
+_COUNTED = """counted AS (
+    SELECT h.run_id, greatest(f.sequence, r.failures_after) AS failures_after,
+           CASE WHEN f.sequence > r.failures_after THEN 1 ELSE r.failures + 1 END AS failures,
+           CASE WHEN f.sequence IS NULL OR f.sequence <= r.failures_after
+                THEN r.unreadable_since END AS unreadable_since
+    FROM held AS h JOIN runs AS r USING (run_id)
+         CROSS JOIN LATERAL (SELECT {further} AS sequence) AS f
+)"""
+_BURY = f"""
+WITH dead AS (
+    SELECT replica_id FROM replicas
+    WHERE lease_until < now() AND replica_id <> $1 AND now() < $2
+    FOR UPDATE SKIP LOCKED
+), held AS (
+    SELECT r.run_id FROM dead JOIN runs AS r USING (replica_id) WHERE r.finished_at IS NULL
+    ORDER BY r.run_id
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), {_COUNTED.format(further=_GOT_FURTHER.format(kinds="$3"))}, freed AS (
+    UPDATE runs AS r SET replica_id = NULL, retry_at = now(), failures = c.failures,
+           failures_after = c.failures_after, unreadable_since = c.unreadable_since
+    FROM counted AS c WHERE r.run_id = c.run_id
+    RETURNING r.run_id
+), gone AS (
+    DELETE FROM replicas AS p USING dead AS d
+    WHERE p.replica_id = d.replica_id AND NOT EXISTS (
+        SELECT FROM runs AS r WHERE r.replica_id = d.replica_id AND r.finished_at IS NULL
+    )
+), told AS (
+    SELECT pg_notify($4, 'released') FROM freed LIMIT 1
 )
-UPDATE runs AS r SET
-    replica_id = $1, epoch = epoch + 1,
-    deaths = CASE WHEN free.released THEN r.deaths
-                  WHEN further.sequence > r.deaths_after THEN 1
-                  ELSE r.deaths + 1 END,
-    deaths_after = coalesce(further.sequence, r.deaths_after)
-FROM free LEFT JOIN further USING (run_id)
-WHERE r.run_id = free.run_id
-RETURNING r.run_id, r.epoch, free.released,
-          CASE WHEN free.released THEN 0 ELSE r.deaths END AS deaths
+SELECT d.replica_id FROM dead AS d LEFT JOIN told ON true
+"""  # noqa: S608  our own text
+# By the names that `sessions.py` gives.
+_END_SESSIONS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()
+      AND right(application_name, 36) = ANY ($1::text[])
 """
-_NEXT_EXPIRY = """
-SELECT extract(epoch FROM min(lease_until) - now())::float8 FROM replicas
-WHERE lease_until >= now() AND replica_id <> $1
-"""
-_RELEASE = """
-WITH gone AS (
-    DELETE FROM replicas WHERE replica_id = $1
-), locked AS (
+
+# All that are due now are shared by all that live, or the fastest would take them all, and would
+# take them all down with it if one of them kills. Those that did so of late, or look like it, are
+# driven one at a time.
+_ADOPT = f"""
+WITH room AS MATERIALIZED (
+    SELECT least($2, ceil(
+               (SELECT count(*) FROM runs WHERE {_DUE} AND failures < {SUSPECT_FROM})::float8
+               / greatest((SELECT count(*) FROM replicas WHERE lease_until >= now()), 1)
+           ))::int AS share,
+           CASE WHEN EXISTS (
+               SELECT FROM runs AS r
+               WHERE r.run_id = ANY ($3) AND r.finished_at IS NULL
+                     AND coalesce({_GOT_FURTHER.format(kinds="$4")}, 0) <= r.failures_after
+           ) THEN 0 ELSE 1 END AS suspects
+), wanted AS (
+    SELECT run_id FROM runs
+    WHERE run_id = ANY (ARRAY ({_WANTED} LIMIT $2))
+          AND finished_at IS NULL AND replica_id IS NULL AND retry_at = 'infinity'
+    FOR NO KEY UPDATE SKIP LOCKED
+), others AS (
+    SELECT run_id FROM runs WHERE {_DUE} AND failures < {SUSPECT_FROM}
+    ORDER BY retry_at
+    LIMIT (SELECT share FROM room)
+    FOR NO KEY UPDATE SKIP LOCKED
+), suspect AS (
+    SELECT run_id FROM runs WHERE {_DUE} AND failures >= {SUSPECT_FROM}
+    ORDER BY retry_at
+    LIMIT (SELECT suspects FROM room)
+    FOR NO KEY UPDATE SKIP LOCKED
+), taken AS (
+    SELECT run_id FROM wanted UNION ALL
+    SELECT run_id FROM suspect UNION ALL
+    SELECT run_id FROM others
+    LIMIT $2
+)
+UPDATE runs AS r SET replica_id = $1, epoch = epoch + 1
+FROM taken AS t WHERE r.run_id = t.run_id
+RETURNING r.run_id, r.epoch, r.failures,
+          extract(epoch FROM now() - r.unreadable_since)::float8 AS unreadable_s
+"""  # noqa: S608  our own text
+_BACK_OFF_CAP_S = 600.0
+# What is put off for no fault of its own waits as long again as it has waited already.
+_RELEASE = f"""
+WITH held AS (
+    SELECT run_id FROM runs WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
+    FOR NO KEY UPDATE
+), {_COUNTED.format(further=_GOT_FURTHER.format(kinds="$4"))}
+UPDATE runs AS r
+SET replica_id = NULL,
+    failures = CASE WHEN $5 THEN c.failures ELSE r.failures END,
+    failures_after = CASE WHEN $5 THEN c.failures_after ELSE r.failures_after END,
+    unreadable_since = CASE WHEN $6 THEN coalesce(c.unreadable_since, now())
+                            ELSE c.unreadable_since END,
+    retry_at = now() + make_interval(secs => least({_BACK_OFF_CAP_S},
+        CASE WHEN $5 THEN $7::float8 * 2::float8 ^ least(c.failures - 1, 30)
+             ELSE greatest($7, extract(epoch FROM now() - c.unreadable_since)::float8) END))
+FROM counted AS c WHERE r.run_id = c.run_id
+"""  # noqa: S608  our own text
+
+_RELEASE_ALL = """
+WITH held AS (
     SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL
     ORDER BY run_id
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
 ), freed AS (
-    UPDATE runs AS r SET replica_id = NULL FROM locked AS l WHERE r.run_id = l.run_id
+    UPDATE runs AS r SET replica_id = NULL, retry_at = now() FROM held AS h
+    WHERE r.run_id = h.run_id
     RETURNING r.run_id
+), lease AS (
+    UPDATE replicas SET lease_until = now() WHERE replica_id = $1
+), told AS (
+    SELECT pg_notify($2, 'released') FROM freed LIMIT 1
 )
-SELECT pg_notify($2, 'released') FROM freed LIMIT 1
-"""
-_RELEASE_ONE = """
-WITH freed AS (
-    UPDATE runs SET replica_id = NULL WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
-    RETURNING run_id
-)
-SELECT pg_notify($4, 'released') FROM freed
+SELECT (SELECT count(*) FROM runs WHERE replica_id = $1 AND finished_at IS NULL)
+       - (SELECT count(*) FROM freed) AS kept
+FROM (SELECT) AS one LEFT JOIN told ON true
 """
 _ADD_INPUT = """
 WITH added AS (
@@ -128,22 +217,46 @@ SELECT run_id, epoch FROM runs
 WHERE replica_id = $1 AND finished_at IS NULL AND run_id <> ALL ($2)
 LIMIT 100
 """
-_FORGET_DEAD = "DELETE FROM replicas WHERE lease_until < now() - interval '1 day'"
+# An owner whose row was deleted, as it had no runs and its lease had run out, may have accepted
+# another run on its way out.
+_ORPHANS = """
+INSERT INTO replicas (replica_id, lease_until)
+SELECT DISTINCT replica_id, now() FROM runs AS r
+WHERE finished_at IS NULL AND replica_id IS NOT NULL
+      AND NOT EXISTS (SELECT FROM replicas AS p WHERE p.replica_id = r.replica_id)
+ON CONFLICT DO NOTHING
+"""
 
-_RELEASE_TRIES = 3
-_DEADLOCK = "DATABASE_DEADLOCK"
+_RELEASE_TRIES = 5
+_RELEASE_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A run that this replica has just taken over."""
+    """A run that is this replica's from now on."""
 
     run_id: UUID
     epoch: int
-    reason: str
-    """As in ``bos.runlog.v1.RunAdopted``."""
-    deaths: int = 0
-    """If its last owner died: how many did in a row, without the run getting further."""
+    reason: str = ""
+    """As in ``bos.runlog.v1.RunAdopted``; empty if the log says it."""
+    failures: int = 0
+    """How often its owners failed in a row without its getting further."""
+    unreadable_s: float = 0.0
+    """For how long nobody has been able to make sense of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to be done."""
+
+    dead: bool
+    """Leases of others have run out."""
+    runs: bool
+    """There are runs that nobody owns, and that are due."""
+    expiry_s: float | None
+    """Seconds until the next lease of another replica runs out, unless it is renewed."""
+    time_out_s: float | None
+    """Seconds until the next request to a person times out."""
 
 
 class Ownership:
@@ -153,6 +266,7 @@ class Ownership:
         pool: Connections whose search path is the gateway's schema.
         replica_id: This process.
         lease_s: Life of the lease in seconds.
+        hold_off_s: Back-off after the first failure of a run, in seconds.
         observer: Told about commits.
     """
 
@@ -162,11 +276,13 @@ class Ownership:
         replica_id: UUID,
         lease_s: float,
         *,
+        hold_off_s: float = 2.0,
         observer: CommitObserver | None = None,
     ) -> None:
         self._pool = pool
         self._replica_id = replica_id
         self._lease_s = lease_s
+        self._hold_off_s = hold_off_s
         self._observer = observer
 
     @property
@@ -177,69 +293,80 @@ class Ownership:
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
 
+        A run whose row somebody else holds is left as it is, for ``undriven`` to find.
+
         Returns:
             When that was, by the database's clock, and the runs.
         """
-        async with acquire(self._pool) as connection:
-            with _errors(), committing(self._observer, (TAKE_LEASE,)):
-                rows = await connection.fetch(_TAKE, self._replica_id, self._lease_s)
-        ours = [Adopted(row["run_id"], row["epoch"], RESUMED) for row in rows if row["run_id"]]
+        rows = await self._commit(TAKE_LEASE, _TAKE, self._replica_id, self._lease_s)
+        ours = [
+            Adopted(row["run_id"], row["epoch"], RESUMED, row["failures"])
+            for row in rows
+            if row["run_id"]
+        ]
         return rows[0]["written_at"], ours
 
-    async def adopt(
-        self,
-        limit: int,
-        except_for: Collection[UUID] = (),
-        *,
-        judge_until: datetime | None,
-        suspect: bool = False,
-    ) -> list[Adopted]:
-        """Take up to ``limit`` runs that nobody owns, oldest first.
+    async def look(self) -> Look:
+        """What there is to be done: the one statement of a replica that is idle."""
+        row = await fetchrow(self._pool, _LOOK, self._replica_id)
+        assert row is not None
+        return Look(row["dead"], row["runs"], row["expiry_s"], row["time_out_s"])
+
+    async def bury(self, judge_until: datetime) -> int:
+        """Free the runs of replicas whose leases ran out, count that, and end their sessions.
+
+        A process that is frozen keeps locks, a snapshot and its place in the queue of
+        notifications for as long as its sessions live.
 
         Args:
-            limit: Most runs to take.
-            except_for: Runs to leave alone.
             judge_until: Until when, by the database's clock, a lease that has run out means that
-                its replica died; None for released runs only.
-            suspect: Take those whose owners died of late, instead of the others.
+                its replica died.
+
+        Returns:
+            How many replicas there were.
         """
-        async with acquire(self._pool) as connection:
-            with _errors(), committing(self._observer, (ADOPT,)) as kinds:
-                rows = await connection.fetch(
-                    _ADOPT,
-                    self._replica_id,
-                    RUN_STATUS_WAITING_FOR_APPROVAL,
-                    limit,
-                    list(except_for),
-                    judge_until,
-                    suspect,
-                    list(GETS_FURTHER),
-                )
-                if not rows:
-                    kinds.discard(ADOPT)
+        given = (self._replica_id, judge_until, list(GETS_FURTHER), CHANNEL)
+        dead = [str(row["replica_id"]) for row in await self._commit(BURY, _BURY, *given)]
+        if dead:
+            await execute(self._pool, _END_SESSIONS, dead)
+        return len(dead)
+
+    async def adopt(self, room: int, suspects: Collection[UUID] = ()) -> list[Adopted]:
+        """Take over runs that nobody owns and that are due: this replica's share of them.
+
+        Args:
+            room: Most runs to take.
+            suspects: Runs driven here whose owners failed repeatedly; no other such run is taken
+                until each of them got further or ended.
+        """
+        given = (self._replica_id, room, list(suspects), list(GETS_FURTHER))
         return [
-            Adopted(
-                r["run_id"],
-                r["epoch"],
-                RELEASED if r["released"] else LEASE_EXPIRED,
-                r["deaths"],
-            )
-            for r in rows
+            Adopted(row["run_id"], row["epoch"], "", row["failures"], row["unreadable_s"] or 0.0)
+            for row in await self._commit(ADOPT, _ADOPT, *given)
         ]
 
-    async def next_expiry_s(self) -> float | None:
-        """Seconds until the first lease of another replica runs out, unless it is renewed."""
-        left_s: float | None = await fetchval(self._pool, _NEXT_EXPIRY, self._replica_id)
-        return left_s
-
     async def undriven(self, driven: Collection[UUID]) -> list[tuple[UUID, int]]:
-        """Unfinished runs of this replica beside ``driven``, and their epochs; at most 100."""
+        """Unfinished runs of this replica beside ``driven``, and their epochs; at most 100.
+
+        Runs of owners that are unknown become those of dead ones on the way.
+        """
+        await execute(self._pool, _ORPHANS)
         rows = await fetch(self._pool, _UNDRIVEN, self._replica_id, list(driven))
         return [(row["run_id"], row["epoch"]) for row in rows]
 
-    async def release(self, run_id: UUID, epoch: int) -> None:
-        """Let go of one run, if it is still ours."""
-        await self._execute(RELEASE, _RELEASE_ONE, run_id, epoch, self._replica_id, CHANNEL)
+    async def release(
+        self, run_id: UUID, epoch: int, *, failed: bool = True, unreadable: bool = False
+    ) -> None:
+        """Let go of a run that does not get on here, if it is still ours; it is due again later.
+
+        Args:
+            run_id: The run.
+            epoch: Ours.
+            failed: Count it as a failure: the back-off doubles with each.
+            unreadable: Its log defies this version, or everybody.
+        """
+        given = (run_id, epoch, self._replica_id, list(GETS_FURTHER), failed, unreadable)
+        await self._commit(RELEASE, _RELEASE, *given, self._hold_off_s)
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once.
@@ -247,18 +374,15 @@ class Ownership:
         Raises:
             BosError: the database is away; others take over once the lease has run out.
         """
-        for left in reversed(range(_RELEASE_TRIES)):
-            try:
-                await self._execute(RELEASE_ALL, _RELEASE, self._replica_id, CHANNEL)
-                break
-            except Unavailable as error:
-                if error.reason != _DEADLOCK or not left:
-                    raise
-        await self._execute(FORGET_DEAD, _FORGET_DEAD)
+        for _ in range(_RELEASE_TRIES):
+            ((kept,),) = await self._commit(RELEASE_ALL, _RELEASE_ALL, self._replica_id, CHANNEL)
+            if not kept:
+                return
+            await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await self._execute(ADD_INPUT, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
+        await self._commit(ADD_INPUT, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.
@@ -269,19 +393,11 @@ class Ownership:
         rows = await fetch(self._pool, _INPUTS, list(run_ids))
         return [(row["run_id"], row["payload"]) for row in rows]
 
-    async def _execute(self, kind: str, sql: str, *arguments: object) -> None:
+    async def _commit(self, kind: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
+        """The rows of a statement; one that finds nothing to take or bury is no commit."""
         async with acquire(self._pool) as connection:
-            with _errors(), committing(self._observer, (kind,)):
-                await connection.execute(sql, *arguments)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """As for every statement; who is the victim of a deadlock may simply try again."""
-    try:
-        with statement_errors():
-            yield
-    except asyncpg.DeadlockDetectedError as error:
-        raise Unavailable(
-            "The database is busy with the same runs.", reason=_DEADLOCK, retry_after_s=1.0
-        ) from error
+            with statement_errors(connection), committing(self._observer, (kind,)) as kinds:
+                rows: list[asyncpg.Record] = await connection.fetch(sql, *arguments)
+                if not rows:
+                    kinds.discard(kind)
+        return rows

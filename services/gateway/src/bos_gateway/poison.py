@@ -1,21 +1,30 @@
-"""When a run that nobody can get further is given up. Pure.
+"""Runs that do not get on: what counts as getting further, and how such a run is given up. Pure.
 
-Deaths are counted by the statement of adoption, in the run's row: an owner that dies of reading the
-run's log could write nothing into it.
+Failures are counted in the run's row by the statements that free it (``ownership.py``): the death
+of an owner, and whatever made an owner let it go. An owner that dies of reading the run's log could
+write nothing into it.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
 from bos.runlog.v1 import LogEvent, RunFinished
 
 LEASE_EXPIRED = "lease_expired"
-"""The last owner died, or was cut off for long: the one reason that counts."""
+"""The last owner died, was cut off for long, or failed: it left no word in the log."""
 RELEASED = "released"
-"""The last owner let go."""
+"""The last owner let go, and said so."""
 RESUMED = "resumed"
 """The last owner was frozen or cut off, and took its own runs up again."""
+
+SUSPECT_FROM: Final = 2
+"""Failures from which a run is driven apart from others like it. The first makes nobody suspect: it
+befalls all that a replica drives."""
+UNREADABLE_S: Final = 3600.0
+"""Time after which a run ends that nobody could make sense of: a newer version is not coming."""
 
 OWNERS_DIED = "OwnersDied"
 UNREADABLE = "RunUnreadable"
@@ -39,12 +48,12 @@ another attempt at it, its trace, text of an answer that was never finished.
 """
 
 
-def given_up(deaths: int) -> AgentError:
-    """Why the run ends."""
+def given_up(failures: int) -> AgentError:
+    """Why a run ends whose owners failed or died."""
     return AgentError(
         type=OWNERS_DIED,
         message=(
-            f"This question was given up: the service stopped {deaths} times in a row while "
+            f"This question was given up: the service failed {failures} times in a row while "
             "working on it, each time without getting further."
         ),
     )

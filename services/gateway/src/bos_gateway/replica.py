@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_chassis.errors import (
     BosError,
+    DeadlineExceeded,
     NotFound,
     ResourceExhausted,
     Unavailable,
@@ -18,27 +22,34 @@ from bos_chassis.errors import (
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit, accept, day_limit
+from bos_gateway.day_budget import DayLimit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
-from bos_gateway.poison import ended_unread, given_up, unreadable
+from bos_gateway.ownership import Adopted
+from bos_gateway.poison import (
+    LEASE_EXPIRED,
+    RELEASED,
+    SUSPECT_FROM,
+    UNREADABLE_S,
+    ended_unread,
+    given_up,
+    unreadable,
+)
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
-from bos_gateway.setbacks import Setbacks
 from bos_gateway.state import UnknownEvent, apply, fold
 from bos_gateway.strays import Strays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
+    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
-    from bos_gateway.ownership import Adopted, Ownership
+    from bos_gateway.ownership import Look, Ownership
     from bos_gateway.remembering import Remembering
     from bos_gateway.run_log import LogWriter
     from bos_gateway.runs import Runs, StoredRun
@@ -49,12 +60,15 @@ _FAREWELL_S = 3.0
 _RESUMED_AT_ONCE = 4
 _CANCEL = "cancel"
 _UNKNOWN_EVENT = "unknown_event"
+# What a newer replica, or some time, mends: nobody is to blame, and nothing is counted.
+_PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 
 class _Driven:
     """A run under way: its loop, and everybody's way to it."""
 
-    def __init__(self, run: OwnedRun, orchestrator: Orchestrator) -> None:
+    def __init__(self, adopted: Adopted, run: OwnedRun, orchestrator: Orchestrator) -> None:
+        self.adopted = adopted
         self.run = run
         self.orchestrator = orchestrator
         self.feed = run.feed
@@ -71,6 +85,7 @@ class Replica:
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
+        day: What the tokens of the day allow.
         new_id: Makes run ids.
         remembering: What is asked and told about users; None for nothing.
     """
@@ -83,6 +98,7 @@ class Replica:
         lease: Lease,
         bulletin: Bulletin,
         collaborators: Collaborators,
+        day: DayBudget,
         new_id: Callable[[], UUID],
         remembering: Remembering | None = None,
     ) -> None:
@@ -92,6 +108,7 @@ class Replica:
         self._lease = lease
         self._bulletin = bulletin
         self._with = collaborators
+        self._day = day
         self._new_id = new_id
         self._remembering = remembering
         self._driven: dict[UUID, _Driven] = {}
@@ -99,8 +116,6 @@ class Replica:
         """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
-        settings = collaborators.settings
-        self._setbacks = Setbacks(settings.hold_off_s, settings.run_timeout_s)
         self._stopping = False
         self._suspended = False
         # Runs stopped when the lease was lost; those not taken by others are taken up again.
@@ -158,22 +173,22 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        refused: UserLimit | DayLimit | None = None
+        refused: ResourceExhausted | None = None
         try:
             if await asyncio.shield(task):
                 return run_id
-        except (UserLimit, DayLimit) as limit:
+        except DayLimit as limit:
             refused = limit
+        except UserLimit:
+            refused = user_limit()
         # Somebody else may have stored the same request in between.
         known = await self._runs.find_request(user_id, run.request_id)
         if known is not None:
             return same_request(known, digest)
-        if isinstance(refused, DayLimit):
-            self._with.metrics.refused.labels("day_limit").inc()
-            raise day_limit(refused, self._with.clock.now())
         if refused is not None:
-            self._with.metrics.refused.labels("user_limit").inc()
-            raise user_limit()
+            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
+            self._with.metrics.refused.labels(bound).inc()
+            raise refused
         raise NotFound("The run of this request is gone.")
 
     async def _known(self, request: AgentRequest, user_id: str) -> StoredRun | None:
@@ -200,7 +215,7 @@ class Replica:
         for run_id, payload in await self._ownership.inputs(list(self._driven)):
             driven = self._driven.get(run_id)
             if driven is not None:
-                driven.orchestrator.submit(LogEvent.FromString(payload))
+                driven.orchestrator.submit(_input(payload))
 
     def _feed_of(self, run_id: UUID) -> RunFeed | None:
         driven = self._driven.get(run_id)
@@ -215,36 +230,30 @@ class Replica:
         driven = self._driven.get(run_id)
         return None if driven is None else (driven.run.epoch, *driven.feed.answer)
 
-    async def adopt(self) -> float | None:
-        """Take over runs that nobody owns, as far as there is room.
+    async def look(self) -> Look:
+        """What there is to be done beside the runs that are driven here.
 
-        Returns:
-            Seconds until there may be more, if that can be told.
+        Raises:
+            BosError: the database is away.
         """
-        room = self._room()
-        if room <= 0 or self._stopping or self._suspended:
-            return None
-        judge_until = self._lease.others_judged_until()
-        held_off = self._setbacks.held_off()
-        adopted = await self._ownership.adopt(room, held_off, judge_until=judge_until)
-        await self._resume_all(adopted, {})
-        await self._adopt_suspects(judge_until)
+        return await self._ownership.look()
+
+    async def adopt(self, seen: Look) -> None:
+        """Take over runs that nobody owns, as far as there is room, and free those of the dead."""
+        if self._stopping or self._suspended:
+            return
+        buried = 0
+        if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
+            buried = await self._ownership.bury(judge_until)
+        if (seen.runs or buried) and (room := self._room()) > 0:
+            suspects = [
+                run_id
+                for run_id, driven in self._driven.items()
+                if driven.adopted.failures >= SUSPECT_FROM
+            ]
+            await self._resume_all(await self._ownership.adopt(room, suspects), {})
         if strays := await self._strays.let_go(list(self._driven)):
             self._log.warning("runs let go that nobody drove here", runs=strays)
-        return await self._ownership.next_expiry_s()
-
-    async def _adopt_suspects(self, judge_until: datetime | None) -> None:
-        """Take over runs whose owners died of late, one by one.
-
-        One of them may kill this process as well, and then no other run may look guilty of it.
-        """
-        while self._room() > 0 and not (self._stopping or self._suspended):
-            suspect = await self._ownership.adopt(
-                1, self._setbacks.held_off(), judge_until=judge_until, suspect=True
-            )
-            if not suspect:
-                return
-            await self._resume_all(suspect, {})
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.
@@ -307,13 +316,14 @@ class Replica:
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        stored = await accept(self._writer, run)
-        if stored is None:
-            return False
-        run = stored
+        async with self._day.admitted(run) as run:
+            stored = await self._runs.cards.without(run.event)
+            if not await self._writer.accept(replace(run, event=stored)):
+                return False
         if self._remembering is not None:
             self._remembering.asked(run)
-        self._drive(run.run_id, 1, fold(str(run.run_id), [run.event]), [run.event], secrets)
+        state = fold(str(run.run_id), [run.event])
+        self._drive(Adopted(run.run_id, 1), state, [run.event], secrets)
         return True
 
     async def _resume_all(
@@ -328,42 +338,42 @@ class Replica:
                 await self._resume(run, secrets.get(run.run_id, {}))
 
         with self._strays.spared(adopted):
-            # Some of these may have been ours before, with events that PostgreSQL has to get again.
-            await self._writer.restored()
             await asyncio.gather(*(resume(run) for run in adopted))
 
     async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
         """Record the adoption, then drive the run from where its log ends."""
-        run_id = adopted.run_id
+        run_id, reading = adopted.run_id, False
         try:
-            if adopted.deaths > self._with.settings.max_owner_deaths:
-                await self._end_unread(adopted, given_up(adopted.deaths))
+            if adopted.failures >= self._with.settings.max_failures:
+                await self._end_unread(adopted)
                 return
+            reading = True
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
+            reading = False
             if state.finished:
                 return  # its end was sent before the lease was lost, and came to be written since
-            adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=adopted.reason)
+            word = RELEASED if events[-1].HasField("run_released") else LEASE_EXPIRED
+            reason = adopted.reason or word
+            adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
-            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
+            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
             await self._writer.append(append)
             apply(state, event)
             inputs = await self._ownership.inputs([run_id])
             if state.request.secret_keys and not secrets:
                 secrets = await self._with.vault.load(run_id)
-        except UnknownEvent as error:
-            self._log.info("run left to a newer version", run=str(run_id), at=str(error))
-            await self._let_go(run_id, adopted.epoch)
-            return
         except LostRun:
             self._log.info("run not taken up, it has another owner", run=str(run_id))
             return
-        except Exception:
-            # Whatever it is, it concerns this run alone; another replica may have better luck.
-            self._log.exception("run cannot be adopted", run=str(run_id))
-            await self._not_adopted(adopted)
+        except _PASSING as error:
+            await self._put_off(adopted, error)
             return
-        self._setbacks.settled(run_id)
+        except Exception:
+            # Whatever it is, it concerns this run alone.
+            self._log.exception("run cannot be adopted", run=str(run_id))
+            await self._let_go(adopted, unreadable=reading)
+            return
         former = self._driven.get(run_id)
         if former is not None and former.run.epoch > adopted.epoch:
             return  # taken anew in the meantime
@@ -371,29 +381,16 @@ class Replica:
             former.task.cancel()  # lost without our knowing, and ours again
             await _ended([former])
             secrets = secrets or former.run.secrets  # without a key they are nowhere else
-        self._with.metrics.adopted.labels(adopted.reason).inc()
-        self._log.info("run adopted", run=str(run_id), reason=adopted.reason)
+        self._with.metrics.adopted.labels(reason).inc()
+        self._log.info("run adopted", run=str(run_id), reason=reason)
         self._bulletin.adopted(run_id)
-        first = [LogEvent.FromString(payload) for _, payload in inputs]
-        deaths = adopted.deaths
-        self._drive(run_id, adopted.epoch, state, [*events, event], secrets, first, deaths)
+        first = [_input(payload) for _, payload in inputs]
+        self._drive(adopted, state, [*events, event], secrets, first)
 
-    async def _not_adopted(self, adopted: Adopted) -> None:
-        """Leave the run alone for a while; after a run's whole time of that, it has to end."""
+    async def _end_unread(self, adopted: Adopted) -> None:
+        """End a run that kills or defies whoever drives it; its log is not looked at."""
         run_id = adopted.run_id
-        if self._setbacks.not_taken_up(run_id):
-            try:
-                await self._end_unread(adopted, unreadable())
-            except (LostRun, BosError) as error:
-                self._log.warning("run not ended", run=str(run_id), error=type(error).__name__)
-            else:
-                self._setbacks.settled(run_id)
-                return
-        await self._let_go(run_id, adopted.epoch)
-
-    async def _end_unread(self, adopted: Adopted, error: AgentError) -> None:
-        """End a run whose log kills, or defies, whoever wants to read it."""
-        run_id = adopted.run_id
+        error = unreadable() if adopted.unreadable_s else given_up(adopted.failures)
         self._log.error("run ended unread", run=str(run_id), error=error.type)
         event = self._with.clock.stamped(ended_unread(str(run_id), error))
         append = Append(
@@ -401,7 +398,6 @@ class Replica:
             adopted.epoch,
             await self._runs.last_sequence(run_id) + 1,
             [event],
-            durable=True,
             status=RUN_STATUS_FAILED,
             finished=True,
         )
@@ -411,24 +407,23 @@ class Replica:
 
     def _drive(
         self,
-        run_id: UUID,
-        epoch: int,
+        adopted: Adopted,
         state: RunState,
         events: list[LogEvent],
         secrets: Mapping[str, str],
         inputs: Sequence[LogEvent] = (),
-        deaths: int = 0,
     ) -> None:
+        run_id = adopted.run_id
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
             on_change=lambda text: self._bulletin.shown(run_id, text=text),
         )
-        run = OwnedRun(run_id, epoch, state, feed, secrets, deaths)
+        run = OwnedRun(run_id, adopted.epoch, state, feed, secrets)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
         for event in inputs:
             orchestrator.submit(event)
-        driven = _Driven(run, orchestrator)
+        driven = _Driven(adopted, run, orchestrator)
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
@@ -444,26 +439,19 @@ class Replica:
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
             driven.feed.close()
+            if driven.adopted.failures >= SUSPECT_FROM:
+                self._bulletin.released.set()  # the next suspect may be taken
 
     async def _attempt_to_drive(self, run_id: UUID, driven: _Driven) -> None:
         """Drive the run; a defect of ours ends it, and what cannot even be ended is let go."""
         try:
             try:
-                deaths = driven.run.deaths
-                if deaths >= self._with.settings.max_owner_deaths:
-                    self._log.error("run given up", run=str(run_id), deaths=deaths)
-                    await driven.orchestrator.fail(given_up(deaths))
-                else:
-                    await driven.orchestrator.drive()
+                await driven.orchestrator.drive()
                 if driven.run.state.let_go:
                     # Somebody may have decided just before it was let go.
                     self._bulletin.released.set()
-            except (LostRun, Unavailable):
+            except (LostRun, *_PASSING):
                 raise
-            except UnknownEvent as error:
-                self._log.info("run left to a newer version", run=str(run_id), at=str(error))
-                await driven.orchestrator.release(self._released(_UNKNOWN_EVENT))
-                await self._let_go(run_id, driven.run.epoch)
             except Exception:
                 self._log.exception("run broke", run=str(run_id))
                 await driven.orchestrator.fail()
@@ -471,16 +459,40 @@ class Replica:
             self._with.metrics.lost.inc()
             self._log.warning("run lost", run=str(run_id))
             # If it is still ours, its log has a hole, and only folding it anew can go on.
-            await self._let_go(run_id, driven.run.epoch)
+            await self._let_go(driven.adopted)
+        except _PASSING as error:
+            if isinstance(error, UnknownEvent):
+                with suppress(LostRun, BosError):
+                    await driven.orchestrator.release(self._released(_UNKNOWN_EVENT))
+            await self._put_off(driven.adopted, error)
         except Exception:
             self._log.exception("run cannot be ended here", run=str(run_id))
-            await self._let_go(run_id, driven.run.epoch)
+            await self._let_go(driven.adopted)
 
-    async def _let_go(self, run_id: UUID, epoch: int) -> None:
-        """Release a run that went wrong here, and leave it alone for a while."""
-        self._setbacks.broke(run_id)
+    async def _put_off(self, adopted: Adopted, error: Exception) -> None:
+        """Leave a run that cannot be read for now to later, or to others; not for ever."""
+        run_id = str(adopted.run_id)
+        if adopted.unreadable_s < UNREADABLE_S:
+            self._log.info("run put off", run=run_id, error=type(error).__name__, at=str(error))
+            await self._let_go(adopted, failed=False, unreadable=True)
+            return
         try:
-            await self._ownership.release(run_id, epoch)
+            await self._end_unread(adopted)
+        except LostRun:
+            return
+        except Exception:
+            self._log.exception("run not ended", run=run_id)
+            await self._let_go(adopted, unreadable=True)
+
+    async def _let_go(
+        self, adopted: Adopted, *, failed: bool = True, unreadable: bool = False
+    ) -> None:
+        """Release a run that does not get on here."""
+        run_id = adopted.run_id
+        try:
+            await self._ownership.release(
+                run_id, adopted.epoch, failed=failed, unreadable=unreadable
+            )
         except BosError as error:
             self._log.warning("run not released", run=str(run_id), reason=error.reason)
 
@@ -504,3 +516,11 @@ async def _ended(stopped: Sequence[_Driven]) -> None:
     """Wait for loops that were told to stop."""
     tasks = [driven.task for driven in stopped if driven.task is not None]
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _input(payload: bytes) -> LogEvent:
+    """What somebody wants of a run; an event of no kind, as of a newer version, if unreadable."""
+    try:
+        return LogEvent.FromString(payload)
+    except DecodeError:
+        return LogEvent()

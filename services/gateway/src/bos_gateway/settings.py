@@ -10,6 +10,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from bos.runlog.v1 import RunSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.run_secrets import SecretsKeyRing
 
 
@@ -41,20 +42,25 @@ class GatewaySettings(Settings):
     artefacts_url: str | None = Field(
         default=None,
         min_length=1,
-        description="Where files go, and values that are too large for the log: file:///folder, "
-        "shared by all gateways, or s3://bucket/prefix; unset: no files, results cut to 256 KiB",
+        description="Where files of steps go: file:///folder, shared by all gateways, or "
+        "s3://bucket/prefix; unset: no files",
     )
     max_result_bytes: int = Field(
         default=2097152,
         ge=262144,
         le=2097152,
-        description="Largest result of a step if there is a place for values; larger ones are cut",
+        description="Largest result of a step; larger ones are cut",
     )
     max_run_result_bytes: int = Field(
         default=16777216,
         ge=262144,
         description="Results and inputs of all steps of a run that are held in memory; beyond it "
         "results are cut to 256 KiB",
+    )
+    max_held_result_bytes: int = Field(
+        default=536870912,
+        ge=0,
+        description="The same of all runs of this replica together",
     )
     max_waiting_file_bytes: int = Field(
         default=134217728,
@@ -83,7 +89,10 @@ class GatewaySettings(Settings):
         default=100, ge=0, description="Such calls of one account on this replica; 0: no bound"
     )
     max_run_tokens: int = Field(
-        default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
+        default=0,
+        ge=0,
+        le=MAX_RUN_TOKENS,
+        description="Model tokens that a run may consume; 0: no bound",
     )
     max_user_day_tokens: int = Field(
         default=0,
@@ -138,12 +147,15 @@ class GatewaySettings(Settings):
     lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
     lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
     hold_off_s: float = Field(
-        default=30.0, gt=0, description="A run that went wrong here is left to others this long"
+        default=2.0,
+        gt=0,
+        description="Back-off of a run after its first failure; doubled with each, at most 600",
     )
-    max_owner_deaths: int = Field(
-        default=3,
+    max_failures: int = Field(
+        default=5,
         ge=1,
-        description="Replicas that may die one after the other while a run gets no further",
+        description="Failures of a run without its getting further after which it is given up; "
+        "the death of its gateway is one",
     )
     retention_days: float | None = Field(
         default=None, gt=0, description="Runs are deleted this long after their end; unset: never"
@@ -265,6 +277,7 @@ class GatewaySettings(Settings):
             api_keys_config_refs=self.key_profiles,
             max_clarification_turns=self.max_clarification_turns,
         )
+        freeze_shares(settings)
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
         settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))
         return settings

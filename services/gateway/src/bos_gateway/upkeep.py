@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
-from bos_gateway.retention import delete, forget_days, too_old
+from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
+from bos_gateway.retention import delete, forget_days, forget_files, too_old
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_artefacts import Owner
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.settings import GatewaySettings
-    from bos_gateway.values import LargeValues
     from bos_postgres.connections import Session
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Upkeep:
         pool: Connections whose search path is the gateway's schema.
         plan: When to delete.
         metrics: Counts what was removed.
-        values: What has to go with the runs; without it, runs with such values stay.
+        files: The store of their files; without it, runs with files stay.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Upkeep:
         pool: asyncpg.Pool[asyncpg.Record],
         plan: UpkeepPlan,
         metrics: GatewayMetrics,
-        values: LargeValues | None = None,
+        files: RunFiles | None = None,
     ) -> None:
-        self._values = values
+        self._files = files
         self._pool = pool
         self._plan = plan
         self._metrics = metrics
@@ -102,27 +102,27 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
+        settled = await self._alone(settle, 0)
         if time.monotonic() >= self._tidy_at and await self._alone(tidy, False):
             self._tidy_at = time.monotonic() + _TIDY_S
         expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
-        return expired == self._plan.batch
+        return settled == SETTLED_AT_ONCE or expired == self._plan.batch
 
     async def _expire(self, keep_s: float) -> int:
-        """Delete a batch: the values, and then the rows that tell of them.
+        """Delete a batch: the files, and then the rows that tell of them.
 
         The store may take minutes, so nothing of the database is held meanwhile. What is broken
         off, or done by two gateways at once, can be done again.
         """
-        batch, values = self._plan.batch, self._values
-        nothing: list[Owner] = []
+        batch, files = self._plan.batch, self._files
+        nothing: list[asyncpg.Record] = []
         runs = await self._alone(
-            lambda session: too_old(session, after_s=keep_s, limit=batch, values=values), nothing
+            lambda session: too_old(session, after_s=keep_s, limit=batch, files=files), nothing
         )
         if not runs:
             return 0
-        if values is not None:
-            for run in runs:
-                await values.forget(run)
+        if files is not None:
+            await forget_files(runs, files)
         deleted = await self._alone(lambda session: delete(session, runs), 0)
         self._metrics.expired_runs.inc(deleted)
         return deleted

@@ -1,6 +1,7 @@
 """How many requests wait for a person, and for how long: two gauges, from an index, now and then.
 
-Runs that wait belong to nobody, so every gateway counts all of them and shows the same figures.
+Runs that wait belong to nobody, so every gateway counts all of them and shows the same figures: the
+more there are, the less often.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
     from bos_gateway.metrics import GatewayMetrics
 
-LOOK_S: Final = 5.0
-"""Time between two looks."""
+_LOOK_S: Final = 5.0
+# So many are counted in milliseconds; of more, the time to the next look grows with them.
+_FEW: Final = 20_000
 
 _WAITING: Final = """
 SELECT agent_name, tools, count(*)::bigint AS waiting,
@@ -38,8 +40,11 @@ class WaitingApprovals:
         self._metrics = metrics
         self._shown: set[tuple[str, str]] = set()
 
-    async def look(self) -> None:
+    async def look(self) -> float:
         """Count; what has waited before and does no more is shown as 0.
+
+        Returns:
+            Seconds until the next look.
 
         Raises:
             BosError: the database is away; the gauges stay as they were.
@@ -54,3 +59,5 @@ class WaitingApprovals:
             waiting, oldest_s = found.get(labels, (0, 0.0))
             self._metrics.approvals_waiting.labels(*labels).set(waiting)
             self._metrics.approvals_oldest_seconds.labels(*labels).set(oldest_s)
+        count: int = sum(waiting for waiting, _ in found.values())
+        return _LOOK_S * max(1.0, count / _FEW)
