@@ -58,6 +58,9 @@ class RunReader:
             Unavailable: this replica is stopping; another one goes on from the same cursor.
         """
         runs, cursor = self._runs.of(user_id), after
+        if after.sequence:
+            # From beyond the end, one goes on behind the end: a feed that others share begins here.
+            cursor = after._replace(sequence=min(after.sequence, await runs.last_sequence(run_id)))
         while True:
             with self._feed(run_id, user_id, cursor) as feed:
                 async for sequence, shown in feed.follow(cursor):
