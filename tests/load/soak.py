@@ -108,7 +108,6 @@ def _gateway(house: House, dsn: str) -> AbstractAsyncContextManager[Child]:
         BOS_GATEWAY_PLANNER_TARGET=house.planner,
         BOS_GATEWAY_COMPOSER_TARGET=house.composer,
         BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in house.targets.items()),
-        BOS_GATEWAY_COMPACT_AFTER_S="5",
         BOS_GATEWAY_TELEMETRY__LOG_LEVEL="warning",
     )
 

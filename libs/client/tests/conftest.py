@@ -103,11 +103,13 @@ def story(outcome: OrchestratorResponse | None = None) -> list[RunEvent]:
         {"step_finished": {"step_id": "find", "result": result}},
         {"answer_started": {"attempt": 1}},
         {"answer_delta": {"text": "Acme ", "attempt": 1}},
-        {"answer_delta": {"text": "leads [1].", "attempt": 1}},
+        {"answer_delta": {"text": "leads [1].", "attempt": 1, "offset": 5}},
         {"run_finished": {"response": outcome or response()}},
     ]
-    events = []
-    for position, kind in enumerate(kinds):
+    events: list[RunEvent] = []
+    position = -1
+    for kind in kinds:
+        position += "answer_delta" not in kind  # which has no sequence of its own
         event = RunEvent(run_id=RUN_ID, sequence=2 * position + 1, **kind)
         event.create_time.FromMilliseconds(1_780_000_000_000 + 100 * position)
         events.append(event)
@@ -130,7 +132,8 @@ class Gateway(OrchestratorServiceServicer):
     files: dict[str, bytes] = field(default_factory=dict)
     """What can be downloaded, by digest."""
     asked: list[AgentRequest] = field(default_factory=list)
-    watched: list[int] = field(default_factory=list)
+    watched: list[tuple[int, int]] = field(default_factory=list)
+    """Where streams went on: sequence and offset."""
     silent: asyncio.Event = field(default_factory=asyncio.Event)
     address: str = ""
 
@@ -144,14 +147,14 @@ class Gateway(OrchestratorServiceServicer):
 
     async def AskStream(self, request: Any, context: Any) -> AsyncIterator[AskStreamResponse]:
         self.asked.append(request.request)
-        async for event in self._tell(0):
+        async for event in self._tell(0, 0):
             yield AskStreamResponse(event=event)
 
     async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[WatchRunResponse]:
         if request.run_id != RUN_ID:
             raise NotFound("There is no such run.")
-        self.watched.append(request.after_sequence)
-        async for event in self._tell(request.after_sequence):
+        self.watched.append((request.after_sequence, request.after_offset))
+        async for event in self._tell(*self.watched[-1]):
             yield WatchRunResponse(event=event)
 
     async def GetRun(self, request: Any, context: Any) -> GetRunResponse:
@@ -185,13 +188,16 @@ class Gateway(OrchestratorServiceServicer):
         self._fail()
         return PlanQuestionResponse(plan=PLAN, decision=DECISION)
 
-    async def _tell(self, after: int) -> AsyncIterator[RunEvent]:
+    async def _tell(self, after: int, offset: int) -> AsyncIterator[RunEvent]:
         self._fail()
         broken = self.breaks_after.pop(0) if self.breaks_after else None
         ended = self.ends_after.pop(0) if self.ends_after else None
         told = 0
         for event in self.events:
-            if event.sequence <= after:
+            if event.HasField("answer_delta"):
+                if event.sequence <= after and event.answer_delta.offset < offset:
+                    continue
+            elif event.sequence <= after:
                 continue
             if told == broken:
                 raise Unavailable("The replica is going away.")

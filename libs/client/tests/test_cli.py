@@ -199,7 +199,7 @@ async def test_watch_takes_up_a_run_and_tells_its_outcome(gateway: Gateway) -> N
     gateway.breaks_after = [2]
     whole, rest, unknown = await asyncio.gather(
         bos(gateway, "runs", "watch", RUN_ID),
-        bos(gateway, "runs", "watch", RUN_ID, "--after", "15", "--json"),
+        bos(gateway, "runs", "watch", RUN_ID, "--after", "11", "--json"),
         bos(gateway, "runs", "watch", "another"),
     )
     assert whole.code == 0

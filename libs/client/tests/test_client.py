@@ -6,21 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bos.gateway.v1 import RunEvent
 from bos_chassis import errors as served
 from bos_client import BosClient, Reconnect, errors
 
 from .conftest import KEY, RUN_ID, Gateway, Starter, client, story
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.gateway.v1 import RunEvent
-
-SEQUENCES = [event.sequence for event in story()]
+    from collections.abc import AsyncIterator, Sequence
 
 
-async def sequences(events: AsyncIterator[RunEvent]) -> list[int]:
-    return [event.sequence async for event in events]
+def places(events: Sequence[RunEvent]) -> list[tuple[int, int]]:
+    """Where a stream would go on after each of the events: sequence and offset."""
+    found, offset = [], 0
+    for event in events:
+        if event.HasField("answer_delta"):
+            assert event.answer_delta.offset == offset, "text is missing or came twice"
+            offset += len(event.answer_delta.text)
+        elif event.HasField("answer_started"):
+            offset = 0
+        found.append((event.sequence, offset))
+    return found
+
+
+PLACES = places(story())
+
+
+async def seen_of(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
+    return [event async for event in events]
 
 
 async def test_ask_returns_the_outcome_and_sends_what_shapes_the_run(
@@ -56,15 +69,15 @@ async def test_ask_comes_back_to_the_same_run_after_a_lost_connection(
     assert len({request.request_id for request in gateway.asked}) == 1
 
 
-@pytest.mark.parametrize("told", range(len(SEQUENCES)))
+@pytest.mark.parametrize("told", range(len(PLACES)))
 async def test_a_stream_that_breaks_anywhere_goes_on_without_gap_or_repetition(
     bos: BosClient, gateway: Gateway, told: int
 ) -> None:
     gateway.breaks_after = [told]
 
-    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+    assert await seen_of(bos.ask_stream("Who leads?")) == story()
     if told:
-        assert gateway.watched == [SEQUENCES[told - 1]]
+        assert gateway.watched == [PLACES[told - 1]]
     else:
         # Nothing is known of the run yet: the question is asked again under the same id.
         assert len({request.request_id for request in gateway.asked}) == 1
@@ -76,7 +89,7 @@ async def test_a_stream_survives_many_breaks_as_long_as_it_gets_on(
 ) -> None:
     gateway.breaks_after = [1] * 8
 
-    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+    assert await seen_of(bos.ask_stream("Who leads?")) == story()
 
 
 async def test_a_stream_that_ends_too_early_counts_as_broken(
@@ -84,8 +97,8 @@ async def test_a_stream_that_ends_too_early_counts_as_broken(
 ) -> None:
     gateway.ends_after = [3, 2]
 
-    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
-    assert gateway.watched == [SEQUENCES[2], SEQUENCES[4]]
+    assert await seen_of(bos.ask_stream("Who leads?")) == story()
+    assert gateway.watched == [PLACES[2], PLACES[4]]
 
 
 async def test_a_stream_gives_up_after_as_many_attempts_as_it_is_given(
@@ -94,8 +107,8 @@ async def test_a_stream_gives_up_after_as_many_attempts_as_it_is_given(
     gateway.breaks_after = [2] + [0] * 20
 
     with pytest.raises(errors.Unavailable):
-        await sequences(bos.ask_stream("Who leads?"))
-    assert gateway.watched == [SEQUENCES[1]] * 4
+        await seen_of(bos.ask_stream("Who leads?"))
+    assert gateway.watched == [PLACES[1]] * 4
 
 
 async def test_a_stream_finds_a_gateway_that_was_killed_and_started_again(start: Starter) -> None:
@@ -105,18 +118,46 @@ async def test_a_stream_finds_a_gateway_that_was_killed_and_started_again(start:
         patient = client(first, reconnect=Reconnect(first_s=0.02, cap_s=0.2))
         await start()  # keeps the event loop's grpc alive while the first one is away
         async with patient as bos:
-            seen = asyncio.create_task(sequences(bos.ask_stream("Who leads?")))
+            seen = asyncio.create_task(seen_of(bos.ask_stream("Who leads?")))
             await first.silent.wait()
             await life.aclose()
             second = await start(port=int(first.address.rpartition(":")[2]))
 
-            assert await seen == SEQUENCES
-            assert second.watched == [SEQUENCES[3]]
+            assert await seen == story()
+            assert second.watched == [PLACES[3]]
 
 
 async def test_watching_from_behind_the_end_of_a_run_is_empty(bos: BosClient) -> None:
-    assert await sequences(bos.watch(RUN_ID, SEQUENCES[-1])) == []
-    assert await sequences(bos.watch(RUN_ID, SEQUENCES[-3])) == SEQUENCES[-2:]
+    assert await seen_of(bos.watch(RUN_ID, *PLACES[-1])) == []
+    assert await seen_of(bos.watch(RUN_ID, *PLACES[-3])) == story()[-2:]
+
+
+async def test_text_that_a_stream_repeats_is_cut_off_and_a_new_attempt_begins_anew(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    """No gateway should; a client that shows text twice would be worse than one that is careful."""
+    told = [
+        {"answer_started": {"attempt": 1}},
+        {"answer_delta": {"text": "\N{SNOWMAN}ne ", "attempt": 1}},
+        {"answer_delta": {"text": "ne two ", "attempt": 1, "offset": 1}},
+        {"answer_delta": {"text": "ne", "attempt": 1, "offset": 1}},
+        {"cancel_requested": {}},
+        {"answer_delta": {"text": "three", "attempt": 1, "offset": 8}},
+        {"answer_started": {"attempt": 2}},
+        {"answer_delta": {"text": "anew", "attempt": 2}},
+    ]
+    sequence = 0
+    gateway.events[:-1] = []
+    for kind in told:
+        sequence += "answer_delta" not in kind
+        event = RunEvent(run_id=RUN_ID, sequence=sequence, **kind)
+        gateway.events.insert(len(gateway.events) - 1, event)
+
+    seen = await seen_of(bos.ask_stream("Who leads?"))
+
+    assert places(seen)
+    texts = [event.answer_delta.text for event in seen if event.HasField("answer_delta")]
+    assert texts == ["\N{SNOWMAN}ne ", "two ", "three", "anew"]
 
 
 async def test_closing_a_stream_early_ends_the_call(bos: BosClient, gateway: Gateway) -> None:
@@ -125,14 +166,14 @@ async def test_closing_a_stream_early_ends_the_call(bos: BosClient, gateway: Gat
     assert (await anext(events)).run_id == RUN_ID
     await events.aclose()
     gateway.holds_after = None
-    assert await sequences(bos.ask_stream("Who leads?")) == SEQUENCES
+    assert await seen_of(bos.ask_stream("Who leads?")) == story()
 
 
 async def test_waiting_ends_with_the_time_that_was_given(gateway: Gateway) -> None:
     gateway.holds_after = 3
     async with client(gateway, run_timeout_s=0.3) as bos:
         with pytest.raises(errors.DeadlineExceeded):
-            await sequences(bos.ask_stream("Who leads?"))
+            await seen_of(bos.ask_stream("Who leads?"))
 
 
 async def test_short_calls(bos: BosClient) -> None:

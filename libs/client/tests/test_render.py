@@ -119,6 +119,15 @@ async def test_the_response_counts_when_it_differs_from_what_was_streamed() -> N
     assert "Answer as corrected\nZeta leads.\n" in await shown(story(outcome))
 
 
+async def test_the_rest_of_an_answer_that_was_not_streamed_is_added_once() -> None:
+    events = story()
+    del events[-2]  # the text after "Acme "
+    text = await shown(events)
+    assert "Answer\nAcme leads [1].\n" in text
+    assert text.count("Acme leads") == 1
+    assert "corrected" not in text
+
+
 async def test_an_answer_begun_anew_voids_the_first() -> None:
     events = [
         event(1, answer_delta={"text": "Wro", "attempt": 1}),

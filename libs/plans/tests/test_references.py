@@ -11,13 +11,15 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
-from bos_chassis.values import from_value, make_table, to_value, to_value_map
+from bos.common.v1 import Value, ValueList
+from bos_chassis.values import MAX_DEPTH, from_value, make_table, to_value, to_value_map
 from bos_plans import (
+    MAX_VALUES,
+    InputTooLarge,
+    References,
     ReferenceUnresolved,
     malformed_references,
     references_of,
-    resolve_text,
-    resolve_value,
 )
 from bos_testkit.plans import step
 
@@ -32,6 +34,14 @@ OUTPUTS = {
     ),
     "bad": AgentResult(status=AGENT_EXECUTION_STATUS_FAILED, data=to_value_map({"n": 1})),
 }
+
+
+def references(max_bytes: int = 10_000, **outputs: AgentResult) -> References:
+    return References(OUTPUTS | outputs, max_bytes)
+
+
+def having(**data: object) -> AgentResult:
+    return AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, data=to_value_map(data))
 
 
 @pytest.mark.parametrize(
@@ -54,12 +64,12 @@ OUTPUTS = {
     ],
 )
 def test_text_resolves_with_its_type_c_16(text: str, value: object) -> None:
-    assert from_value(resolve_value(to_value(text), OUTPUTS)) == value
+    assert from_value(references().value(to_value(text))) == value
 
 
 def test_lists_and_maps_resolve_at_any_depth() -> None:
     value = to_value({"list": ["@{outputs.s1.n}", {"x": "@{outputs.s1.deep}"}], "plain": 1})
-    assert from_value(resolve_value(value, OUTPUTS)) == {
+    assert from_value(references().value(value)) == {
         "list": [9007199254740993, {"x": {"a": {"b": "found"}}}],
         "plain": 1,
     }
@@ -72,9 +82,9 @@ def test_lists_and_maps_resolve_at_any_depth() -> None:
 )
 def test_reference_to_what_is_not_there_is_refused_c_17(text: str) -> None:
     with pytest.raises(ReferenceUnresolved):
-        resolve_value(to_value(text), OUTPUTS)
+        references().value(to_value(text))
     with pytest.raises(ReferenceUnresolved):
-        resolve_text(f"see {text}", OUTPUTS)
+        references().text(f"see {text}")
 
 
 def test_references_are_found_in_task_and_inputs() -> None:
@@ -95,3 +105,69 @@ def test_references_are_found_in_task_and_inputs() -> None:
 )
 def test_malformed_references_are_found_b_19(text: str, malformed: int) -> None:
     assert len(malformed_references(step("x", "agent", text))) == malformed
+
+
+@pytest.mark.parametrize("text", ["@{outputs.wide.x}", "x: @{outputs.wide.x}"])
+@pytest.mark.parametrize(("times", "fits"), [(9, True), (10, False)])
+def test_what_references_resolve_to_is_bounded_in_bytes(text: str, times: int, fits: bool) -> None:
+    wide = having(x="x" * 1000)
+    value = to_value([text] * times)
+    if fits:
+        assert len(from_value(references(10_000, wide=wide).value(value))) == times
+    else:
+        with pytest.raises(InputTooLarge, match="larger than 10000 bytes"):
+            references(10_000, wide=wide).value(value)
+
+
+def test_bytes_are_counted_over_all_texts_and_values_of_a_step() -> None:
+    found = references(2500, wide=having(x="x" * 1000))
+    found.text("@{outputs.wide.x}")
+    found.value(to_value({"x": "@{outputs.wide.x}"}))
+    with pytest.raises(InputTooLarge):
+        found.text("@{outputs.wide.x}")
+
+
+def test_what_was_rendered_counts_where_it_is_longer_than_its_value() -> None:
+    lists = having(x=[None] * 1000)  # 4 bytes each, and "null, " has 6
+    size = lists.data.fields["x"].ByteSize()
+    assert len(references(6200, lists=lists).text("@{outputs.lists.x}")) == 5998
+    with pytest.raises(InputTooLarge):
+        references(size + 100, lists=lists).text("@{outputs.lists.x}")
+
+
+@pytest.mark.parametrize(("count", "fits"), [(MAX_VALUES - 1, True), (MAX_VALUES, False)])
+def test_what_references_resolve_to_is_bounded_in_values(count: int, fits: bool) -> None:
+    wide = having()
+    wide.data.fields["x"].list_value.CopyFrom(ValueList(values=[Value()] * count))
+    found = references(10**7, wide=wide)
+    if fits:
+        for _ in range(3):  # what was looked up already is not counted again
+            assert len(found.value(to_value("@{outputs.wide.x}")).list_value.values) == count
+    else:
+        with pytest.raises(InputTooLarge, match="more than 100000 values"):
+            found.value(to_value("@{outputs.wide.x}"))
+
+
+def test_rows_are_counted_before_they_are_made() -> None:
+    table = make_table(["a", "b"], [[1, 2]] * (MAX_VALUES // 2))
+    tall = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, table=table)
+    for path in ("rows", "table", "rows.a"):
+        with pytest.raises(InputTooLarge, match="more than 100000 values"):
+            references(10**7, tall=tall).value(to_value(f"@{{outputs.tall.{path}}}"))
+
+
+def nested(depth: int, inner: object) -> object:
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize(("of_plan", "fits"), [(4, True), (5, False)])
+def test_depths_of_plan_and_output_add_up(of_plan: int, fits: bool) -> None:
+    deep = having(x=nested(MAX_DEPTH - 5, "x"))  # the list it is in here is one more
+    value = to_value(nested(of_plan, ["@{outputs.deep.x}"]))
+    if fits:
+        references(deep=deep).value(value)
+    else:
+        with pytest.raises(InputTooLarge, match="more than 24 deep"):
+            references(deep=deep).value(value)

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos.agent.v1 import AgentCard, Tool
+from bos.common.v1 import Value, ValueList
 from bos.planner.v1 import Plan, Step
-from bos_chassis.values import to_value
+from bos_chassis.values import MAX_DEPTH, to_value
 from bos_plans import (
     MAX_TASK_CHARS,
     plan_problems,
@@ -16,6 +17,7 @@ from bos_plans import (
     with_implied_dependencies,
     without_references,
 )
+from bos_plans.validation import MAX_REFERENCES
 
 CARDS = {
     "sql": AgentCard(name="sql", description="x", tools=[Tool(name="query")]),
@@ -140,3 +142,38 @@ def test_a_persons_text_never_holds_a_reference(text: str) -> None:
     harmless = without_references(text)
     assert not references_of(step("x", task=harmless))
     assert not any("malformed" in problem for problem in problems(step("x", task=harmless or "-")))
+
+
+@pytest.mark.parametrize(("count", "fits"), [(MAX_REFERENCES, True), (MAX_REFERENCES + 1, False)])
+def test_references_of_a_plan_are_bounded(count: int, fits: bool) -> None:
+    steps = [step("a"), step("b", inputs={"all": ["@{outputs.a.answer}"] * count})]
+    assert problems(*steps) == ([] if fits else ["It has 257 references; at most 256 are allowed."])
+
+
+def nested(depth: int) -> Value:
+    value = Value(string_value="x")
+    for _ in range(depth):
+        value = Value(list_value=ValueList(values=[value]))
+    return value
+
+
+@pytest.mark.parametrize("field", ["sub_task_input", "entities"])
+@pytest.mark.parametrize(("depth", "fits"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
+def test_depth_of_a_plan_is_bounded(field: str, depth: int, fits: bool) -> None:
+    deep = step("a")
+    getattr(deep, field)["x"].CopyFrom(nested(depth))
+    expected = 'The input of step "a" nests lists and maps more than 24 deep.'
+    assert problems(deep) == ([] if fits else [expected])
+    plan = Plan(steps=[step("a")], entities={"x": nested(depth)})
+    assert bool(plan_problems(plan, CARDS, max_steps=9)) is not fits
+
+
+def test_many_mistakes_are_told_in_part() -> None:
+    wrong = step("a", depends_on=[f"{n}" * 1000 for n in range(10, 60)])
+    told = problems(wrong)
+    assert len(told) == 32
+    assert max(map(len, told)) == 300
+
+
+def test_plan_of_too_many_steps_is_not_looked_at() -> None:
+    assert problems(*([Step()] * 60_000)) == ["It has 60000 steps; at most 20 are allowed."]

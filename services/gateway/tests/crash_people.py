@@ -158,7 +158,7 @@ async def check_decisions(crash: CrashHouse, people: People) -> Decided:
     decided = Decided()
     async with connect(crash.house.dsn, schema=SCHEMA) as connection:
         rows = await connection.fetch("SELECT approval_id, status FROM approvals")
-        # What crossed with the end of its run is in nobody's way, and removed with the compaction.
+        # What crossed with the end of its run is in nobody's way, and removed a minute later.
         left = await connection.fetch(
             "SELECT run_id FROM run_inputs JOIN approvals USING (run_id) "
             "WHERE kind = 'approval' AND input_key = approval_id::text AND status <> $1",

@@ -220,9 +220,13 @@ class Client:
         """All events of an AskStream."""
         return [message.event async for message in self.stream(question, **request)]
 
-    async def watch(self, run_id: str, after_sequence: int = 0) -> list[RunEvent]:
+    async def watch(
+        self, run_id: str, after_sequence: int = 0, after_offset: int = 0
+    ) -> list[RunEvent]:
         """All events of a WatchRun."""
-        request = WatchRunRequest(run_id=run_id, after_sequence=after_sequence)
+        request = WatchRunRequest(
+            run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
+        )
         return [message.event async for message in self.stub.WatchRun(request, timeout=30)]
 
 

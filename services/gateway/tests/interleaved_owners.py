@@ -19,7 +19,6 @@ from interleaved_parts import (
     Held,
     Late,
     Owner,
-    Unflushed,
     admissible,
     event,
     key_of,
@@ -39,7 +38,6 @@ from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import AgentRequest
 from bos.planner.v1 import Plan
 from bos.runlog.v1 import (
-    AnswerDelta,
     AnswerStarted,
     CancelRequested,
     LogEvent,
@@ -52,9 +50,8 @@ from bos.runlog.v1 import (
     RunSettings,
     StepFinished,
 )
-from bos_gateway.compaction import compact
 from bos_gateway.decide import MakePlan, Record, RunStep, decide
-from bos_gateway.log_session import Target, insert_events, insert_runs, target_of
+from bos_gateway.log_session import are_stored, insert_events, insert_runs
 from bos_gateway.ownership import Ownership
 from bos_gateway.poison import LEASE_EXPIRED
 from bos_gateway.response import composed_response
@@ -62,7 +59,6 @@ from bos_gateway.run_log import Append, NewRun
 from bos_gateway.runs import Runs
 from bos_gateway.service import new_run_id
 from bos_gateway.state import RunState, apply, fold, status_after
-from bos_gateway.tail import UnflushedTail
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -85,7 +81,6 @@ class World:
         self.now = START
         self.plan: list[Any] = []
         self.late: list[Late] = []
-        self.unflushed: list[Unflushed] = []
         self.seen: dict[int, bytes] = {}
         self.executions: Counter[str] = Counter()
         self.completed: set[str] = set()
@@ -119,7 +114,6 @@ class World:
         """Take a lease."""
         _, ours = await owner.ownership.take()
         owner.holds_lease = True
-        self.unflushed.clear()
         return ours
 
     def show(self, first: int, events: list[LogEvent]) -> None:
@@ -129,70 +123,22 @@ class World:
             if each.HasField("step_finished"):
                 self.completed.add(each.step_finished.step_id)
 
-    async def execute(self, sender: Late) -> bool:
-        """The fencing statement; whether the run was still the sender's."""
-        append = sender.append
-        row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
-        status, owned = row["status"], (row["replica_id"], row["epoch"])
-        target = Target(
-            append.run_id,
-            append.epoch,
-            append.status or 0,
-            append.finished,
-            append.first_sequence,
-        )
-        rows = append.rows()
-        durable = append.durable or sender.again
-        outcome = await insert_events(
-            sender.session, sender.replica_id, rows, [target], durable=durable, again=sender.again
-        )
-        if outcome.lost:
-            return False
-        if outcome.written:
-            assert owned[0] == sender.replica_id, "an earlier owner wrote"
-            assert owned[1] == append.epoch or (sender.again and owned[1] > append.epoch)
-        if durable:
-            self.unflushed.clear()
-        elif outcome.written:
-            assert outcome.written == len(rows)
-            kept = sender.keeper is not None
-            self.unflushed.append(Unflushed([row.sequence for row in rows], status, kept))
-        return True
-
-    async def restore(self, owner: Owner) -> None:
-        """What a writer does first in a new session: write again its tail, and what is in doubt."""
-        if not (owner.reconnects or owner.unanswered):
-            return
-        owner.reconnects = False
-        for tail in owner.tail.by_run():
-            outcome = await insert_events(
-                owner.session,
-                owner.ownership.replica_id,
-                tail.rows,
-                [target_of(tail)],
-                durable=True,
-                again=True,
-            )
-            self.unflushed.clear()
-            if outcome.lost:
-                owner.held = None
-        owner.tail.flushed()
-        doubtful, owner.unanswered = owner.unanswered, []
-        if owner.held is not None and owner.held.sent is not None and owner.held.in_doubt:
-            doubtful.append(owner.held.sent)
-        for append in doubtful:
-            replica_id = owner.ownership.replica_id
-            await self.execute(Late(owner.session, replica_id, append, owner, again=True))
+    async def execute(self, letter: Late) -> bool:
+        """The fencing statement; whether the events are in the log now."""
+        query = "SELECT replica_id, epoch FROM runs WHERE run_id = $1"
+        row = await self.reader.fetchrow(query, self.run_id)
+        found = await insert_events(letter.session, letter.replica_id, [letter.appends])
+        if self.run_id in found and found[self.run_id].written:
+            assert row["replica_id"] == letter.replica_id, "an earlier owner wrote"
+            assert row["epoch"] == letter.appends[0].epoch, "at an earlier epoch"
+            return True
+        return all([await are_stored(letter.session, each) for each in letter.appends])
 
     async def send(self, owner: Owner, how: str) -> None:
         """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
         held = owner.held
         assert held is not None
-        assert held.sent is not None
-        letter = Late(
-            owner.session, owner.ownership.replica_id, held.sent, owner, again=held.in_doubt
-        )
-        held.in_doubt = how != "arrives"
+        letter = Late(owner.session, owner.ownership.replica_id, list(held.sent))
         if how == "arrives late":
             self.late.append(letter)
             return
@@ -202,42 +148,35 @@ class World:
         if not ours:
             owner.held = None
             await owner.ownership.release(self.run_id, held.epoch)
-            self.unflushed.clear()
             return
-        append, held.sent = held.sent, None
-        if append.durable or letter.again:
-            owner.tail.flushed()
-        else:
-            owner.tail.committed([append])
-        for each in append.events:
-            apply(held.state, each)
-        self.show(append.first_sequence, list(append.events))
+        held.sent = []
+        for append in letter.appends:
+            self.show(append.first_sequence, list(append.events))
         if held.state.finished:
             owner.held = None
 
-    def compose_statement(
-        self, held: Held, events: list[LogEvent], *, durable: bool = False
-    ) -> None:
-        """What follows from these events for the run's row, as the product has it."""
+    def store(self, held: Held, events: list[LogEvent]) -> None:
+        """Apply, and have it written: what the product does, row of the run included."""
         before = after = held.state.status
         for each in events:
             after = status_after(after, each)
-        finished = events[-1].HasField("run_finished")
-        held.sent = Append(
+        append = Append(
             self.run_id,
             held.epoch,
             held.state.last_sequence + 1,
             events,
-            durable=durable or finished,
             status=after if after != before else None,
-            finished=finished,
+            finished=events[-1].HasField("run_finished"),
         )
+        for each in events:
+            apply(held.state, each)
+        held.sent.append(append)
 
     async def find_something_to_say(self, owner: Owner) -> None:
         """Have the owner come to where its next turn sends a statement, if its run goes on."""
         for _ in range(4):
             held = owner.held
-            if held is None or held.sent is not None or held.inbox:
+            if held is None or held.sent or held.inbox:
                 return
             pending = [key for key in held.active if key not in held.ended]
             if pending:
@@ -246,30 +185,34 @@ class World:
                 await self.drive(owner, "arrives")
 
     async def drive(self, owner: Owner, how: str) -> None:
-        """One turn of the owner's loop."""
+        """One turn of the owner's loop, then of its writer."""
         held = owner.held
         if held is None:
             return
-        if held.sent is None:
-            if held.inbox:
-                events, held.inbox = admissible(held.state, held.inbox), []
-                durable = False
-            else:
-                commands = decide(held.state, self.now)
-                if not (commands and isinstance(commands[0], Record)):
-                    self.perform(owner, held, commands)
-                    return
-                events, durable = admissible(held.state, list(commands[0].events)), True
-                durable = commands[0].durable
-            if not events:
-                return
-            self.compose_statement(held, events, durable=durable)
-        await self.restore(owner)
-        if owner.held is held:
+        self.turn(owner, held)
+        if held.sent:
             await self.send(owner, how)
 
+    def turn(self, owner: Owner, held: Held) -> None:
+        """Decide and apply; nothing of that is known to be in the log yet."""
+        if held.state.finished:
+            return
+        if held.inbox:
+            events, held.inbox = admissible(held.state, held.inbox), []
+        else:
+            commands = decide(held.state, self.now)
+            if not (commands and isinstance(commands[0], Record)):
+                self.perform(owner, held, commands)
+                return
+            events = admissible(held.state, list(commands[0].events))
+        if events:
+            self.store(held, events)
+
     def perform(self, owner: Owner, held: Held, commands: list[Command]) -> None:
-        """Start what is wanted and not under way; only who holds a lease may."""
+        """Start what is wanted and not under way; only who holds a lease may.
+
+        What may not be done twice waits until all that came before is in the log.
+        """
         if not owner.holds_lease:
             return
         wanted = {key_of(command): command for command in commands}
@@ -277,10 +220,13 @@ class World:
         held.ended &= set(wanted)
         for key, command in wanted.items():
             if isinstance(command, RunStep) and key not in held.begun:
+                agent = held.state.steps[command.step_id].step.agent
+                if agent == ONCE and held.sent:
+                    del held.active[key]
+                    continue
                 held.begun.add(key)
                 assert command.step_id not in self.completed, "a completed step runs again"
                 self.executions[command.step_id] += 1
-                agent = held.state.steps[command.step_id].step.agent
                 assert agent == SAFE or self.executions[command.step_id] == 1, "doubled silently"
 
     def answer(self, held: Held, key: object, well: bool) -> None:
@@ -307,8 +253,7 @@ class World:
             case _:
                 attempt = state.answer_attempt + 1
                 started = event(self.now, answer_started=AnswerStarted(attempt=attempt))
-                delta = event(self.now, answer_delta=AnswerDelta(attempt=attempt, text="do"))
-                held.inbox += [started, delta]
+                held.inbox.append(started)
                 if not well:
                     return  # more of it another time
                 response = composed_response(state, self.now, ComposerOutput(answer="done"))
@@ -321,7 +266,6 @@ class World:
         for each in adopted:
             if each.run_id != self.run_id:
                 continue
-            await self.restore(owner)
             log = await self.runs.log(self.run_id)
             held = Held(each.epoch, fold(str(self.run_id), log))
             if held.state.finished:
@@ -329,7 +273,7 @@ class World:
             owner.held = held
             reason = each.reason or LEASE_EXPIRED
             body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=reason)
-            self.compose_statement(held, [event(self.now, run_adopted=body)])
+            self.store(held, [event(self.now, run_adopted=body)])
             await self.send(owner, "arrives")
             if owner.held is held:
                 await self.take_inputs(owner)
@@ -345,15 +289,11 @@ class World:
             await self.execute(self.late.pop())
 
     async def adopt(self, owner: Owner, *, dies: bool = False, late: bool = False) -> None:
-        if any(other.restoring for other in self.owners):
-            return  # after an outage nobody is taken for dead before the living are back
         until = datetime.now(UTC) + timedelta(days=1)
         # Back-offs take no time here.
         await self.reader.execute("UPDATE runs SET retry_at = now() WHERE replica_id IS NULL")
         await owner.ownership.bury(until)
         adopted = await owner.ownership.adopt(9)
-        if adopted:
-            self.unflushed.clear()
         if late:
             await self.late_arrive()
         if dies:
@@ -366,7 +306,6 @@ class World:
             "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
             replica_id,
         )
-        self.unflushed.clear()
 
     async def lose_lease(self, owner: Owner) -> None:
         owner.holds_lease = False  # its own clock is the stricter one
@@ -380,39 +319,27 @@ class World:
         await self.resume(owner, ours)
 
     def leave(self, owner: Owner) -> None:
-        """The owner stops driving the run; what it has sent is still under way, and repeated."""
+        """The owner stops driving the run; what it has sent is still under way."""
         held, owner.held = owner.held, None
-        if held is not None and held.sent is not None:
+        if held is not None and held.sent:
             replica_id = owner.ownership.replica_id
-            self.late.append(Late(owner.session, replica_id, held.sent, owner))
-            owner.unanswered.append(held.sent)
-
-    def gone(self, owner: Owner) -> None:
-        """The process ends: nobody repeats what it has sent."""
-        self.leave(owner)
-        owner.unanswered = []
-        for letter in self.late:
-            if letter.keeper is owner:
-                letter.keeper = None
+            self.late.append(Late(owner.session, replica_id, held.sent))
 
     async def die(self, owner: Owner) -> None:
         """Another process takes its place."""
-        self.gone(owner)
+        self.leave(owner)
         await self.expire(owner.ownership.replica_id)
         owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
-        owner.tail, owner.reconnects = UnflushedTail(100_000), False
         await self.live(owner)
 
     async def drain(self, owner: Owner) -> None:
-        if owner.held is not None and owner.held.sent is None and not owner.reconnects:
+        if owner.held is not None and not owner.held.sent:
             body = RunReleased(replica_id=str(owner.ownership.replica_id), reason="drain")
-            self.compose_statement(owner.held, [event(self.now, run_released=body)])
+            self.store(owner.held, [event(self.now, run_released=body)])
             await self.send(owner, "arrives")
-        await self.restore(owner)
-        self.gone(owner)
+        self.leave(owner)
         await owner.ownership.release_all()
         owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
-        owner.tail = UnflushedTail(100_000)
         await self.live(owner)
 
     async def cancel(self, owner: Owner) -> None:
@@ -420,33 +347,13 @@ class World:
         await owner.ownership.add_input(
             self.run_id, "cancel", event(self.now, cancel_requested=body)
         )
-        self.unflushed.clear()
         self.cancelled = True
-
-    async def crash(self, commits: int, *, late: bool = False) -> None:
-        """PostgreSQL forgets its last commits, of those that did not wait for the disk."""
-        for commit in reversed(self.unflushed[-commits:]):
-            await self.reader.execute(
-                "DELETE FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)",
-                self.run_id,
-                commit.sequences,
-            )
-            await self.reader.execute(
-                "UPDATE runs SET status = $2 WHERE run_id = $1", self.run_id, commit.status_before
-            )
-        self.unflushed.clear()
-        for owner in self.owners:
-            owner.reconnects = True
-        if late:
-            await self.late_arrive()
 
     async def read_elsewhere(self) -> None:
         """A client of another replica sees what is committed, acknowledged or not."""
         after = max(self.seen)
         page = await self.runs.events(self.run_id, after)
-        if page and not any(owner.reconnects for owner in self.owners):
-            if not all(commit.kept for commit in self.unflushed):
-                self.unflushed.clear()  # else it would be the documented exception
+        if page:
             self.show(page[0][0], [each for _, each in page])
 
     async def check(self) -> RunState:
@@ -456,7 +363,6 @@ class World:
     async def end(self) -> None:
         """All goes well from here on: the run must come to its one end."""
         for owner in self.owners:
-            await self.restore(owner)
             await self.die(owner)
         owner = self.owners[0]
         for _ in range(_ENDINGS):
@@ -474,8 +380,6 @@ class World:
             await self.execute(letter)
         assert (await self.check()).last_sequence == state.last_sequence, "written behind the end"
         check_effects(self, state)
-        await compact(self.reader, after_s=0, limit=100)
-        assert (await self.check()).response == state.response
 
     async def forget(self) -> None:
         await self.reader.execute("DELETE FROM runs")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 from bos.runlog.v1 import LogEvent
 from bos_gateway.decide import Compose, RunStep
 from bos_gateway.orchestrator import Orchestrator
-from bos_gateway.tail import UnflushedTail
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,10 +49,8 @@ class Held:
     active: dict[object, Command] = field(default_factory=dict)
     begun: set[object] = field(default_factory=set)
     ended: set[object] = field(default_factory=set)
-    sent: Append | None = None
-    """A statement whose outcome is not known; it is repeated until it is."""
-    in_doubt: bool = False
-    """It was sent before, and may have been in the log for all to see."""
+    sent: list[Append] = field(default_factory=list)
+    """Applied, and on their way to the log; repeated until their outcome is known."""
 
 
 @dataclass
@@ -62,41 +59,17 @@ class Owner:
 
     session: Any
     ownership: Ownership
-    tail: UnflushedTail = field(default_factory=lambda: UnflushedTail(100_000))
     held: Held | None = None
     holds_lease: bool = False
-    reconnects: bool = False
-    """PostgreSQL crashed, and it has not written its tail again yet."""
-    unanswered: list[Append] = field(default_factory=list)
-    """Sent for runs it has stopped driving since; its writer repeats them all the same."""
-
-    @property
-    def restoring(self) -> bool:
-        """Whether something that was seen may be missing until it has reconnected."""
-        doubt = self.held is not None and self.held.in_doubt
-        return self.reconnects and bool(len(self.tail) or self.unanswered or doubt)
 
 
 @dataclass
 class Late:
-    """A statement that was sent by somebody who no longer waits for it."""
+    """A statement that was sent by somebody who no longer waits for it, or will repeat it."""
 
     session: Any
     replica_id: UUID
-    append: Append
-    keeper: Owner | None
-    """Whose writer still has it, to send it again."""
-    again: bool = False
-
-
-@dataclass
-class Unflushed:
-    """A commit that a crash of PostgreSQL would undo."""
-
-    sequences: list[int]
-    status_before: int
-    kept: bool
-    """Whether somebody who lives will write it again."""
+    appends: list[Append]
 
 
 def key_of(command: Command) -> object:

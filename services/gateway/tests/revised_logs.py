@@ -26,6 +26,7 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_chassis.values import to_value, to_value_map
+from bos_gateway.budget import freeze_shares
 from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.state import RunState, apply, fold
 from bos_testkit.plans import step
@@ -52,6 +53,7 @@ def accepted(*cards: AgentCard, request: dict[str, Any] | None = None, **limits:
     frozen = {"max_concurrency": 8, "max_steps": 24, "max_revisions": 2, **limits}
     settings = RunSettings(confidence_threshold=0.5, **frozen)
     settings.compose_timeout.FromSeconds(10)
+    freeze_shares(settings)
     body = RunAccepted(request=AgentRequest(question="?", **(request or {})), settings=settings)
     body.cards.extend([AgentCard(name="echo"), *cards])
     body.deadline.FromDatetime(START + LIMIT)

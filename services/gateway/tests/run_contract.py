@@ -5,6 +5,7 @@
 * An effect is never doubled silently.
 * What a client has seen is never taken back except by AnswerStarted.
 * Nothing acknowledged is lost.
+* Every log can be read, and no run fails for what another one does.
 * No sequence has a gap or a duplicate; a client that reconnects elsewhere behind its last sequence
   misses nothing and sees nothing twice.
 
@@ -16,6 +17,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from streamed import answer_text, logged
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_FAILED
@@ -50,6 +54,12 @@ if TYPE_CHECKING:
             """Whether its effects may be asked for twice: they are known by their keys."""
 
 
+MISCHIEF = "mischief"
+"""In a question: its own agents or its plan misbehave; it must end all the same, but may fail."""
+POISON = "poison"
+"""In a question: it kills its owners, and may be given up."""
+ENDS_OTHERWISE = ("may it", "no plan")
+"""In questions: people decide about it, or it cannot be planned; such a run may fail."""
 # Two processes on one machine, one of which goes by the database's clock.
 _SAME_MOMENT_S = 0.1
 
@@ -90,13 +100,15 @@ class Verdict:
     late: list[str] = field(default_factory=list)
     """Attempts that a frozen owner began after its successor had the step's result: they end with
     the freeze, their results count nowhere, and their effects are known by their keys."""
+    innocent_failed: list[str] = field(default_factory=list)
+    """Runs that ended FAILED though nothing was wrong about them."""
     unknown: int = 0
     """Steps whose outcome is unknown, and said to be."""
 
     @property
     def broken(self) -> list[str]:
         """Everything that may not be."""
-        return [*self.lost, *self.doubled]
+        return [*self.lost, *self.doubled, *self.innocent_failed]
 
 
 @dataclass(slots=True)
@@ -129,11 +141,19 @@ async def stored_runs(dsn: str) -> dict[str, StoredRun]:
             str(run["run_id"]),
             run["request_id"],
             run["finished_at"] is not None,
-            [LogEvent.FromString(payload) for _, payload in events[run["run_id"]]],
+            [_parsed(payload) for _, payload in events[run["run_id"]]],
             [sequence for sequence, _ in events[run["run_id"]]],
         )
         for run in runs
     }
+
+
+def _parsed(payload: bytes) -> LogEvent:
+    """The event; one without any kind if it cannot be read."""
+    try:
+        return LogEvent.FromString(payload)
+    except DecodeError:
+        return LogEvent()
 
 
 async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Witness]) -> Verdict:
@@ -148,7 +168,11 @@ async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Wit
     verdict = Verdict(runs=len(runs))
     for run in runs.values():
         verdict.events += len(run.events)
-        _check_log(run, verdict)
+        if all(event.WhichOneof("event") for event in run.events):
+            _check_log(run, verdict)
+        else:
+            verdict.lost.append(f"{run.request_id}: its log cannot be read")
+            run.events.clear()
     for client in seen:
         stored = runs.get(client.request_id)
         if stored is None:
@@ -182,8 +206,8 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
     )
     if any(count > 1 for count in planned.values()):
         verdict.doubled.append(f"{name}: planned twice, {dict(planned)}")
-    if run.events[-1:] and run.events[-1].run_finished.response.error.type == OWNERS_DIED:
-        verdict.lost.append(f"{name}: given up")
+    if run.events[-1:]:
+        _check_end(run, verdict)
     try:
         fold(run.run_id, run.events)
     except BrokenLog as error:
@@ -207,6 +231,19 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
             verdict.unknown += event.step_finished.result.error.type == OUTCOME_UNKNOWN
 
 
+def _check_end(run: StoredRun, verdict: Verdict) -> None:
+    """Who did nothing wrong is neither given up nor fails."""
+    response = run.events[-1].run_finished.response
+    if POISON in run.request.question:
+        return
+    if response.error.type == OWNERS_DIED:
+        verdict.lost.append(f"{run.request_id}: given up")
+    # With people in it, it may be theirs to let it fail; with a plan that fails, its planner's.
+    guilty = (MISCHIEF, *ENDS_OTHERWISE)
+    if response.status == RUN_STATUS_FAILED and not any(w in run.request.question for w in guilty):
+        verdict.innocent_failed.append(f"{run.request_id}: {response.error.type} {response.answer}")
+
+
 def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:
     """Exactly the stored events, as they are shown, each once and in order."""
     name = client.request_id
@@ -221,13 +258,14 @@ def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:
         for sequence, event in zip(run.sequences, run.events, strict=True)
         if (public := project(run.run_id, sequence, event, request)) is not None
     ]
-    if client.events != shown:
-        sequences = [event.sequence for event in client.events]
+    seen = logged(client.events)
+    if seen != shown:
+        sequences = [event.sequence for event in seen]
         counts = Counter(sequences)
         twice = sorted(sequence for sequence, count in counts.items() if count > 1)
         missed = sorted({event.sequence for event in shown} - counts.keys())
         known = {event.sequence: event for event in shown}
-        gone = [e.sequence for e in client.events if known.get(e.sequence) != e]
+        gone = [e.sequence for e in seen if known.get(e.sequence) != e]
         if twice or sequences != sorted(sequences):
             verdict.doubled.append(f"{name}: seen twice {twice}, order {sequences}")
         if missed or gone:
@@ -244,27 +282,29 @@ def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:
 
 def _check_answer(client: Seen, verdict: Verdict) -> None:
     """The text of the last attempt is how the answer begins; what came before it is void."""
-    attempt, text = 0, ""
-    for event in client.events:
-        if event.HasField("answer_started"):
-            if event.answer_started.attempt <= attempt:
-                verdict.doubled.append(f"{client.request_id}: answer started twice")
-            attempt, text = event.answer_started.attempt, ""
-        elif event.HasField("answer_delta"):
-            if event.answer_delta.attempt != attempt:
-                verdict.doubled.append(f"{client.request_id}: text of an answer that is void")
-            text += event.answer_delta.text
+    attempts = [e.answer_started.attempt for e in client.events if e.HasField("answer_started")]
+    if attempts != sorted(set(attempts)):
+        verdict.doubled.append(f"{client.request_id}: answer started twice")
+    try:
+        text = answer_text(client.events)
+    except AssertionError as error:
+        verdict.doubled.append(f"{client.request_id}: text twice, void or missing, {error}")
+        return
     response = client.events[-1].run_finished.response
     if response.status not in {RUN_STATUS_CANCELLED, RUN_STATUS_FAILED} and (
-        text != response.answer
+        not response.answer.startswith(text)
     ):
         verdict.lost.append(f"{client.request_id}: {text!r} became {response.answer!r}")
 
 
 def _check_witness(witness: Witness, runs: dict[str, StoredRun], verdict: Verdict) -> None:
-    """Every execution was in the log first, and none came after the step's end."""
+    """What may not be repeated was in the log first, and nothing came after the step's end.
+
+    What may be is sent while its dispatch is on its way to the log, so an attempt comes again with
+    the next owner if that was lost on the way.
+    """
     arrived = Counter((each.step_key, each.attempt) for each in witness.executions)
-    verdict.doubled += [f"{key} attempt {n} came twice" for (key, n), c in arrived.items() if c > 1]
+    owners: Counter[str] = Counter()
     sent: Counter[tuple[str, int]] = Counter()
     ended_at: dict[str, float] = {}
     succeeded: set[str] = set()
@@ -279,10 +319,14 @@ def _check_witness(witness: Witness, runs: dict[str, StoredRun], verdict: Verdic
                 ended_at[key] = event.create_time.ToNanoseconds() / 1e9
                 if done.result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
                     succeeded.add(key)
-    for key, attempt in arrived:
-        if sent[key, attempt] != 1:
-            found = sent[key, attempt]
+            elif event.HasField("run_adopted"):
+                owners[run_id] += 1
+    for (key, attempt), times in arrived.items():
+        found = sent[key, attempt]
+        if found > 1 or (found < 1 and not witness.repeatable):
             verdict.doubled.append(f"{key} attempt {attempt}: {found} dispatches in the log")
+        if times > 1 + (owners[key.partition("/")[0]] if witness.repeatable else 0):
+            verdict.doubled.append(f"{key} attempt {attempt} came {times} times")
     for each in witness.executions:
         if each.at > ended_at.get(each.step_key, each.at) + _SAME_MOMENT_S:
             verdict.late.append(str(each))

@@ -78,9 +78,7 @@ async def test_run_that_ended_makes_room(store: str) -> None:
             await log.accept(second)
         end = LogEvent(run_finished=RunFinished())
         await log.append(
-            Append(
-                first.run_id, 1, 2, [end], durable=True, status=RUN_STATUS_SUCCEEDED, finished=True
-            )
+            Append(first.run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True)
         )
         assert await log.accept(second)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from bos.common.v1 import TraceEventType
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_gateway import composing
-from bos_gateway.results import MAX_ANSWER_BYTES, MAX_TRACE_BYTES, MAX_TRACE_EVENTS, fitting_answer
+from bos_gateway.results import MAX_ANSWER_BYTES, MAX_TRACE_BYTES, MAX_TRACE_EVENTS, fit_output
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
+
+NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 
 class Chatty(RecordingAgent):
@@ -39,11 +42,11 @@ def streamed(events: list[Any]) -> list[str]:
     return [event.answer_delta.text for event in events if event.HasField("answer_delta")]
 
 
-@pytest.mark.parametrize(("bound", "passed"), [(3, 3), (2, 2)])
-async def test_pieces_of_an_answer_beyond_a_number_are_not_streamed_and_not_lost(
+@pytest.mark.parametrize(("bound", "passed"), [(13, 3), (12, 2)])
+async def test_pieces_of_an_answer_beyond_a_size_are_not_streamed_and_not_lost(
     house: House, monkeypatch: pytest.MonkeyPatch, bound: int, passed: int
 ) -> None:
-    monkeypatch.setattr(composing, "MAX_DELTAS", bound)
+    monkeypatch.setattr(composing, "MAX_STREAMED_BYTES", bound)
     await house.add_agent(EchoAgent())
     house.planner.steps = [step("a", "echo")]
     house.composer.deltas = ["one ", "two ", "three"]
@@ -70,13 +73,16 @@ async def test_answer_beyond_its_size_is_streamed_only_in_part_and_cut(house: Ho
 
 @pytest.mark.parametrize(("extra", "cut"), [(0, False), (1, True)])
 def test_answer_is_cut_only_when_it_is_too_long(extra: int, cut: bool) -> None:
-    output = ComposerOutput(answer="x" * (MAX_ANSWER_BYTES + extra))
-    assert (fitting_answer(output).answer != output.answer) is cut
+    text = "x" * (MAX_ANSWER_BYTES + extra)
+    output = ComposerOutput(answer=text)
+    fit_output(output, NOW)
+    assert (output.answer != text) is cut
 
 
 def test_answer_is_not_cut_inside_a_character() -> None:
-    cut = fitting_answer(ComposerOutput(answer="क" * MAX_ANSWER_BYTES)).answer
-    assert set(cut.partition("\n")[0]) == {"क"}
+    output = ComposerOutput(answer="क" * MAX_ANSWER_BYTES)
+    fit_output(output, NOW)
+    assert set(output.answer.partition("\n")[0]) == {"क"}
 
 
 @pytest.mark.parametrize(

@@ -21,25 +21,6 @@ from bos_postgres import acquire, open_database
 from bos_testkit.waiting import eventually
 
 
-async def test_ended_after_writing_again_what_postgresql_had_lost() -> None:
-    """Ended before that, PostgreSQL and the owner were lost in the same moment: the exception."""
-    async with (
-        crashing_postgres() as postgres,
-        open_crash_house(postgres.dsn) as crash,
-        gateways(crash, "kill rewrite:after", "disarm") as (victim, survivor),
-    ):
-        # Only the victim has something to lose, so only it writes anything again.
-        clients = Clients(crash)
-        asked = clients.ask(at(victim, survivor), WAITS, EACH)
-        await until_waiting(crash, EACH)
-        await eventually(lambda: told(asked, "step_started", 4), within_s=45)
-        await postgres.crash()
-        await postgres.start()
-        await victim.died()
-        crash.slow.gate.set()
-        await clients.ended()
-
-
 async def test_postgresql_restarted_under_load() -> None:
     async with (
         crashing_postgres() as postgres,
@@ -93,7 +74,7 @@ async def test_statement_stands_though_its_connection_cannot_be_given_back(
 
 
 @pytest.mark.parametrize(
-    "point", ["step_finished:before", "run_accepted:after", "answer_delta:after"]
+    "point", ["step_finished:before", "run_accepted:after", "answer_started:after"]
 )
 async def test_frozen_past_its_lease(crash: CrashHouse, point: str) -> None:
     """It wakes up in the middle of what others have long taken over, and goes on serving."""

@@ -33,11 +33,11 @@ from bos.runlog.v1 import (
 from bos_chassis.errors import AlreadyExists
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.approvals import Approvals
-from bos_gateway.compaction import compact
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import READER
 from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.upkeep import tidy
 from bos_postgres import connect, migrate, open_database
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Waiting:
         return LogEvent(approval_resolved=resolved)
 
     async def _append(self, first: int, events: list[LogEvent], **more: Any) -> None:
-        await self.log.append(Append(self.run_id, 1, first, events, durable=True, **more))
+        await self.log.append(Append(self.run_id, 1, first, events, **more))
 
     async def state(self) -> int:
         status: int = await self.connection.fetchval("SELECT status FROM approvals")
@@ -116,7 +116,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
         connect(postgres_dsn, schema=SCHEMA) as connection,
     ):
         assert await log.accept(run)
-        await log.append(Append(run_id, 1, 2, [requested], durable=True))
+        await log.append(Append(run_id, 1, 2, [requested]))
         yield Waiting(log, Approvals(pool, readers), connection, run_id, approval)
 
 
@@ -176,9 +176,11 @@ async def test_end_that_waits_for_a_decision_in_the_making(
         )
     await asyncio.wait_for(ending, 20)
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED
-    # Nobody looks for it any more; it goes when the run is compacted.
-    async with waiting.connection.transaction():
-        await compact(waiting.connection, after_s=-1.0, limit=10)
+    # Nobody looks for it any more; the upkeep takes it away.
+    await tidy(waiting.connection)
+    assert await waiting.inputs() == 1
+    await waiting.connection.execute("UPDATE runs SET finished_at = now() - interval '1 hour'")
+    await tidy(waiting.connection)
     assert await waiting.inputs() == 0
 
 

@@ -1,11 +1,11 @@
-"""Tokens of a day, per user and for everybody: exact over all replicas, settled by a run's end."""
+"""Tokens of a day, per user and for everybody: read at acceptance, settled after a run's end."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import asyncpg
 import grpc
 import pytest
 from admission_house import AS_ANNA, as_account, execute, writers
@@ -22,22 +22,30 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
+from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
 from bos_gateway import day_budget
-from bos_gateway.day_budget import DayBound, DayLimit
+from bos_gateway.budget import freeze_shares
+from bos_gateway.clock import monotonic
+from bos_gateway.day_budget import DayBudget, DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
 from bos_gateway.run_log import SCHEMA, Append, NewRun, UserLimit
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect, migrate
+from bos_postgres import connect, migrate, open_database
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from gateway_house import House
 
     from bos_agentkit import AgentTask
+    from bos_gateway.run_log import LogWriter
+
+    Pool = asyncpg.Pool[asyncpg.Record]
 
 
 @pytest.fixture
@@ -46,9 +54,29 @@ async def store(postgres_dsn: str) -> str:
     return postgres_dsn
 
 
-def run_of(
-    user: str, tokens: int, request_id: str = "", *, mine: int = 0, all_: int = 0, active: int = 0
-) -> NewRun:
+@pytest.fixture
+async def pool(store: str) -> AsyncIterator[Pool]:
+    async with open_database(store, schema=SCHEMA, max_size=8) as pool:
+        yield pool
+
+
+def settings_of(**bounds: int) -> GatewaySettings:
+    return GatewaySettings.load(
+        store_url="postgresql://bos@127.0.0.1/bos",
+        planner_target="127.0.0.1:1",
+        composer_target="127.0.0.1:1",
+        agent_targets={},
+        max_run_tokens=20_000,
+        **bounds,
+    )
+
+
+def bounded(pool: Pool, *, mine: int = 0, all_: int = 0) -> DayBudget:
+    """What one replica knows of the day."""
+    return DayBudget(pool, settings_of(max_user_day_tokens=mine, max_day_tokens=all_))
+
+
+def run_of(user: str, tokens: int, request_id: str = "", *, active: int = 0) -> NewRun:
     run_id = new_run_id()
     accepted = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
     return NewRun(
@@ -60,189 +88,348 @@ def run_of(
         "What?",
         LogEvent(run_accepted=accepted),
         max_active=active,
-        max_user_day_tokens=mine,
-        max_day_tokens=all_,
     )
+
+
+async def accept(day: DayBudget, log: LogWriter, run: NewRun) -> NewRun:
+    """The run as a replica stored it."""
+    async with day.admitted(run) as run:
+        assert await log.accept(run)
+    return run
 
 
 def end_of(run: NewRun, tokens: int | None) -> Append:
     response = OrchestratorResponse()
     if tokens is not None:
         usage = Usage(input_tokens=tokens - 30, output_tokens=20, unreported_tokens=10)
-        response.metadata.CopyFrom(ResponseMetadata(usage=usage, max_tokens=day_budget.held(run)))
+        response.metadata.CopyFrom(ResponseMetadata(usage=usage, max_tokens=held(run.event)))
     return Append(
         run.run_id,
         1,
         2,
         [LogEvent(run_finished=RunFinished(response=response))],
-        durable=True,
         status=RUN_STATUS_SUCCEEDED,
         finished=True,
     )
 
 
 async def days(store: str) -> dict[str, int]:
-    """Tokens by user, of everybody under the empty name, over all days."""
+    """Tokens of ended runs by user, of everybody under the empty name, over all days."""
     async with connect(store, schema=SCHEMA) as connection:
+        await settle(connection)
         rows = await connection.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
     return dict(map(tuple, rows))
 
 
-async def of_runs(store: str) -> int:
-    """What the rows of the runs say, added up."""
+async def unsettled(store: str) -> int:
+    """Tokens that are in the rows of runs and in no sum yet."""
     async with connect(store, schema=SCHEMA) as connection:
-        total: int = await connection.fetchval("SELECT coalesce(sum(day_tokens), 0)::int FROM runs")
+        total: int = await connection.fetchval(
+            "SELECT coalesce(sum(tokens), 0)::int FROM runs WHERE token_day IS NOT NULL"
+        )
     return total
 
 
-async def test_bound_of_a_user_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
-    users = [f"user-{n}" for n in range(4)]
-    async with writers(store, 4) as logs:
-        runs = [run_of(users[i % 4], 10_000, mine=35_000) for i in range(80)]
+async def test_bound_of_a_user_is_exact_on_a_replica_however_many_come_at_once(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, mine=35_000)
+    async with writers(store, 1) as (log,):
+        runs = [run_of(f"user-{i % 4}", 10_000) for i in range(80)]
         outcomes = await asyncio.gather(
-            *(day_budget.accept(logs[i % 4], run) for i, run in enumerate(runs)),
-            return_exceptions=True,
+            *(accept(day, log, run) for run in runs), return_exceptions=True
         )
-    stored = await days(store)
-    for user in users:
+    for user in {run.user_id for run in runs}:
         of_user = [o for o, run in zip(outcomes, runs, strict=True) if run.user_id == user]
-        held = [day_budget.held(o) for o in of_user if isinstance(o, NewRun)]
-        assert sorted(held) == [5000, 10_000, 10_000, 10_000]  # the last one got what was left
+        stored = [held(o.event) for o in of_user if isinstance(o, NewRun)]
+        assert sorted(stored) == [5000, 10_000, 10_000, 10_000]  # the last one got what was left
         assert sum(isinstance(outcome, DayLimit) for outcome in of_user) == 16
-        assert stored[user] == 35_000
-    assert stored[""] == await of_runs(store) == 140_000
+    assert await unsettled(store) == 140_000
 
 
-async def test_bound_of_everybody_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
-    async with writers(store, 4) as logs:
-        runs = [run_of(f"user-{i % 7}", 10_000, all_=55_000) for i in range(60)]
+async def test_bound_of_everybody_is_exact_on_a_replica_however_many_come_at_once(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, all_=55_000)
+    async with writers(store, 1) as (log,):
         outcomes = await asyncio.gather(
-            *(day_budget.accept(logs[i % 4], run) for i, run in enumerate(runs)),
+            *(accept(day, log, run_of(f"user-{i % 7}", 10_000)) for i in range(60)),
             return_exceptions=True,
         )
-    held = [day_budget.held(o) for o in outcomes if isinstance(o, NewRun)]
-    assert sorted(held) == [5000, *[10_000] * 5]
-    assert (await days(store))[""] == await of_runs(store) == 55_000
+    stored = [held(o.event) for o in outcomes if isinstance(o, NewRun)]
+    assert sorted(stored) == [5000, *[10_000] * 5]
+    assert await unsettled(store) == 55_000
 
 
-async def test_one_user_does_not_use_up_anothers_day(store: str) -> None:
+async def test_replicas_exceed_a_bound_by_no_more_than_each_could_accept_alone(
+    store: str, pool: Pool
+) -> None:
+    replicas = [bounded(pool, mine=30_000) for _ in range(4)]
+    async with writers(store, 4) as logs:
+        outcomes = await asyncio.gather(
+            *(accept(replicas[i % 4], logs[i % 4], run_of("anna", 10_000)) for i in range(60)),
+            return_exceptions=True,
+        )
+        accepted = [o for o in outcomes if isinstance(o, NewRun)]
+        assert 3 <= len(accepted) <= 4 * 3
+        for day in [*replicas, bounded(pool, mine=30_000)]:  # a refusal is never from memory
+            with pytest.raises(DayLimit) as caught:
+                await accept(day, logs[0], run_of("anna", 10_000))
+            assert caught.value.left == 30_000 - 10_000 * len(accepted)
+
+
+async def test_one_user_does_not_use_up_anothers_day(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=10_000)
     async with writers(store, 1) as (log,):
-        assert await log.accept(run_of("anna", 10_000, mine=10_000))
+        await accept(day, log, run_of("anna", 10_000))
         with pytest.raises(DayLimit) as caught:
-            await log.accept(run_of("anna", 10_000, mine=10_000))
-        assert await log.accept(run_of("berta", 10_000, mine=10_000))
+            await accept(day, log, run_of("anna", 10_000))
+        await accept(day, log, run_of("berta", 10_000))
     assert caught.value.left == 0
-    assert caught.value.of_all is None
-    assert 0 < caught.value.resets_in_s <= 86_400
+    assert caught.value.reason == "USER_DAY_LIMIT"
+    assert caught.value.retry_after_s is not None
+    assert 0 < caught.value.retry_after_s <= 86_400
 
 
-async def test_the_lower_of_both_bounds_counts(store: str) -> None:
+async def test_the_lower_of_both_bounds_counts(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=100_000, all_=30_000)
     async with writers(store, 1) as (log,):
-        await log.accept(run_of("anna", 20_000, mine=100_000, all_=30_000))
+        await accept(day, log, run_of("anna", 20_000))
+        got = await accept(day, log, run_of("berta", 20_000))
+        assert held(got.event) == 10_000
         with pytest.raises(DayLimit) as caught:
-            await log.accept(run_of("berta", 20_000, mine=100_000, all_=30_000))
-    assert caught.value.left == 10_000
-    assert caught.value.of_user is not None
-    assert caught.value.of_user.left == 100_000
+            await accept(day, log, run_of("berta", 20_000))
+    assert caught.value.left == 0
+    assert caught.value.reason == "DAY_LIMIT"
 
 
 @pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
 async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
-    store: str, left: int, stored: int | None
+    store: str, pool: Pool, left: int, stored: int | None
 ) -> None:
+    day = bounded(pool, mine=20_000 + left)
     async with writers(store, 1) as (log,):
-        await log.accept(run_of("anna", 20_000, mine=20_000 + left))
-        run = run_of("anna", 20_000, mine=20_000 + left)
+        await accept(day, log, run_of("anna", 20_000))
+        run = run_of("anna", 20_000)
         if stored is None:
             with pytest.raises(DayLimit):
-                await day_budget.accept(log, run)
+                await accept(day, log, run)
         else:
-            accepted = await day_budget.accept(log, run)
-            assert accepted is not None
-            assert day_budget.held(accepted) == stored
-            assert day_budget.held(run) == 20_000
-            async with connect(store, schema=SCHEMA) as connection:
-                payload = await connection.fetchval(
-                    "SELECT payload FROM run_events WHERE run_id = $1", run.run_id
-                )
+            assert held((await accept(day, log, run)).event) == stored
+            assert held(run.event) == 20_000
+            payload = await pool.fetchval(
+                "SELECT payload FROM run_events WHERE run_id = $1", run.run_id
+            )
             frozen = LogEvent.FromString(payload).run_accepted
             assert frozen.settings.max_tokens == stored
 
 
-async def test_end_of_a_run_frees_what_it_did_not_consume(store: str) -> None:
-    async with writers(store, 2) as (log, other):
-        first = run_of("anna", 10_000, mine=10_000)
-        await log.accept(first)
-        with pytest.raises(DayLimit):
-            await other.accept(run_of("anna", 5000, mine=10_000))
-        end = end_of(first, 3000)
-        await log.append(end)
-        await log.append(end)  # as after an answer that was lost: nothing is settled twice
-        assert await days(store) == {"anna": 3000, "": 3000}
-        assert await other.accept(run_of("anna", 7000, mine=10_000))
-    assert await days(store) == {"anna": 10_000, "": 10_000}
-    assert await of_runs(store) == 10_000
-
-
-async def test_a_run_that_consumed_more_than_it_held_counts_with_all_of_it(store: str) -> None:
+async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:
+    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
     async with writers(store, 1) as (log,):
-        first = run_of("anna", 10_000, mine=10_000)
-        await log.accept(first)
+        run = await accept(first, log, run_of("anna", 10_000))
+        with pytest.raises(DayLimit):
+            await accept(other, log, run_of("anna", 5000))
+        end = end_of(run, 3000)
+        await log.append(end)
+        # Also where it was accepted, and before anything is settled.
+        assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
+        assert await days(store) == {"anna": 3000, "": 3000}
+        with pytest.raises(DayLimit) as caught:
+            await accept(other, log, run_of("anna", 5000))
+    assert caught.value.left == 2000
+
+
+async def test_a_run_that_consumed_more_than_it_held_counts_with_all_of_it(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        first = await accept(day, log, run_of("anna", 10_000))
         await log.append(end_of(first, 12_000))
         with pytest.raises(DayLimit) as caught:
-            await log.accept(run_of("anna", 1000, mine=10_000))
+            await accept(day, log, run_of("anna", 1000))
     assert caught.value.left == -2000
 
 
-async def test_an_end_that_says_nothing_counts_with_all_that_was_held(store: str) -> None:
+async def test_an_end_that_says_nothing_counts_with_all_that_was_held(
+    store: str, pool: Pool
+) -> None:
     async with writers(store, 1) as (log,):
-        first = run_of("anna", 10_000, mine=10_000)
-        await log.accept(first)
+        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(first, None))
     assert await days(store) == {"anna": 10_000, "": 10_000}
 
 
-async def test_the_next_day_begins_with_nothing_and_a_run_counts_for_its_own(store: str) -> None:
+@pytest.mark.parametrize(
+    ("reported", "settles"), [(-5, 0), (2**62, 2**40), (2**63 - 1, 2**40), (40, 90)]
+)
+async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
+    store: str, pool: Pool, reported: int, settles: int
+) -> None:
+    day = bounded(pool, mine=100_000)
     async with writers(store, 1) as (log,):
-        first = run_of("anna", 10_000, mine=10_000)
-        await log.accept(first)
-        # Midnight passes.
-        await execute(store, "UPDATE token_days SET day = day - 1")
-        await execute(store, "UPDATE runs SET token_day = token_day - 1")
-        assert await log.accept(run_of("anna", 10_000, mine=10_000))
-        await log.append(end_of(first, 3000))
-    async with connect(store, schema=SCHEMA) as connection:
-        rows = await connection.fetch(
-            "SELECT tokens FROM token_days WHERE user_id = 'anna' ORDER BY day"
-        )
-    assert [row["tokens"] for row in rows] == [3000, 10_000]
+        for user in ("anna", "berta"):
+            run = await accept(day, log, run_of(user, 10_000))
+            end = end_of(run, 100)
+            metadata = end.events[0].run_finished.response.metadata
+            metadata.usage.CopyFrom(Usage(input_tokens=reported, output_tokens=reported // 2))
+            if reported == 40:
+                metadata.usage.unreported_tokens = 30
+            await log.append(end)
+    async with connect(store, schema=SCHEMA) as session:
+        assert await settle(session) == 2
+        rows = await session.fetch("SELECT user_id, tokens FROM token_days")
+    assert dict(map(tuple, rows)) == {"anna": settles, "berta": settles, "": 2 * settles}
 
 
-async def test_a_request_that_is_repeated_is_not_charged_twice(store: str) -> None:
-    async with writers(store, 2) as logs:
-        assert await logs[0].accept(run_of("anna", 10_000, "same", mine=10_000))
-        assert not await logs[1].accept(run_of("anna", 10_000, "same", mine=10_000))
-        racing = [run_of("berta", 1000, "racing", mine=10_000) for _ in range(8)]
-        outcomes = await asyncio.gather(*(logs[i % 2].accept(r) for i, r in enumerate(racing)))
-    assert outcomes.count(True) == 1
-    assert await days(store) == {"anna": 10_000, "berta": 1000, "": 11_000}
-
-
-async def test_a_run_refused_for_its_number_holds_no_tokens(store: str) -> None:
+async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=1_000_000)
     async with writers(store, 1) as (log,):
-        assert await log.accept(run_of("anna", 1000, mine=10_000, active=1))
-        with pytest.raises(UserLimit):
-            await log.accept(run_of("anna", 1000, mine=10_000, active=1))
-    assert await days(store) == {"anna": 1000, "": 1000}
+        runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
+        for run in runs[:24]:
+            await log.append(end_of(run, 1000))
+
+    async def settled() -> int:
+        async with connect(store, schema=SCHEMA) as session:
+            return sum([await settle(session, limit=7) for _ in range(6)])
+
+    assert sum(await asyncio.gather(*(settled() for _ in range(4)))) == 24
+    assert (await days(store))[""] == 24_000
+    assert await unsettled(store) == 60_000
 
 
-async def test_without_bounds_nothing_is_kept(store: str) -> None:
+async def test_settling_that_is_broken_off_is_done_by_whoever_comes_next(
+    store: str, pool: Pool
+) -> None:
     async with writers(store, 1) as (log,):
-        run = run_of("anna", 10_000)
-        await log.accept(run)
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 3000))
-    assert await days(store) == {}
-    assert await of_runs(store) == 0
+    async with connect(store, schema=SCHEMA) as held_up, connect(store, schema=SCHEMA) as dying:
+        # It has taken the run and waits for the sum, as it dies.
+        attempt = held_up.transaction()
+        await attempt.start()
+        await held_up.execute("LOCK TABLE token_days IN EXCLUSIVE MODE")
+        task = asyncio.create_task(settle(dying))
+        pid = dying.get_server_pid()
+        waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
+        async with asyncio.timeout(10):
+            while await held_up.fetchval(waits, pid) != "Lock":
+                pass
+        await held_up.execute("SELECT pg_terminate_backend($1)", pid)
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await task
+        await attempt.rollback()
+    assert await unsettled(store) == 3000
+    assert await days(store) == {"anna": 3000, "": 3000}
+
+
+async def test_the_next_day_begins_with_nothing_and_a_run_counts_for_its_own(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,):
+        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await execute(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
+        second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        for run, tokens in ((first, 3000), (second, 4000)):
+            await log.append(end_of(run, tokens))
+    await days(store)
+    rows = await pool.fetch("SELECT tokens FROM token_days WHERE user_id = 'anna' ORDER BY day")
+    assert [row["tokens"] for row in rows] == [3000, 4000]
+
+
+async def test_what_was_read_of_a_day_is_forgotten_at_its_end(
+    store: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = bounded(pool, mine=100_000)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 10_000))
+        (read,) = day._sums.values()
+        await execute(store, "UPDATE runs SET token_day = token_day - 1")
+        monkeypatch.setattr(day_budget, "_FRESH_S", 3600.0)
+        await accept(day, log, run_of("anna", 10_000))
+        assert read.left == 80_000  # as known from before
+        read._resets_at = monotonic()
+        await accept(day, log, run_of("anna", 10_000))
+    assert read.left == 80_000  # both of the day, without the first one
+
+
+async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Pool) -> None:
+    replicas = [bounded(pool, mine=10_000) for _ in range(2)]
+
+    async def stored(replica: int, run: NewRun) -> bool:
+        async with replicas[replica].admitted(run) as run:
+            return await logs[replica].accept(run)
+
+    async with writers(store, 2) as logs:
+        racing = [run_of("berta", 1000, "racing") for _ in range(8)]
+        outcomes = await asyncio.gather(*(stored(i % 2, run) for i, run in enumerate(racing)))
+        assert outcomes.count(True) == 1
+        await accept(replicas[0], logs[0], run_of("berta", 9000))  # all that is left
+    assert await unsettled(store) == 10_000
+
+
+async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 1000, active=1))
+        with pytest.raises(UserLimit):
+            await accept(day, log, run_of("anna", 9000, active=1))
+        await accept(day, log, run_of("anna", 9000))
+    assert await unsettled(store) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("user", "bounds", "counts"),
+    [
+        ("anna", {}, False),
+        ("anna", {"mine": 10_000}, True),
+        (LOCAL_USER, {"mine": 10_000}, False),  # whoever asks without an account is not one user
+        (LOCAL_USER, {"all_": 10_000}, True),
+    ],
+)
+async def test_only_what_a_bound_holds_for_is_counted(
+    store: str, pool: Pool, user: str, bounds: dict[str, int], counts: bool
+) -> None:
+    async with writers(store, 1) as (log,):
+        run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
+        assert await unsettled(store) == 10_000 * counts
+        await log.append(end_of(run, 3000))
+    assert await days(store) == ({user: 3000, "": 3000} if counts else {})
+
+
+async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Pool) -> None:
+    await pool.execute(
+        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, tokens, "
+        "finished_at, token_day) SELECT gen_random_uuid(), 'anna', i::text, '', '', 3, 10, "
+        "CASE WHEN i % 4 > 0 THEN now() END, "
+        "CASE WHEN i % 4 = 0 THEN (now() AT TIME ZONE 'UTC')::date END "
+        "FROM generate_series(1, 20000) AS i"
+    )
+    await pool.execute("UPDATE runs SET finished_at = now() WHERE request_id = '1000'")
+    await pool.execute("VACUUM ANALYZE runs")
+    statements = {
+        day_budget._READ_USER: ("runs_unsettled", "anna"),
+        day_budget._READ_ALL: ("runs_unsettled", ""),
+        day_budget._SETTLE: ("runs_to_settle", None, 1000),
+    }
+    for sql, (index, *arguments) in statements.items():
+        plan = await pool.fetch(f"EXPLAIN {sql}", *arguments)
+        lines = [row[0] for row in plan]
+        assert any(index in line for line in lines)
+        assert not any("Seq Scan on runs" in line for line in lines)
+    assert await settle(pool) == 1
+    assert await days(store) == {"anna": 10, "": 10}
+    assert await unsettled(store) == 49_990
+
+
+async def test_sums_of_few_users_are_kept(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_budget, "_MAX_SUMS", 2)
+    day = bounded(pool, mine=10_000)
+    for user in ("anna", "berta", "anna", "clara"):
+        async with day.admitted(run_of(user, 10)):
+            pass
+    assert list(day._sums) == ["anna", "clara"]
 
 
 class Spender(RecordingAgent):
@@ -299,16 +486,25 @@ async def test_bound_of_everybody_holds_for_those_without_an_account_and_tells_n
 
 @pytest.mark.parametrize(
     ("mine", "of_all", "reason"),
-    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, None, "USER_DAY_LIMIT")],
+    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
 )
-def test_who_is_told_numbers_is_told_their_own(mine: int, of_all: int | None, reason: str) -> None:
-    everybody = None if of_all is None else DayBound(900, of_all)
-    limit = DayLimit(DayBound(100, mine), everybody, 60.0)
-    error = day_budget.day_limit(limit, datetime(2026, 6, 15, 23, 59, tzinfo=UTC))
+async def test_who_is_told_numbers_is_told_their_own(
+    pool: Pool, mine: int, of_all: int, reason: str
+) -> None:
+    await pool.execute(
+        "INSERT INTO token_days SELECT (now() AT TIME ZONE 'UTC')::date, * FROM "
+        "(VALUES ('anna', 95), ('', 895)) AS t"
+    )
+    day = bounded(pool, mine=95 + mine, all_=of_all and 895 + of_all)
+    with pytest.raises(DayLimit) as caught:
+        async with day.admitted(run_of("anna", 10)):
+            pytest.fail("there are not enough")
+    error = caught.value
     assert error.reason == reason
     assert ("95 of the 100" in error.message) == (reason == "USER_DAY_LIMIT")
-    assert "900" not in error.message
-    assert error.metadata["reset_time"] == "2026-06-16T00:00:00Z"
+    assert "89" not in error.message
+    tomorrow = await pool.fetchval("SELECT ((now() AT TIME ZONE 'UTC')::date + 1)::text")
+    assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
 
 
 async def test_a_run_that_is_cancelled_frees_what_it_did_not_hold_for_work(house: House) -> None:
@@ -320,7 +516,7 @@ async def test_a_run_that_is_cancelled_frees_what_it_did_not_hold_for_work(house
         request = AskRequest(request=AgentRequest(question="What?"))
         asked = gateway.stub.Ask(request, metadata=AS_ANNA)
         await eventually(lambda: len(slow.inputs) == 1)
-        assert (await days(house.dsn))["anna"] == 20_000
+        assert await unsettled(house.dsn) == 20_000
         async with connect(house.dsn, schema=SCHEMA) as connection:
             run_id = str(await connection.fetchval("SELECT run_id FROM runs"))
         await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id), metadata=AS_ANNA)
@@ -336,19 +532,23 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
 ) -> None:
     await house.add_agent(Spender(2000))
     house.planner.steps = [step("a", "echo")]
-    run = run_of("anna", 20_000, mine=30_000)
+    run = run_of("anna", 20_000)
     accepted = run.event.run_accepted
     accepted.request.question = "What?"
     accepted.settings.max_concurrency = accepted.settings.max_steps = 4
     accepted.settings.plan_timeout.FromSeconds(10)
     accepted.settings.compose_timeout.FromSeconds(10)
+    freeze_shares(accepted.settings)
     accepted.deadline.GetCurrentTime()
     accepted.deadline.seconds += 100
     run.event.create_time.GetCurrentTime()
     await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
-    async with writers(house.dsn, 1) as (log,):
-        await log.accept(run)  # and then it dies
-    assert (await days(house.dsn))["anna"] == 20_000
+    async with (
+        open_database(house.dsn, schema=SCHEMA) as pool,
+        writers(house.dsn, 1) as (log,),
+    ):
+        await accept(bounded(pool, mine=30_000), log, run)  # and then it dies
+    assert await unsettled(house.dsn) == 20_000
     async with house.gateway(auth=as_account()) as gateway:  # also one without the setting
         watched = gateway.stub.WatchRun(
             WatchRunRequest(run_id=str(run.run_id)), metadata=AS_ANNA, timeout=60
@@ -357,29 +557,50 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
             pass  # until its end
     spent = (await days(house.dsn))["anna"]
     assert 0 < spent < 20_000
-    assert spent == await of_runs(house.dsn)
+
+
+async def test_gateways_settle_what_has_ended(house: House) -> None:
+    await house.add_agent(Spender(2000))
+    house.planner.steps = [step("a", "echo")]
+    bounds = {"max_run_tokens": 20_000, "max_user_day_tokens": 20_000}
+    async with house.gateway(auth=as_account(), upkeep_interval_s=0.05, **bounds) as gateway:
+        request = AskRequest(request=AgentRequest(question="What?"))
+        await gateway.stub.Ask(request, metadata=AS_ANNA)
+        async with connect(house.dsn, schema=SCHEMA) as connection, asyncio.timeout(10):
+            while not (rows := await connection.fetch("SELECT user_id, tokens FROM token_days")):
+                pass
+    told = dict(map(tuple, rows))
+    assert await unsettled(house.dsn) == 0
+    assert await days(house.dsn) == told
+    assert told["anna"] == told[""] >= 2000
 
 
 async def test_erasing_a_user_gives_nothing_back_of_today_and_forgets_earlier_days(
-    store: str,
+    store: str, pool: Pool
 ) -> None:
+    day = bounded(pool, mine=10_000)
     async with writers(store, 1) as (log,):
         for tokens in (4000, 3000):
-            run = run_of("anna", 10_000, mine=10_000)
-            await log.accept(run)
+            run = await accept(day, log, run_of("anna", 10_000))
             await log.append(end_of(run, tokens))
             if tokens == 4000:
+                await days(store)
                 await execute(store, "UPDATE token_days SET day = day - 1")
         async with connect(store, schema=SCHEMA) as session:
             await erase(session, Scope(user_id="anna"))
         assert await days(store) == {"anna": 3000, "": 7000}
-        with pytest.raises(DayLimit):
-            await log.accept(run_of("anna", 7001, mine=10_000))
+        with pytest.raises(DayLimit) as caught:
+            await accept(bounded(pool, mine=7999), log, run_of("anna", 5000))
+    assert caught.value.left == 4999
 
 
-async def test_upkeep_forgets_days_that_no_run_can_belong_to_any_more(store: str) -> None:
+async def test_upkeep_forgets_days_that_no_run_can_belong_to_any_more(
+    store: str, pool: Pool
+) -> None:
     async with writers(store, 1) as (log,):
-        await log.accept(run_of("anna", 10_000, mine=10_000))
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(run, 10_000))
+    assert len(await days(store)) == 2
     for back, left in ((40, 2), (41, 0)):
         await execute(
             store,

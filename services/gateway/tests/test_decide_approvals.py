@@ -49,7 +49,6 @@ def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
     state, _ = asking()
     (record,) = decide(state, START)
     assert isinstance(record, Record)
-    assert record.durable
     assert recorded(state) == ["run_released"]
     assert state.let_go
     assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
@@ -75,7 +74,6 @@ def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
     apply(state, decided(requested))
     (record,) = decide(state, START)
     assert isinstance(record, Record)
-    assert record.durable
     assert recorded(state) == ["effect_intended", "step_dispatched"]
     (command,) = decide(state, START)
     assert isinstance(command, RunStep)

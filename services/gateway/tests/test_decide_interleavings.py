@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED
-from bos.runlog.v1 import AnswerDelta, AnswerStarted, LogEvent, RunFinished
+from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
 from bos_chassis.values import to_value_map
 from bos_gateway.decide import Classify, Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.response import composed_response
@@ -104,8 +104,7 @@ def _answer(command: Command, state: RunState, shape: list, data: DataObject) ->
             started = event(answer_started=AnswerStarted(attempt=state.answer_attempt + 1))
             mortal = state.answer_attempt < 3
             if mortal and data.draw(st.booleans(), label="owner dies while composing"):
-                delta = AnswerDelta(attempt=state.answer_attempt + 1, text="half")
-                return [started, event(answer_delta=delta)]
+                return [started]
             response = composed_response(state, START, ComposerOutput(answer="done"))
             return [started, event(run_finished=RunFinished(response=response))]
         case RunStep():

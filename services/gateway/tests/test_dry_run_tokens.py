@@ -1,4 +1,4 @@
-"""Tokens of the day for dry runs: held, settled, and the same bound as for runs."""
+"""Tokens of the day for dry runs: counted after planning, and bound as those of runs are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import Unavailable, from_rpc_error
-from bos_gateway.day_budget import DayLimit
-from bos_gateway.dry_run_tokens import DryRunTokens
+from bos_gateway.day_budget import DayBudget, DayLimit
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_gateway.settings import GatewaySettings
@@ -39,7 +38,7 @@ async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
         yield pool
 
 
-def bounded(pool: Any, **bounds: int) -> DryRunTokens:
+def bounded(pool: Any, **bounds: int) -> DayBudget:
     settings = GatewaySettings.load(
         store_url="postgresql://bos@127.0.0.1/bos",
         planner_target="127.0.0.1:1",
@@ -48,7 +47,7 @@ def bounded(pool: Any, **bounds: int) -> DryRunTokens:
         max_run_tokens=8000,
         **bounds,
     )
-    return DryRunTokens(pool, settings)
+    return DayBudget(pool, settings)
 
 
 async def days(connection: Any) -> dict[str, int]:
@@ -57,57 +56,75 @@ async def days(connection: Any) -> dict[str, int]:
 
 
 async def test_what_was_consumed_takes_the_place_of_what_was_held(pool: Any) -> None:
-    async with bounded(pool, max_user_day_tokens=10_000).held("anna") as held:
+    async with bounded(pool, max_user_day_tokens=10_000).planning("anna") as held:
         assert held.tokens == 2000
-        assert await days(pool) == {"anna": 2000, "": 2000}
+        assert await days(pool) == {}
         held.usage = Usage(input_tokens=300, output_tokens=20)
     assert await days(pool) == {"anna": 320, "": 320}
 
 
 async def test_what_nobody_reports_counts_in_full(pool: Any) -> None:
     with pytest.raises(Unavailable):
-        async with bounded(pool, max_user_day_tokens=10_000).held("anna"):
+        async with bounded(pool, max_user_day_tokens=10_000).planning("anna"):
             raise Unavailable("The planner is away.")
     assert await days(pool) == {"anna": 2000, "": 2000}
 
 
-async def test_bound_is_exact_for_many_at_once(pool: Any) -> None:
+async def test_what_its_caller_does_not_wait_for_counts_in_full(pool: Any) -> None:
+    begun = asyncio.Event()
+
+    async def plan() -> None:
+        async with bounded(pool, max_user_day_tokens=10_000).planning("anna"):
+            begun.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(plan())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await days(pool) == {"anna": 2000, "": 2000}
+
+
+async def test_bound_is_kept_by_many_at_once(pool: Any) -> None:
     tokens = bounded(pool, max_user_day_tokens=9000, max_day_tokens=20_000)
 
     async def one(user: str) -> int | None:
         try:
-            async with tokens.held(user) as held:
+            async with tokens.planning(user) as held:
                 return held.tokens
         except DayLimit:
             return None
 
     got = await asyncio.gather(*(one(user) for user in ["anna"] * 8 + ["ben"] * 8))
-    # Four of 2000 each, and what is left, which is worth asking with.
-    assert sorted(filter(None, got[:8])) == [1000, 2000, 2000, 2000, 2000]
-    assert sum(filter(None, got)) == sum((await days(pool)).values()) - 18_000 == 18_000
+    # Three or four of 2000 each, and what is left, if that is worth asking with: one that ends just
+    # now may count twice for a moment.
+    assert 8000 <= sum(filter(None, got[:8])) <= 9000
+    assert sum(filter(None, got)) * 2 == sum((await days(pool)).values()) <= 36_000
 
 
 async def test_less_than_is_worth_asking_with_is_refused(pool: Any) -> None:
     tokens = bounded(pool, max_day_tokens=2999)
-    async with tokens.held("anna"):
+    async with tokens.planning("anna"):
         pass
     with pytest.raises(DayLimit) as caught:
-        async with tokens.held("ben"):
+        async with tokens.planning("ben"):
             pytest.fail("999 tokens are left")
     assert caught.value.left == 999
-    assert caught.value.resets_in_s <= 86_400
+    assert caught.value.reason == "DAY_LIMIT"
 
 
 async def test_who_asks_without_an_account_is_bound_with_everybody_only(pool: Any) -> None:
-    async with bounded(pool, max_user_day_tokens=1000).held(LOCAL_USER) as held:
+    async with bounded(pool, max_user_day_tokens=1000).planning(LOCAL_USER) as held:
         assert held.tokens == 2000
     assert await days(pool) == {}
-    async with bounded(pool, max_user_day_tokens=1000, max_day_tokens=9000).held(LOCAL_USER):
-        assert (await days(pool))[""] == 2000
+    async with bounded(pool, max_user_day_tokens=1000, max_day_tokens=9000).planning(LOCAL_USER):
+        pass
+    assert (await days(pool))[""] == 2000
 
 
 async def test_without_bounds_nothing_is_kept(pool: Any) -> None:
-    async with bounded(pool).held(str(uuid4())) as held:
+    async with bounded(pool).planning(str(uuid4())) as held:
         assert held.tokens == 2000
     assert await days(pool) == {}
 
@@ -117,8 +134,11 @@ async def test_user_hears_why_there_is_no_plan(house: House) -> None:
     house.planner.steps = [step("a", "echo")]
     bounds: dict[str, Any] = {"max_run_tokens": 20_000, "max_user_day_tokens": 20_000}
     async with house.gateway(auth=as_account(), **bounds) as gateway:
-        await gateway.stub.PlanQuestion(PLAN, metadata=AS_ANNA, timeout=30)
         async with connect(house.dsn, schema=SCHEMA) as connection:
+            await connection.execute(
+                "INSERT INTO token_days VALUES ((now() AT TIME ZONE 'UTC')::date, 'anna', 17000)"
+            )
+            await gateway.stub.PlanQuestion(PLAN, metadata=AS_ANNA, timeout=30)
             await connection.execute("UPDATE token_days SET tokens = 19001")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await gateway.stub.PlanQuestion(PLAN, metadata=AS_ANNA, timeout=30)
@@ -126,4 +146,4 @@ async def test_user_hears_why_there_is_no_plan(house: House) -> None:
     error = from_rpc_error(caught.value)
     assert error.reason == "USER_DAY_LIMIT"
     assert len(house.planner.requests) == 1
-    assert house.planner.requests[0].token_budget == 5000
+    assert house.planner.requests[0].token_budget == 3000

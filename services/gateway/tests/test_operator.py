@@ -17,7 +17,7 @@ from gateway_house import House, gateway_process
 from google.protobuf.struct_pb2 import Struct
 
 from bos.agent.v1 import AgentCard, SideEffectClass, Tool
-from bos.gateway.v1 import RUN_STATUS_EXECUTING
+from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
 from bos.planner.v1 import Step
 from bos_agentkit import agent_card
 from bos_chassis.auth import generate_keypair
@@ -27,11 +27,12 @@ from bos_gateway.operator import models as operator_models
 from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
 from bos_postgres import connect, migrate
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.model_fixtures import fixture
 from bos_testkit.model_server import ScriptedModel
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,6 +306,39 @@ async def test_a_database_that_takes_no_writes_is_told(house: House) -> None:
     code, found = await examined(environment(house, STORE_URL=read_only))
     assert code == 2
     assert "read-only" in found["writing"][0]["text"]
+
+
+async def test_too_few_connections_for_the_gateways_are_told(house: House) -> None:
+    async with house.gateway():
+        _, found = await examined(environment(house))
+        (few,) = found["connections"]
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            usable = int(await session.fetchval("SHOW max_connections"))
+            await session.execute(
+                "INSERT INTO replicas (replica_id, lease_until) SELECT gen_random_uuid(), "
+                "now() + interval '1 hour' FROM generate_series(1, $1)",
+                usable // MOST_SESSIONS,
+            )
+        _, found = await examined(environment(house))
+        (many,) = found["connections"]
+    assert (few["level"], many["level"]) == ("ok", "warning")
+    assert "max_connections" in many["advice"]
+
+
+async def test_a_gateway_opens_no_more_connections_than_it_is_said_to(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    most = 0
+    async with connect(house.dsn) as session, house.gateway() as gateway:
+        busy = asyncio.gather(
+            *(gateway.ask() for _ in range(20)),
+            *(gateway.stub.ListRuns(ListRunsRequest()) for _ in range(200)),
+        )
+        while not busy.done():
+            most = max(most, await session.fetchval(count) - 1)
+        await busy
+    assert 8 < most <= MOST_SESSIONS
 
 
 async def test_runs_that_nobody_takes_over_are_told_with_their_age(house: House) -> None:

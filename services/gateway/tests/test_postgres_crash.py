@@ -15,12 +15,13 @@ from crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_house import House, open_house
 from postgres_proxy import postgres_proxy
 from prometheus_client import CollectorRegistry
+from streamed import logged
 
-from bos.gateway.v1 import RUN_STATUS_PLANNED, RUN_STATUS_SUCCEEDED, RunEvent
-from bos.runlog.v1 import AnswerDelta, LogEvent, Planned, RunAccepted
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
+from bos.runlog.v1 import LogEvent, RunAccepted, StepProgressed
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
+from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_postgres import connect, migrate
 from bos_testkit.agents import EchoAgent, SlowAgent
@@ -41,14 +42,8 @@ async def postgres() -> AsyncIterator[CrashingPostgres]:
 class Log:
     """A writer with its metrics."""
 
-    def __init__(self, writer: LogWriter, registry: CollectorRegistry) -> None:
+    def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
-        self._registry = registry
-
-    @property
-    def rewritten(self) -> float:
-        """Events that had been lost and were written again."""
-        return self._registry.get_sample_value("bos_run_log_rewritten_events_total") or 0.0
 
     async def accept(self) -> UUID:
         """A new run."""
@@ -60,15 +55,14 @@ class Log:
 
 @asynccontextmanager
 async def open_log(dsn: str) -> AsyncIterator[Log]:
-    registry = CollectorRegistry()
-    metrics, telemetry = GatewayMetrics(registry), Telemetry.for_tests()
+    metrics, telemetry = GatewayMetrics(CollectorRegistry()), Telemetry.for_tests()
     async with LogWriter(dsn, uuid4(), metrics=metrics, telemetry=telemetry) as writer:
-        yield Log(writer, registry)
+        yield Log(writer)
 
 
-def delta(run_id: UUID, sequence: int, text: str, *, durable: bool = False) -> Append:
-    event = LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
-    return Append(run_id, 1, sequence, [event], durable=durable)
+def progress(run_id: UUID, sequence: int, text: str) -> Append:
+    event = LogEvent(step_progressed=StepProgressed(step_id=text))
+    return Append(run_id, 1, sequence, [event])
 
 
 async def texts(dsn: str, run_id: UUID) -> dict[int, str]:
@@ -79,7 +73,7 @@ async def texts(dsn: str, run_id: UUID) -> dict[int, str]:
             "ORDER BY sequence",
             run_id,
         )
-    return {r["sequence"]: LogEvent.FromString(r["payload"]).answer_delta.text for r in rows}
+    return {r["sequence"]: LogEvent.FromString(r["payload"]).step_progressed.step_id for r in rows}
 
 
 async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged_lost(
@@ -94,7 +88,7 @@ async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged
             sequence = 1
             while not stopping.is_set():
                 sequence += 1
-                await log.writer.append(delta(run, sequence, f"{run} {sequence}"))
+                await log.writer.append(progress(run, sequence, f"{run} {sequence}"))
                 acknowledged[run][sequence] = f"{run} {sequence}"
 
         def written(count: int) -> bool:
@@ -113,154 +107,10 @@ async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged
             )
         stopping.set()
         await asyncio.gather(*tasks)
-        rewritten = log.rewritten
-    assert rewritten > 0, "nothing was lost, so nothing was proved"
     for run in runs:
         stored = await texts(postgres.dsn, run)
         assert list(stored) == list(range(2, len(stored) + 2))
         assert stored == acknowledged[run]
-
-
-async def test_lost_events_come_back_though_nobody_writes_any_more(
-    postgres: CrashingPostgres,
-) -> None:
-    async with open_log(postgres.dsn) as log:
-        run = await log.accept()
-        await log.writer.append(delta(run, 2, "seen"))
-        await postgres.crash()
-        await postgres.start()
-        await eventually(lambda: log.rewritten == 1, within_s=30)
-        assert await texts(postgres.dsn, run) == {2: "seen"}
-
-
-async def test_status_that_was_lost_comes_back_with_its_event(postgres: CrashingPostgres) -> None:
-    async with open_log(postgres.dsn) as log:
-        run = await log.accept()
-        planned = LogEvent(planned=Planned())
-        await log.writer.append(
-            Append(run, 1, 2, [planned], durable=False, status=RUN_STATUS_PLANNED)
-        )
-        await log.writer.append(delta(run, 3, "more"))
-        await postgres.crash()
-        await postgres.start()
-        await log.writer.append(delta(run, 4, "end"))
-        async with connect(postgres.dsn, schema=SCHEMA) as connection:
-            assert await connection.fetchval("SELECT status FROM runs") == RUN_STATUS_PLANNED
-    assert log.rewritten == 2
-
-
-async def test_lost_events_come_back_although_the_run_has_been_taken_anew(
-    postgres: CrashingPostgres,
-) -> None:
-    """An outage longer than the lease: the replica becomes its own successor."""
-    async with open_log(postgres.dsn) as log:
-        run = await log.accept()
-        await log.writer.append(delta(run, 2, "seen"))
-        # As the crash and the new lease leave it, before the writer has a session again.
-        async with connect(postgres.dsn, schema=SCHEMA) as connection:
-            await connection.execute("DELETE FROM run_events WHERE sequence = 2")
-            await connection.execute("UPDATE runs SET epoch = 2")
-            await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name LIKE 'bos-gateway-writer%'"
-            )
-        await log.writer.restored()
-        assert await texts(postgres.dsn, run) == {2: "seen"}
-        with pytest.raises(LostRun):
-            await log.writer.append(delta(run, 3, "of the earlier epoch"))
-
-
-async def test_what_was_seen_elsewhere_comes_back_although_it_was_never_acknowledged(
-    postgres: CrashingPostgres,
-) -> None:
-    async with (
-        postgres_proxy(postgres.dsn) as proxy,
-        open_log(proxy.dsn) as log,
-        connect(postgres.dsn, schema=SCHEMA) as connection,
-        connect(postgres.dsn) as watcher,
-    ):
-        run = await log.accept()
-        # The statement waits inside PostgreSQL until no answer can reach the writer any more.
-        transaction = connection.transaction()
-        await transaction.start()
-        await connection.execute("SELECT FROM runs FOR UPDATE")
-        append = asyncio.create_task(log.writer.append(delta(run, 2, "seen")))
-        while not await watcher.fetchval(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE application_name LIKE 'bos-gateway-writer%' AND wait_event_type = 'Lock'"
-        ):
-            pass
-        proxy.cut()
-        await transaction.commit()
-        while await texts(postgres.dsn, run) != {2: "seen"}:
-            pass
-        await postgres.crash()
-        proxy.drop()
-        await postgres.start()
-        async with connect(postgres.dsn, schema=SCHEMA) as successor:
-            await successor.execute("UPDATE runs SET epoch = 2")
-        proxy.mend()
-        await log.writer.restored()
-        assert await texts(postgres.dsn, run) == {2: "seen"}
-        await append
-
-
-@pytest.mark.parametrize("taken_by", ["another_owner", "a_foreign_event"])
-async def test_run_taken_by_somebody_else_meanwhile_is_lost_alone(
-    postgres: CrashingPostgres, taken_by: str
-) -> None:
-    async with open_log(postgres.dsn) as log:
-        lost, kept = await log.accept(), await log.accept()
-        await asyncio.gather(
-            *(log.writer.append(delta(run, 2, "seen")) for run in (lost, kept)),
-        )
-        async with connect(postgres.dsn, schema=SCHEMA) as connection:
-            pid = await connection.fetchval(
-                "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bos-gateway-writer%'"
-            )
-            async with connection.transaction():
-                # As a crash would have it: the event is gone, and another stands there or none.
-                # The writer's next session meets these locks, and waits for the outcome.
-                await connection.execute("DELETE FROM run_events WHERE sequence = 2")
-                if taken_by == "another_owner":
-                    await connection.execute(
-                        "UPDATE runs SET epoch = 2, replica_id = gen_random_uuid() "
-                        "WHERE run_id = $1",
-                        lost,
-                    )
-                else:
-                    await connection.execute(
-                        "INSERT INTO run_events VALUES "
-                        "($1, 2, gen_random_uuid(), 1, 'answer_delta', 1, '', now())",
-                        lost,
-                    )
-                await connection.fetchval("SELECT pg_terminate_backend($1)", pid)
-        outcomes = await asyncio.gather(
-            *(log.writer.append(delta(run, 3, "next")) for run in (lost, kept)),
-            return_exceptions=True,
-        )
-        assert isinstance(outcomes[0], LostRun)
-        assert outcomes[1] is None
-    assert await texts(postgres.dsn, kept) == {2: "seen", 3: "next"}
-    assert "seen" not in (await texts(postgres.dsn, lost)).values()
-
-
-async def test_what_is_on_disk_is_not_kept_in_memory(postgres: CrashingPostgres) -> None:
-    async with (
-        open_log(postgres.dsn) as log,
-        connect(postgres.dsn, schema=SCHEMA) as connection,
-    ):
-        run = await log.accept()
-        tail = log.writer.tail
-        for sequence in range(2, 12):
-            await log.writer.append(delta(run, sequence, "x"))
-        assert len(tail) == 10
-        # Whoever flushes: the next statement but one sees that it happened.
-        await connection.execute("CREATE TABLE flushing ()")
-        await log.writer.append(delta(run, 12, "x"))
-        assert len(tail) <= 2
-        await log.writer.append(delta(run, 13, "x", durable=True))
-        assert len(tail) == 0
 
 
 async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
@@ -290,7 +140,7 @@ async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
     assert seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
     assert len(quick.inputs) == len(slow.inputs) == 1
     assert stored == list(range(1, seen[-1].sequence + 1))
-    assert [e.sequence for e in again] == [e.sequence for e in seen]
+    assert again == logged(seen)
     assert took_s < 10
 
 
@@ -345,7 +195,7 @@ async def test_outage_longer_than_the_lease_takes_back_nothing_that_was_seen(
             rest = await gateway.watch(seen[0].run_id, seen[-1].sequence)
             whole = await gateway.watch(seen[0].run_id)
     assert rest[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
-    assert [*seen, *rest] == whole
+    assert logged([*seen, *rest]) == whole
 
 
 async def stored_sequences(house: House, run_id: str) -> list[int]:

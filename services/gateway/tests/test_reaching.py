@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -167,3 +168,40 @@ async def test_nobody_listening_is_told_after_a_few_tries() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await heard(streamed(stub.Compose, COMPOSE, **OPTIONS), [])
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+BUDGETED = MakePlanRequest(question="What?", token_budget=1000)
+
+
+@pytest.mark.parametrize(("wanted", "calls"), [(PLAN, 3), (BUDGETED, 1)], ids=["free", "budgeted"])
+async def test_budget_of_a_call_that_broke_off_is_not_given_out_again(
+    wanted: MakePlanRequest, calls: int
+) -> None:
+    drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
+    server, target = await dropping(PlannerDouble(), drops)
+    async with Channels(Telemetry.for_tests()) as channels:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await answered(PlannerServiceStub(channels.get(target)).MakePlan, wanted, **OPTIONS)
+    await server.stop(None)
+    assert drops.left == 100 - calls
+
+
+async def test_call_with_a_budget_that_never_left_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reaching, "_WAITS_S", (0.05,) * 200)
+    planner = PlannerDouble()
+    first, target = await dropping(planner, Dropping(grpc.StatusCode.OK, times=0))
+    await first.stop(None)
+    async with Channels(Telemetry.for_tests()) as channels:
+        method = PlannerServiceStub(channels.get(target)).MakePlan
+        with pytest.raises(grpc.aio.AioRpcError):
+            await method(BUDGETED)  # nobody is there
+        asked = asyncio.create_task(answered(method, BUDGETED, **OPTIONS))
+        server = grpc.aio.server()
+        add_PlannerServiceServicer_to_server(planner, server)
+        server.add_insecure_port(target)
+        await server.start()
+        await asked
+    await server.stop(None)
+    assert len(planner.requests) == 1

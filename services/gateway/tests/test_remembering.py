@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf import struct_pb2
 
 from bos.common.v1 import (
     Clarification,
@@ -30,6 +31,7 @@ from bos.planner.v1 import MakePlanResponse, Plan
 from bos_chassis.errors import BosError, InvalidArgument, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
+from bos_chassis.values import MAX_DEPTH
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 
@@ -177,6 +179,23 @@ async def test_l_11_no_run_waits_for_memory_or_fails_by_it(
         response = await client.ask()
         assert response.status == RUN_STATUS_SUCCEEDED
         await eventually(lambda: method in memory.calls)
+
+
+async def test_a_turn_of_the_deepest_context_is_told_of_and_the_next_question_builds_on_it(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    deepest = struct_pb2.Value(string_value="x")
+    for _ in range(MAX_DEPTH):
+        outer = struct_pb2.Value()
+        outer.struct_value.fields["k"].CopyFrom(deepest)
+        deepest = outer
+    context = struct_pb2.Struct(fields={"deep": deepest})
+    async with house.gateway(memory_target=target, **PATIENT) as client:
+        async with all_remembered(house):
+            first = await client.ask(conversation_id="c", context=context)
+        second = await client.ask(conversation_id="c")
+    assert [first.status, second.status] == [RUN_STATUS_SUCCEEDED] * 2
+    assert first.run_id in [turn.run_id for turn in memory.recorded]
 
 
 async def test_a_run_goes_on_where_nobody_is_memory(house: House) -> None:

@@ -101,6 +101,7 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
         cast("Any", HeldLease()),
         cast("Any", None),
         cast("Any", collaborators),
+        cast("Any", None),
         new_run_id,
     )
 

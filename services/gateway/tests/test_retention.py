@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
+from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, cancel, erase
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
-from bos_gateway.values import LargeValues
 from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -66,10 +66,10 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
         [UUID(run_id) for run_id in old],
     )
     metrics = GatewayMetrics(CollectorRegistry())
-    off = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=None), metrics)
+    off = Upkeep(pool, UpkeepPlan(keep_s=None), metrics)
     assert not await off.round()
     assert len(await run_ids(pool)) == 4
-    day = Upkeep(pool, UpkeepPlan(compact_after_s=0.0, keep_s=86400.0, batch=2), metrics)
+    day = Upkeep(pool, UpkeepPlan(keep_s=86400.0, batch=2), metrics)
     assert await day.round()
     assert len(await run_ids(pool)) == 2
     assert not await day.round()
@@ -80,7 +80,7 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
 async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
     house: House,
 ) -> None:
-    class SlowStore(LargeValues):
+    class SlowStore(RunFiles):
         enabled = True
         called, go_on = asyncio.Event(), asyncio.Event()
 
@@ -91,16 +91,18 @@ async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
 
     async with house.gateway() as gateway:
         await gateway.ask()
-    values = SlowStore(None)
+    files = SlowStore(None)
     async with open_database(house.dsn, schema=SCHEMA, max_size=1) as only:
-        await only.execute("UPDATE runs SET finished_at = now() - interval '9 days'")
-        plan = UpkeepPlan(compact_after_s=1e9, keep_s=1.0)
-        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), values)
+        await only.execute(
+            "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
+        )
+        plan = UpkeepPlan(keep_s=1.0)
+        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), files)
         task = asyncio.create_task(upkeep.round())
-        await values.called.wait()
+        await files.called.wait()
         async with acquire(only) as session:
             assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
-        values.go_on.set()
+        files.go_on.set()
         await task
         assert not await run_ids(only)
 
@@ -115,7 +117,7 @@ async def test_run_under_way_is_never_too_old(
         asked = asyncio.create_task(gateway.ask())
         await slow.started.wait()
         await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
-        plan = UpkeepPlan(compact_after_s=0.0, keep_s=1.0)
+        plan = UpkeepPlan(keep_s=1.0)
         await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
         slow.release.set()
         assert await run_ids(pool) == {(await asked).run_id}
@@ -155,6 +157,44 @@ async def test_erasing_one_run_leaves_the_others(
         with pytest.raises(NotFound):
             await erase(session, Scope(run_id=UUID(gone)))
     assert await run_ids(pool) == {kept}
+
+
+_BESIDE = """
+INSERT INTO run_inputs (run_id, kind, payload) VALUES ('{id}', 'cancel', '');
+INSERT INTO run_secrets (run_id, key_id, ciphertext) VALUES ('{id}', 'k', '');
+INSERT INTO approvals (approval_id, run_id, user_id, status, payload, agent_name, tools, created_at,
+                       expire_at)
+VALUES ('{id}', '{id}', 'ada', 2, '', '', '', now(), now());
+"""
+_TABLES = """
+SELECT table_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND column_name = 'run_id'
+"""
+
+
+@pytest.mark.parametrize("how", ["erased", "expired"])
+async def test_nothing_of_a_run_is_left_in_any_table(
+    house: House, pool: asyncpg.Pool[asyncpg.Record], how: str
+) -> None:
+    async with house.gateway() as gateway:
+        gone, kept = [UUID((await gateway.ask()).run_id) for _ in range(2)]
+    for run_id in (gone, kept):
+        await pool.execute(_BESIDE.format(id=run_id))
+    tables = [row["table_name"] for row in await pool.fetch(_TABLES)]
+    assert {"runs", "run_events", "run_inputs", "run_secrets", "approvals"} <= set(tables)
+    if how == "erased":
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            await erase(session, Scope(run_id=gone))
+    else:
+        await pool.execute(
+            "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
+        )
+        plan = UpkeepPlan(keep_s=86400.0)
+        await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
+    for table in tables:
+        left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
+        assert gone not in {row["run_id"] for row in left}, table
+    assert await run_ids(pool) == {str(kept)}
 
 
 async def test_run_under_way_is_erased_only_once_it_was_cancelled(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from gateway_house import House, gateway_process
+from streamed import logged
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
@@ -98,7 +99,7 @@ async def test_rolling_restart_under_load_is_seen_by_nobody(house: House) -> Non
         await asking
         followed = await asyncio.gather(*load.asked)
     for events in followed:
-        sequences = [event.sequence for event in events]
+        sequences = [event.sequence for event in logged(events)]
         assert sequences == sorted(set(sequences))
         assert [event.HasField("run_finished") for event in events].count(True) == 1
         assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED

@@ -14,7 +14,7 @@ import pytest
 from bos.gateway.v1 import ListRunsRequest
 from bos_chassis.errors import ConfigurationError, NotFound
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import READER, Runs
+from bos_gateway.runs import READER, Look, Runs
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import acquire, connect, for_user, migrate, open_database
 
@@ -97,8 +97,8 @@ async def test_every_way_to_read_for_a_user_hides_the_runs_of_others(postgres_ds
         seen, hidden = runs.of("ada"), runs.of("eve")
         assert len(await seen.events(ada)) == len(await seen.log(ada)) == 1
         assert await hidden.events(ada) == await hidden.log(ada) == []
-        assert not await seen.finished(ada)
-        assert await hidden.finished(ada)  # as of any run that is not there
+        assert not (await seen.look(ada, 0)).finished
+        assert await hidden.look(ada, 0) == Look()  # as of any run that is not there
         assert (await seen.last_sequence(ada), await hidden.last_sequence(ada)) == (1, 0)
         with pytest.raises(NotFound):
             await hidden.first_event(ada)

@@ -18,18 +18,19 @@ from bos.gateway.v1 import (
     Approval,
 )
 from bos.runlog.v1 import (
-    AnswerDelta,
     ApprovalRequested,
     LogEvent,
     Planned,
     RunAccepted,
+    RunAdopted,
     RunFinished,
     RunReleased,
+    StepProgressed,
 )
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import run_log
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, LostRun, NewRun
+from bos_gateway.run_log import SCHEMA, Append, LogRefused, LogWriter, LostRun, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_postgres import connect, migrate
@@ -57,8 +58,8 @@ def new_run(request_id: str = "") -> NewRun:
     return NewRun(run_id, "u", request_id or str(run_id), b"digest", "", "What?", accepted)
 
 
-def delta(text: str) -> LogEvent:
-    return LogEvent(answer_delta=AnswerDelta(attempt=1, text=text))
+def progress(text: str) -> LogEvent:
+    return LogEvent(step_progressed=StepProgressed(step_id=text))
 
 
 async def stored(store: str, run_id: UUID) -> list[tuple[int, str]]:
@@ -92,10 +93,7 @@ async def test_appends_of_many_runs_share_statements_and_keep_their_order(store:
     async with LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests()) as log:
         await asyncio.gather(*(log.accept(run) for run in runs))
         await asyncio.gather(
-            *(
-                log.append(Append(run.run_id, 1, 2, [delta("a"), delta("b")], durable=False))
-                for run in runs
-            )
+            *(log.append(Append(run.run_id, 1, 2, [progress("a"), progress("b")])) for run in runs)
         )
     for run in runs:
         assert [s for s, _ in await stored(store, run.run_id)] == [1, 2, 3]
@@ -111,7 +109,7 @@ async def test_no_append_reads_a_whole_table_though_its_plan_was_made_on_empty_o
     async with writer(store, uuid4()) as log:
         await log.accept(run)
         for sequence in range(2, 22):  # PostgreSQL settles for one plan after five executions
-            await log.append(Append(run.run_id, 1, sequence, [delta("x")], durable=False))
+            await log.append(Append(run.run_id, 1, sequence, [progress("x")]))
     async with connect(store) as connection:
         scans = (
             "SELECT relname::text, seq_scan FROM pg_stat_user_tables "
@@ -139,11 +137,11 @@ async def owner_of(store: str, run_id: UUID) -> tuple[UUID | None, int]:
 
 
 async def test_letting_go_until_somebody_decides_can_be_written_twice(store: str) -> None:
-    """As when the answer to the first try was lost; but only until somebody else has the run."""
+    """As when the answer to the first try was lost; nothing changes hands by it a second time."""
     run, replica = new_run(), uuid4()
     released = LogEvent(run_released=RunReleased(reason=WAITING_FOR_APPROVAL))
     waiting = RUN_STATUS_WAITING_FOR_APPROVAL
-    append = Append(run.run_id, 1, 2, [released], durable=True, status=waiting)
+    append = Append(run.run_id, 1, 2, [released], status=waiting)
     async with writer(store, replica) as log:
         await log.accept(run)
         assert (await owner_of(store, run.run_id))[0] == replica
@@ -152,11 +150,10 @@ async def test_letting_go_until_somebody_decides_can_be_written_twice(store: str
         await log.append(append)
         assert await owner_of(store, run.run_id) == (None, waiting)
         with pytest.raises(LostRun):  # another event, of a run that is nobody's
-            await log.append(Append(run.run_id, 1, 3, [delta("x")], durable=True))
+            await log.append(Append(run.run_id, 1, 3, [progress("x")]))
         async with connect(store, schema=SCHEMA) as connection:
             await connection.execute("UPDATE runs SET epoch = 2, replica_id = $1", uuid4())
-        with pytest.raises(LostRun):
-            await log.append(append)
+        await log.append(append)  # it is in the log, whoever has the run now
     assert (await owner_of(store, run.run_id))[0] not in (None, replica)
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 
@@ -169,14 +166,12 @@ async def test_request_is_stored_with_its_event_and_closed_with_its_run(store: s
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
         with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 9, 2, [asked], durable=True))
+            await log.append(Append(run.run_id, 9, 2, [asked]))
         assert await connection.fetchrow(status, UUID(approval.approval_id)) is None
-        await log.append(Append(run.run_id, 1, 2, [asked], durable=True))
+        await log.append(Append(run.run_id, 1, 2, [asked]))
         assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 1)
         end = LogEvent(run_finished=RunFinished())
-        await log.append(
-            Append(run.run_id, 1, 3, [end], durable=True, status=RUN_STATUS_FAILED, finished=True)
-        )
+        await log.append(Append(run.run_id, 1, 3, [end], status=RUN_STATUS_FAILED, finished=True))
         assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 5)
 
 
@@ -185,7 +180,7 @@ async def test_append_is_fenced_by_epoch(store: str, epoch: int, refused: bool) 
     run = new_run()
     async with writer(store, uuid4()) as log:
         await log.accept(run)
-        append = Append(run.run_id, epoch, 2, [delta("x")], durable=True)
+        append = Append(run.run_id, epoch, 2, [progress("x")])
         if refused:
             with pytest.raises(LostRun):
                 await log.append(append)
@@ -199,7 +194,7 @@ async def test_append_of_a_replica_that_is_not_the_owner_is_refused(store: str) 
     async with writer(store, uuid4()) as owner, writer(store, uuid4()) as other:
         await owner.accept(run)
         with pytest.raises(LostRun):
-            await other.append(Append(run.run_id, 1, 2, [delta("x")], durable=True))
+            await other.append(Append(run.run_id, 1, 2, [progress("x")]))
 
 
 async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str) -> None:
@@ -210,8 +205,8 @@ async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str
         async with connect(store, schema=SCHEMA) as connection:
             await connection.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", lost.run_id)
         outcomes = await asyncio.gather(
-            log.append(Append(kept.run_id, 1, 2, [delta("x")], durable=False)),
-            log.append(Append(lost.run_id, 1, 2, [delta("x")], durable=False)),
+            log.append(Append(kept.run_id, 1, 2, [progress("x")])),
+            log.append(Append(lost.run_id, 1, 2, [progress("x")])),
             return_exceptions=True,
         )
     assert outcomes[0] is None
@@ -227,14 +222,14 @@ async def test_append_of_an_earlier_epoch_is_refused_beside_one_of_the_present_e
         await connection.execute("UPDATE runs SET epoch = 2")
         end = LogEvent(run_finished=RunFinished())
         outcomes = await asyncio.gather(
-            log.append(Append(run.run_id, 1, 2, [end], True, RUN_STATUS_FAILED, True)),
-            log.append(Append(run.run_id, 2, 2, [delta("x")], durable=False)),
+            log.append(Append(run.run_id, 1, 2, [end], RUN_STATUS_FAILED, True)),
+            log.append(Append(run.run_id, 2, 2, [progress("x")])),
             return_exceptions=True,
         )
         finished = await connection.fetchval("SELECT finished_at IS NOT NULL FROM runs")
     assert isinstance(outcomes[0], LostRun)
     assert outcomes[1] is None
-    assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "answer_delta")]
+    assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "step_progressed")]
     assert not finished
 
 
@@ -242,13 +237,13 @@ async def test_repeating_an_append_is_success_and_another_one_in_its_place_is_no
     store: str,
 ) -> None:
     run = new_run()
-    append = Append(run.run_id, 1, 2, [delta("x")], durable=True)
+    append = Append(run.run_id, 1, 2, [progress("x")])
     async with writer(store, uuid4()) as log:
         await log.accept(run)
         await log.append(append)
         await log.append(append)
         with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 1, 2, [delta("y")], durable=True))
+            await log.append(Append(run.run_id, 1, 2, [progress("y")]))
     assert len(await stored(store, run.run_id)) == 2
 
 
@@ -257,20 +252,16 @@ async def test_status_of_the_run_changes_with_its_events(store: str) -> None:
     async with writer(store, uuid4()) as log:
         await log.accept(run)
         planned = LogEvent(planned=Planned())
-        await log.append(
-            Append(run.run_id, 1, 2, [planned], durable=False, status=RUN_STATUS_PLANNED)
-        )
-        await log.append(
-            Append(run.run_id, 1, 3, [delta("x")], durable=True, status=6, finished=True)
-        )
+        await log.append(Append(run.run_id, 1, 2, [planned], status=RUN_STATUS_PLANNED))
+        await log.append(Append(run.run_id, 1, 3, [progress("x")], status=6, finished=True))
     async with connect(store, schema=SCHEMA) as connection:
         row = await connection.fetchrow("SELECT status, finished_at FROM runs")
     assert row["status"] == 6
     assert row["finished_at"] is not None
 
 
-async def test_durable_append_commits_synchronously_and_another_does_not(store: str) -> None:
-    """Seen from outside by what the writer's own session reports inside the statement."""
+async def test_every_commit_waits_for_the_disk(store: str) -> None:
+    """Seen from outside by what the writer's own sessions report inside the statements."""
     run = new_run()
     async with connect(store, schema=SCHEMA) as connection:
         await connection.execute(
@@ -281,85 +272,175 @@ async def test_durable_append_commits_synchronously_and_another_does_not(store: 
         )
         async with writer(store, uuid4()) as log:
             await log.accept(run)
-            await log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False))
-            await log.append(Append(run.run_id, 1, 3, [delta("x")], durable=True))
+            await log.append(Append(run.run_id, 1, 2, [progress("x")]))
         rows = await connection.fetch("SELECT mode FROM seen")
-    assert [row["mode"] for row in rows] == ["on", "off", "on"]
+    assert [row["mode"] for row in rows] == ["on", "on"]
+
+
+async def test_nothing_is_written_behind_an_end(store: str) -> None:
+    run, end = new_run(), LogEvent(run_finished=RunFinished())
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        await log.append(Append(run.run_id, 1, 2, [end], RUN_STATUS_FAILED, finished=True))
+        with pytest.raises(LostRun):
+            await log.append(Append(run.run_id, 1, 3, [end], RUN_STATUS_FAILED, finished=True))
+    assert [kind for _, kind in await stored(store, run.run_id)] == ["run_accepted", "run_finished"]
+
+
+async def test_nothing_is_written_over_a_gap(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        with pytest.raises(LostRun):
+            await log.append(Append(run.run_id, 1, 3, [progress("x")]))
+        await log.append(Append(run.run_id, 1, 2, [progress("x")]))
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
+
+
+async def test_appends_of_a_run_under_way_together_are_stored_in_their_order(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        parts = [Append(run.run_id, 1, n, [progress(str(n))]) for n in range(2, 602)]
+        await asyncio.gather(*map(log.submit, parts))
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == list(range(1, 602))
+
+
+async def test_what_follows_a_refused_append_is_refused_too(store: str) -> None:
+    run = new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        await connection.execute("ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
+        bad = LogEvent(run_adopted=RunAdopted())
+        outcomes = await asyncio.gather(
+            log.submit(Append(run.run_id, 1, 2, [progress("x")])),
+            log.submit(Append(run.run_id, 1, 3, [bad])),
+            log.submit(Append(run.run_id, 1, 4, [progress("y")])),
+            return_exceptions=True,
+        )
+    assert outcomes[0] is True
+    assert isinstance(outcomes[1], LogRefused)
+    assert isinstance(outcomes[2], LostRun)
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
+
+
+async def test_what_one_run_is_refused_for_does_not_concern_those_beside_it(store: str) -> None:
+    kept, refused = new_run(), new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await asyncio.gather(log.accept(kept), log.accept(refused))
+        await connection.execute("ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
+        outcomes = await asyncio.gather(
+            log.submit(Append(refused.run_id, 1, 2, [LogEvent(run_adopted=RunAdopted())])),
+            log.submit(Append(kept.run_id, 1, 2, [progress("x")])),
+            return_exceptions=True,
+        )
+    assert isinstance(outcomes[0], LogRefused)
+    assert outcomes[1] is True
+
+
+async def test_an_event_that_cannot_be_written_fails_by_itself_before_it_reaches_the_others() -> (
+    None
+):
+    event = progress("x")
+    event.create_time.seconds = 2**62
+    with pytest.raises((ValueError, OverflowError)):
+        Append(uuid4(), 1, 2, [event])
+
+
+async def ended_sessions(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+    """End the sessions of the writer that wait for a lock; how many there were."""
+    return await connection.fetchval(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'bos-gateway-writer%' AND datname = current_database() "
+        "AND wait_event_type = 'Lock'"
+    )
+
+
+@pytest.mark.parametrize("others", ["locked", "slow"])
+async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
+    store: str, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 0.3)
+    held, free = new_run(), [new_run() for _ in range(5)]
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await asyncio.gather(*(log.accept(run) for run in (held, *free)))
+        async with connection.transaction():
+            if others == "locked":
+                await connection.execute(
+                    "SELECT FROM runs WHERE run_id = $1 FOR UPDATE", held.run_id
+                )
+            else:
+                # As an index that is being built: what touches this run's events waits.
+                await connection.execute("SELECT pg_advisory_xact_lock(7)")
+                async with connect(store, schema=SCHEMA) as other:
+                    await other.execute(
+                        "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                        "PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$; "
+                        "CREATE TRIGGER waits BEFORE INSERT ON run_events FOR EACH ROW "
+                        f"WHEN (NEW.run_id = '{held.run_id}') EXECUTE FUNCTION waits()"
+                    )
+            slow = [log.submit(Append(held.run_id, 1, n, [progress("x")])) for n in (2, 3)]
+            async with asyncio.timeout(60):
+                await asyncio.gather(
+                    *(log.append(Append(run.run_id, 1, 2, [progress("x")])) for run in free)
+                )
+                late = new_run()
+                assert await log.accept(late)
+                await log.append(Append(late.run_id, 1, 2, [progress("x")]))
+            assert not any(each.done() for each in slow)
+        if others == "locked":
+            assert await asyncio.gather(*slow) == [True, True]
+            await log.append(Append(held.run_id, 1, 4, [progress("y")]))
+        else:
+            await asyncio.gather(*slow, return_exceptions=True)
+    assert (2, "step_progressed") in await stored(store, free[0].run_id)
+
+
+async def test_a_run_whose_statements_never_come_to_an_end_is_refused(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 0.1)
+    run = new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        await connection.execute(
+            "CREATE FUNCTION sleeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "PERFORM pg_sleep(60); RETURN NEW; END $$; CREATE TRIGGER sleeps BEFORE INSERT "
+            "ON run_events FOR EACH ROW EXECUTE FUNCTION sleeps()"
+        )
+        with pytest.raises(LogRefused):
+            await log.append(Append(run.run_id, 1, 2, [progress("x")]))
 
 
 @pytest.mark.parametrize("taken_anew", [False, True])
-async def test_append_without_an_answer_comes_into_the_log_before_anybody_goes_on_from_its_end(
+async def test_an_append_whose_answer_was_lost_is_repeated_and_is_there_once(
     store: str, taken_anew: bool
 ) -> None:
-    """Had it been committed, others could have shown it before a crash undid the commit."""
     run = new_run()
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
-        # Hold the run's row, so that the append waits inside PostgreSQL when its session dies.
-        transaction = connection.transaction()
-        await transaction.start()
-        await connection.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run.run_id)
-        append = asyncio.create_task(
-            log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False))
+        # A trigger holds the append, so that it waits inside PostgreSQL when its session dies.
+        await connection.execute(
+            "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$; CREATE TRIGGER waits "
+            "BEFORE INSERT ON run_events FOR EACH ROW EXECUTE FUNCTION waits()"
         )
-        async with connect(store) as watcher:
-            while not await watcher.fetchval(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE application_name LIKE 'bos-gateway-writer%' AND wait_event_type = 'Lock'"
-            ):
-                pass
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(7)")
+            append = log.submit(Append(run.run_id, 1, 2, [progress("x")]))
+            async with connect(store) as watcher, asyncio.timeout(30):
+                while not await ended_sessions(watcher):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            if taken_anew:
+                async with connect(store, schema=SCHEMA) as other, asyncio.timeout(30):
+                    await other.execute("UPDATE runs SET epoch = 2")
         if taken_anew:
-            await connection.execute("UPDATE runs SET epoch = 2")
-        await transaction.commit()
-        await log.restored()
-        assert [s for s, _ in await stored(store, run.run_id)] == [1, 2]
-        await append
-
-
-async def restored_anew(log: LogWriter, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """The writer loses its session, and writes its tail again in the next one."""
-    assert len(log.tail)
-    await connection.execute(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-        "WHERE application_name LIKE 'bos-gateway-writer%' AND datname = current_database()"
-    )
-    async with asyncio.timeout(30):
-        while len(log.tail):
-            await log.restored()
-
-
-async def test_writing_again_what_was_never_lost_leaves_the_status_that_others_have_set_since(
-    store: str,
-) -> None:
-    run = new_run()
-    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
-        await log.accept(run)
-        planned = [LogEvent(planned=Planned())]
-        await log.append(
-            Append(run.run_id, 1, 2, planned, durable=False, status=RUN_STATUS_PLANNED)
-        )
-        await connection.execute("UPDATE runs SET epoch = 3, status = 5")  # to others, and back
-        await restored_anew(log, connection)
-        assert await connection.fetchval("SELECT status FROM runs") == 5
-
-
-async def test_runs_that_were_lost_while_away_are_kept_in_mind_up_to_a_bound(
-    store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_log, "_MAX_LOST", 1)
-    runs = [new_run() for _ in range(3)]
-    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
-        await asyncio.gather(*(log.accept(run) for run in runs))
-        await asyncio.gather(
-            *(log.append(Append(run.run_id, 1, 2, [delta("x")], durable=False)) for run in runs)
-        )
-        await connection.execute("UPDATE runs SET replica_id = NULL")
-        await restored_anew(log, connection)
-        assert len(log._lost) == 1
-        for run in runs:
             with pytest.raises(LostRun):
-                await log.append(Append(run.run_id, 1, 3, [delta("y")], durable=False))
-        assert not log._lost
+                await append
+        else:
+            assert await append
+    expected = [1] if taken_anew else [1, 2]
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == expected
 
 
 def test_run_ids_grow_with_time_and_are_version_7() -> None:

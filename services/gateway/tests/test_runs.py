@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from gateway_house import House, kinds, result_of
+from streamed import answer_text, logged
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -63,8 +64,8 @@ async def test_question_becomes_plan_steps_answer_and_end_in_this_order(house: H
     assert response.answer == "It is done."
     assert list(response.metadata.agents) == ["echo"]
     assert response.metadata.planner_confidence == pytest.approx(0.9)
-    assert "".join(e.answer_delta.text for e in events) == "It is done."
-    sequences = [event.sequence for event in events]
+    assert answer_text(events) == "It is done."
+    sequences = [event.sequence for event in logged(events)]
     assert sequences == sorted(set(sequences))
 
 
@@ -360,7 +361,7 @@ async def test_watching_resumes_after_any_sequence_without_gap_or_repetition(hou
         run_id = events[0].run_id
         for after in range(events[-1].sequence + 1):
             again = await gateway.watch(run_id, after)
-            assert again == [event for event in events if event.sequence > after]
+            assert again == [event for event in logged(events) if event.sequence > after]
 
 
 async def test_deltas_come_before_the_answer_is_finished(house: House) -> None:

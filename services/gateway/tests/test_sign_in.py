@@ -11,8 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest
+from bos_chassis.errors import ResourceExhausted, from_rpc_error
 from bos_chassis.settings import AuthSettings
-from bos_testkit.agents import EchoAgent
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +31,18 @@ def token(user: str) -> Any:
     return (("authorization", f"Bearer {signed}"),)
 
 
+def signed_in(folder: Path) -> AuthSettings:
+    """Settings under which such tokens are taken."""
+    jwk = json.loads(jwt.get_algorithm_by_name("EdDSA").to_jwk(KEY.public_key()))
+    keys = folder / "keys.json"
+    keys.write_text(json.dumps({"keys": [{**jwk, "kid": "k1", "alg": "EdDSA"}]}))
+    return AuthSettings.load(issuer=ISSUER, jwks_file=keys)
+
+
 async def test_tokens_of_an_openid_issuer_say_whose_a_run_is(house: House, tmp_path: Path) -> None:
     """Identity plays no part: another issuer takes its place by configuration alone."""
-    jwk = json.loads(jwt.get_algorithm_by_name("EdDSA").to_jwk(KEY.public_key()))
-    keys = tmp_path / "keys.json"
-    keys.write_text(json.dumps({"keys": [{**jwk, "kid": "k1", "alg": "EdDSA"}]}))
     await house.add_agent(EchoAgent("echo"))
-    auth = AuthSettings.load(issuer=ISSUER, jwks_file=keys)
-    async with house.gateway(auth=auth) as gateway:
+    async with house.gateway(auth=signed_in(tmp_path)) as gateway:
         ask = AskRequest(request=AgentRequest(question="What is new?"))
         answer = await gateway.stub.Ask(ask, timeout=30, metadata=token("auth0|ada"))
         get = GetRunRequest(run_id=answer.response.run_id)
@@ -45,3 +51,23 @@ async def test_tokens_of_an_openid_issuer_say_whose_a_run_is(house: House, tmp_p
         with pytest.raises(grpc.aio.AioRpcError) as hidden:
             await gateway.stub.GetRun(get, metadata=token("auth0|eve"))
     assert hidden.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_account_that_follows_too_much_does_not_fill_the_replica(
+    house: House, tmp_path: Path
+) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway(auth=signed_in(tmp_path), max_streams_per_user=1) as gateway:
+        ask = AskRequest(request=AgentRequest(question="What is new?"))
+        first = gateway.stub.Ask(ask, timeout=30, metadata=token("ada"))
+        await slow.started.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await gateway.stub.Ask(ask, timeout=30, metadata=token("ada"))
+        error = from_rpc_error(refused.value)
+        assert isinstance(error, ResourceExhausted)
+        assert error.reason == "USER_STREAM_LIMIT"
+        slow.release.set()
+        assert (await gateway.stub.Ask(ask, timeout=30, metadata=token("eve"))).response.run_id
+        assert (await first).response.run_id

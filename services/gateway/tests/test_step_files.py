@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
+import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -10,19 +14,23 @@ from uuid import uuid4
 import grpc
 import pytest
 from gateway_house import gateway_process, result_of
+from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentExecutionStatus, FileChunk
 from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
 from bos_agentkit import Agent, agent_card, failed, succeeded
-from bos_artefacts import Owner, open_artefacts
+from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import FailedPrecondition
+from bos_gateway.api import LOCAL_USER
+from bos_gateway.files import RunFiles
+from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, too_old
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import parse_run_id
 from bos_gateway.step_files import MAX_FILE_BYTES, FileRoom, StepFiles
-from bos_gateway.values import LargeValues
-from bos_postgres import connect
+from bos_gateway.upkeep import Upkeep, UpkeepPlan
+from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
 
@@ -153,9 +161,71 @@ async def test_files_go_with_their_run_and_never_stay_behind_it(house: House, fo
         with pytest.raises(FailedPrecondition, match="BOS_GATEWAY_ARTEFACTS_URL"):
             await erase(session, scope)
         assert await too_old(session, after_s=0, limit=10) == []
-        erased = await erase(session, scope, LargeValues(open_artefacts(folder.as_uri())))
-    assert (erased.runs, erased.values) == (1, len(FILES))
+        erased = await erase(session, scope, RunFiles(open_artefacts(folder.as_uri())))
+    assert (erased.runs, erased.files) == (1, len(FILES))
     assert blobs(folder) == []
+
+
+async def test_the_command_erases_files_too_also_those_that_no_log_names(
+    house: House, folder: Path
+) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        gone, kept = (await gateway.ask()).run_id, (await gateway.ask()).run_id
+    mine = Owner(LOCAL_USER, parse_run_id(gone))
+    await open_artefacts(folder.as_uri()).put(mine, b"put, and then the gateway died")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bos_gateway.retention", "erase", "--run", gone),
+        env={
+            **os.environ,
+            "BOS_GATEWAY_STORE_URL": house.dsn,
+            "BOS_GATEWAY_ARTEFACTS_URL": folder.as_uri(),
+        },
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert b"3 file(s)" in out
+    assert {path.parent.name for path in blobs(folder)} == {kept}
+
+
+async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
+    house: House, folder: Path
+) -> None:
+    await house.add_agent(FileAgent("files", FILES))
+    async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
+        await gateway.ask()
+        house.planner.steps = [step("a", "files")]
+        with_files = (await gateway.ask()).run_id
+    plan = UpkeepPlan(keep_s=0.0)
+    metrics = GatewayMetrics(CollectorRegistry())
+    async with open_database(house.dsn, schema=SCHEMA) as pool:
+        await Upkeep(pool, plan, metrics).round()
+        left = await pool.fetch("SELECT run_id FROM runs")
+        assert [str(row["run_id"]) for row in left] == [with_files]
+        await Upkeep(pool, plan, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
+        assert await pool.fetchval("SELECT count(*) FROM runs") == 0
+    assert blobs(folder) == []
+
+
+async def test_a_run_that_has_ended_gets_no_more_files(house: House, folder: Path) -> None:
+    async with house.gateway() as gateway:
+        run_id = parse_run_id((await gateway.ask()).run_id)
+    async with open_database(house.dsn, schema=SCHEMA) as pool:
+        files = RunFiles(open_artefacts(folder.as_uri()), pool)
+        with pytest.raises(FailedPrecondition):
+            await files.keep(Owner(LOCAL_USER, run_id), b"too late")
+        assert blobs(folder) == []
+        await pool.execute("UPDATE runs SET finished_at = NULL")
+        await files.keep(Owner(LOCAL_USER, run_id), b"in time")
+        assert await pool.fetchval("SELECT has_files FROM runs")
+    assert len(blobs(folder)) == 1
+
+
+def test_a_folder_is_for_its_owner_alone(folder: Path) -> None:
+    open_artefacts(folder.as_uri())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 class FailingWithFiles(RecordingAgent):
@@ -237,9 +307,19 @@ def sent(files: StepFiles, name: str, size: int, *, parts: int = 1, last: bool =
         )
 
 
+class Stored(RunFiles):
+    """Keeps files of runs that are in no log."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(None)
+        self._folder = open_artefacts(folder.as_uri())
+
+    async def keep(self, owner: Owner, content: bytes) -> Artefact:
+        return await self._folder.put(owner, content)
+
+
 async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
-    values = LargeValues(open_artefacts(folder.as_uri()))
-    stored, problems = await files.store(Owner("ada", uuid4()), values, 10)
+    stored, problems = await files.store(Owner("ada", uuid4()), Stored(folder), 10)
     return [file.name for file in stored], problems
 
 

@@ -29,14 +29,12 @@ from bos.agent.v1 import (
     AgentResult,
     Tool,
 )
-from bos.common.v1 import AgentError
 from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
-    APPROVAL_STATUS_EXPIRED,
     APPROVAL_STATUS_TIMED_OUT,
 )
-from bos.runlog.v1 import CancelRequested, LogEvent, PlanFailed
+from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_gateway.decide import Record, decide
 from bos_gateway.proposals import MAX_APPROVAL_BYTES
 from bos_gateway.state import RunState, apply, fold
@@ -45,7 +43,6 @@ from bos_testkit.plans import step
 LATE = START + timedelta(seconds=92)
 CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
 QUESTION = finished("b", AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION)
-LOST = event(plan_failed=PlanFailed(error=AgentError(type="ValueMissing", message="It is gone.")))
 
 
 def performing(effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RunState:
@@ -86,8 +83,8 @@ def is_unknown(result: AgentResult) -> bool:
 
 @pytest.mark.parametrize(
     ("outcome", "now"),
-    [(None, LATE), (CANCEL, START), (LOST, START)],
-    ids=["late", "cancel", "lost"],
+    [(None, LATE), (CANCEL, START)],
+    ids=["late", "cancel"],
 )
 def test_what_was_being_performed_when_the_run_had_to_end(
     outcome: LogEvent | None, now: datetime
@@ -112,7 +109,7 @@ def test_what_is_known_by_its_key_and_cannot_be_sent_again(
     assert is_unknown(ended(state, now))
 
 
-@pytest.mark.parametrize("outcome", [CANCEL, QUESTION, LOST], ids=["cancel", "question", "lost"])
+@pytest.mark.parametrize("outcome", [CANCEL, QUESTION], ids=["cancel", "question"])
 def test_run_that_ends_before_anybody_has_said_what_is_to_become_of_it(outcome: LogEvent) -> None:
     state, _ = asked_again()
     apply(state, outcome)
@@ -186,15 +183,6 @@ def test_step_that_was_interrupted_and_is_found_only_after_its_time(
     wanted(state)
     apply(state, adopted())
     assert ended(state, LATE).error.type == error
-
-
-def test_run_whose_stored_inputs_are_gone_closes_what_nobody_has_decided() -> None:
-    state, _ = asking()
-    apply(state, LOST)
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    closed, _ = record.events
-    assert closed.approval_resolved.approval.status == APPROVAL_STATUS_EXPIRED
 
 
 def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:

@@ -110,6 +110,33 @@ class Reconnect:
         return min(self.cap_s, self.first_s * 2.0 ** (failures - 1))
 
 
+@dataclass(slots=True)
+class _Seen:
+    """How far a stream was seen."""
+
+    sequence: int = 0
+    offset: int = 0
+    """Characters of the text behind the last ``answer_started`` up to that event."""
+
+    def take(self, event: RunEvent) -> bool:
+        """Whether there is anything new in the event; text that is known is cut off."""
+        if not event.HasField("answer_delta"):
+            if event.sequence <= self.sequence:
+                return False
+            if event.HasField("answer_started"):
+                self.offset = 0
+        else:
+            piece = event.answer_delta
+            known = self.offset - piece.offset
+            if event.sequence < self.sequence or known >= len(piece.text):
+                return False
+            if known > 0:
+                piece.text, piece.offset = piece.text[known:], self.offset
+            self.offset = piece.offset + len(piece.text)
+        self.sequence = event.sequence
+        return True
+
+
 class BosClient(ServiceClient):
     """A client of one gateway; an async context manager.
 
@@ -176,19 +203,27 @@ class BosClient(ServiceClient):
     ) -> AsyncGenerator[RunEvent, None]:
         """Ask and follow the run until its last event, ``run_finished``.
 
-        After a lost connection the stream goes on behind the last event seen: none is missing and
-        none comes twice. Closing the stream does not cancel the run.
+        After a lost connection the stream goes on behind what was seen last: no event and no text
+        is missing or comes twice. Closing the stream does not cancel the run.
         """
         request = agent_request(question, options)
-        async with aclosing(self._follow(request, "", 0, self._wait_s(request))) as events:
+        seen = _Seen()
+        async with aclosing(self._follow(request, "", seen, self._wait_s(request))) as events:
             async for event in events:
                 yield event
 
-    async def watch(self, run_id: str, after_sequence: int = 0) -> AsyncGenerator[RunEvent, None]:
-        """Follow a run from behind a sequence until its end, across lost connections."""
-        async with aclosing(
-            self._follow(None, run_id, after_sequence, self._run_timeout_s)
-        ) as events:
+    async def watch(
+        self, run_id: str, after_sequence: int = 0, after_offset: int = 0
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Follow a run until its end, across lost connections.
+
+        Args:
+            run_id: The run.
+            after_sequence: The last event that is known.
+            after_offset: Characters known of the text behind the last ``answer_started`` up to it.
+        """
+        seen = _Seen(after_sequence, after_offset)
+        async with aclosing(self._follow(None, run_id, seen, self._run_timeout_s)) as events:
             async for event in events:
                 yield event
 
@@ -304,26 +339,26 @@ class BosClient(ServiceClient):
         return request.timeout.ToMilliseconds() / 1000 + _MARGIN_S
 
     async def _follow(
-        self, request: AgentRequest | None, run_id: str, last: int, wait_s: float
+        self, request: AgentRequest | None, run_id: str, seen: _Seen, wait_s: float
     ) -> AsyncGenerator[RunEvent, None]:
-        """Events behind ``last``; asks by ``request`` until the run's id is known."""
+        """What comes behind ``seen``; asks by ``request`` until the run's id is known."""
         deadline = time.monotonic() + wait_s
         failures = 0
         while True:
             metadata = await self._metadata()
-            call = self._stream(request, run_id, last, _left_s(deadline), metadata)
+            call = self._stream(request, run_id, seen, _left_s(deadline), metadata)
             silent = True
             try:
                 async for message in call:
                     event: RunEvent = message.event
                     silent = False
-                    if event.sequence <= last:
+                    if not seen.take(event):
                         continue
-                    run_id, last, failures = event.run_id, event.sequence, 0
+                    run_id, failures = event.run_id, 0
                     yield event
                     if event.HasField("run_finished"):
                         return
-                if silent and last and await self._has_ended(run_id):
+                if silent and seen.sequence and await self._has_ended(run_id):
                     return  # asked for what lies behind the end of the run, which is nothing
                 lost = Unavailable("The stream ended before the run did.")
             except grpc.RpcError as error:
@@ -348,7 +383,7 @@ class BosClient(ServiceClient):
         self,
         request: AgentRequest | None,
         run_id: str,
-        last: int,
+        seen: _Seen,
         left_s: float,
         metadata: Metadata,
     ) -> Any:
@@ -356,7 +391,9 @@ class BosClient(ServiceClient):
             # The same request id leads to the same run, however often it is asked.
             ask = AskStreamRequest(request=request)
             return self._stub.AskStream(ask, timeout=left_s, metadata=metadata)
-        watch = WatchRunRequest(run_id=run_id, after_sequence=last)
+        watch = WatchRunRequest(
+            run_id=run_id, after_sequence=seen.sequence, after_offset=seen.offset
+        )
         return self._stub.WatchRun(watch, timeout=left_s, metadata=metadata)
 
     async def _pause(self, failures: int, deadline: float) -> None:

@@ -1,13 +1,14 @@
 """Plans as data: references between steps, validation, stages and order. Pure."""
 
+from bos_plans.bounds import MAX_VALUES, Extent, OutOfBounds, extent, is_time
 from bos_plans.graph import dependencies, execution_order, stages
 from bos_plans.references import (
+    InputTooLarge,
+    References,
     ReferenceUnresolved,
     malformed_references,
     output_field,
     references_of,
-    resolve_text,
-    resolve_value,
     without_references,
 )
 from bos_plans.validation import (
@@ -21,16 +22,21 @@ from bos_plans.work import repetitions, work_of
 __all__ = [
     "MAX_PLAN_BYTES",
     "MAX_TASK_CHARS",
+    "MAX_VALUES",
+    "Extent",
+    "InputTooLarge",
+    "OutOfBounds",
     "ReferenceUnresolved",
+    "References",
     "dependencies",
     "execution_order",
+    "extent",
+    "is_time",
     "malformed_references",
     "output_field",
     "plan_problems",
     "references_of",
     "repetitions",
-    "resolve_text",
-    "resolve_value",
     "stages",
     "with_implied_dependencies",
     "without_references",

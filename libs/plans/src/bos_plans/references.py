@@ -1,4 +1,4 @@
-"""References between steps: ``@{outputs.STEP_ID.FIELD}`` (SPEC B-18, C-16, C-17). Pure.
+"""References between steps: ``@{outputs.STEP_ID.FIELD}``, found and resolved. Pure.
 
 A string that is nothing but one reference takes the referred value with its type; a reference
 inside a longer string is rendered as text. ``FIELD`` may reach into maps with dots.
@@ -7,11 +7,13 @@ inside a longer string is rendered as text. ``FIELD`` may reach into maps with d
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Table, Value, ValueList, ValueMap
-from bos_chassis.values import render_value
+from bos_chassis.values import MAX_DEPTH, render_value
+from bos_plans.bounds import MAX_VALUES, OutOfBounds, extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,9 +32,18 @@ class ReferenceUnresolved(Exception):
     """A reference names something that is not there. The message is safe for people."""
 
 
+class InputTooLarge(Exception):
+    """References resolve to more than a step can be given. The message is safe for people."""
+
+
 def references_of(step: Step) -> set[str]:
     """Ids of the steps whose output ``step`` cannot do without."""
     return {match["step"] for text in _texts_of(step) for match in _REFERENCE.finditer(text)}
+
+
+def number_of_references(step: Step) -> int:
+    """How many references the step holds, repetitions included."""
+    return sum(len(_REFERENCE.findall(text)) for text in _texts_of(step))
 
 
 def malformed_references(step: Step) -> list[str]:
@@ -50,34 +61,131 @@ def without_references(text: str) -> str:
     return text.replace(_OPENING, _BROKEN_OPENING)
 
 
-def resolve_text(text: str, outputs: Mapping[str, AgentResult]) -> str:
-    """``text`` with every reference rendered.
+class References:
+    """Resolves references to the outputs of steps, within bounds of size and time.
 
-    Raises:
-        ReferenceUnresolved: unknown step, step that did not succeed, or unknown field (C-17).
+    What is resolved is looked up, measured and rendered once, however often it is referred to, and
+    its size is counted before anything is built of it.
+
+    Args:
+        outputs: Results by step id.
+        max_bytes: Of everything that is resolved.
     """
-    return _REFERENCE.sub(lambda match: render_value(_look_up(match, outputs)), text)
+
+    def __init__(self, outputs: Mapping[str, AgentResult], max_bytes: int) -> None:
+        self._outputs = outputs
+        self._max_bytes = self._bytes_left = max_bytes
+        self._values_left = MAX_VALUES
+        self._found: dict[str, _Found] = {}
+
+    def text(self, text: str) -> str:
+        """``text`` with every reference rendered.
+
+        Raises:
+            ReferenceUnresolved: unknown step, step that did not succeed, or unknown field.
+            InputTooLarge: what it resolves to is beyond the bounds.
+        """
+        self._take(len(text))
+        return _REFERENCE.sub(self._rendered, text)
+
+    def value(self, value: Value, depth: int = 0) -> Value:
+        """``value`` with every reference in it resolved; one that is a whole text keeps its type.
+
+        Raises:
+            ReferenceUnresolved, InputTooLarge: as :meth:`text`.
+        """
+        kind = value.WhichOneof("kind")
+        if kind == "string_value":
+            whole = _REFERENCE.fullmatch(value.string_value)
+            if not whole:
+                return Value(string_value=self.text(value.string_value))
+            found = self._look_up(whole)
+            self._take(found.size)
+            if depth + found.depth > MAX_DEPTH:
+                raise InputTooLarge(
+                    f"Its inputs nest lists and maps more than {MAX_DEPTH} deep once "
+                    f"{whole[0]} is resolved."
+                )
+            return found.value
+        if kind == "list_value":
+            items = [self.value(item, depth + 1) for item in value.list_value.values]
+            return Value(list_value=ValueList(values=items))
+        if kind == "map_value":
+            fields = value.map_value.fields
+            resolved = {name: self.value(fields[name], depth + 1) for name in fields}
+            return Value(map_value=ValueMap(fields=resolved))
+        self._take(value.ByteSize())
+        return value
+
+    def _rendered(self, match: re.Match[str]) -> str:
+        found = self._look_up(match)
+        # No shorter than what it is made of, which is known before it is made.
+        self._take(found.size)
+        if found.text is None:
+            found.text = render_value(found.value)
+        self._take(max(0, len(found.text) - found.size))
+        return found.text
+
+    def _take(self, size: int) -> None:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise InputTooLarge(
+                f"What its inputs refer to is larger than {self._max_bytes} bytes in all."
+            )
+
+    def _look_up(self, match: re.Match[str]) -> _Found:
+        """What the reference names, counted the first time.
+
+        Raises:
+            ReferenceUnresolved: nothing.
+            InputTooLarge: there are more values in what was looked up than may be.
+        """
+        if match[0] not in self._found:
+            value = self._named(match["step"], match["field"])
+            try:
+                values, depth = extent([value], max_values=self._values_left)
+            except OutOfBounds:
+                raise self._too_many() from None
+            self._values_left -= values
+            self._found[match[0]] = _Found(value, value.ByteSize(), depth)
+        return self._found[match[0]]
+
+    def _named(self, step_id: str, path: str) -> Value:
+        result = self._outputs.get(step_id)
+        if result is None:
+            raise ReferenceUnresolved(f'Step "{step_id}" has no output that could be used.')
+        if result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
+            raise ReferenceUnresolved(
+                f'Step "{step_id}" did not succeed, so its output is missing.'
+            )
+        head = path if path in result.data.fields else path.partition(".")[0]
+        if head in _TABLE_FIELDS and head not in result.data.fields:
+            cells = len(result.table.rows) * (len(result.table.columns) + 1)
+            if cells > self._values_left:
+                raise self._too_many()
+        # A name with dots may be a field of its own; otherwise the dots descend into maps.
+        value = output_field(result, path)
+        if value is None and "." in path:
+            head, *rest = path.split(".")
+            value = output_field(result, head)
+            for name in rest:
+                value = value.map_value.fields.get(name) if value is not None else None
+        if value is None:
+            raise ReferenceUnresolved(f'Step "{step_id}" has no output field "{path}".')
+        return value
+
+    def _too_many(self) -> InputTooLarge:
+        return InputTooLarge(f"What its inputs refer to holds more than {MAX_VALUES} values.")
 
 
-def resolve_value(value: Value, outputs: Mapping[str, AgentResult]) -> Value:
-    """``value`` with every reference in it resolved, at any depth.
+@dataclass(slots=True)
+class _Found:
+    """What a reference names."""
 
-    Raises:
-        ReferenceUnresolved: as :func:`resolve_text`.
-    """
-    kind = value.WhichOneof("kind")
-    if kind == "string_value":
-        whole = _REFERENCE.fullmatch(value.string_value)
-        if whole:
-            return _look_up(whole, outputs)
-        return Value(string_value=resolve_text(value.string_value, outputs))
-    if kind == "list_value":
-        items = [resolve_value(item, outputs) for item in value.list_value.values]
-        return Value(list_value=ValueList(values=items))
-    if kind == "map_value":
-        fields = {k: resolve_value(v, outputs) for k, v in value.map_value.fields.items()}
-        return Value(map_value=ValueMap(fields=fields))
-    return value
+    value: Value
+    size: int
+    depth: int
+    text: str | None = None
 
 
 def output_field(result: AgentResult, name: str) -> Value | None:
@@ -101,25 +209,6 @@ def output_field(result: AgentResult, name: str) -> Value | None:
     if name == "row_count":
         return Value(int64_value=result.table.row_count)
     return None
-
-
-def _look_up(match: re.Match[str], outputs: Mapping[str, AgentResult]) -> Value:
-    step_id, path = match["step"], match["field"]
-    result = outputs.get(step_id)
-    if result is None:
-        raise ReferenceUnresolved(f'Step "{step_id}" has no output that could be used.')
-    if result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
-        raise ReferenceUnresolved(f'Step "{step_id}" did not succeed, so its output is missing.')
-    # A name with dots may be a field of its own; otherwise the dots descend into maps.
-    value = output_field(result, path)
-    if value is None and "." in path:
-        head, *rest = path.split(".")
-        value = output_field(result, head)
-        for name in rest:
-            value = value.map_value.fields.get(name) if value is not None else None
-    if value is None:
-        raise ReferenceUnresolved(f'Step "{step_id}" has no output field "{path}".')
-    return value
 
 
 def _rows(table: Table) -> Value:

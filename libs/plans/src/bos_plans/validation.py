@@ -1,4 +1,4 @@
-"""Whether a plan may be run (SPEC B-19). Pure."""
+"""Whether a plan may be run. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from graphlib import CycleError
 from typing import TYPE_CHECKING
 
 from bos.planner.v1 import Plan, Step
+from bos_plans.bounds import OutOfBounds, extent
 from bos_plans.graph import dependencies, stages
-from bos_plans.references import malformed_references, references_of
+from bos_plans.references import malformed_references, number_of_references, references_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 MAX_TASK_CHARS = 16_384
 # A plan is one event of the run log; an event is at most 256 KiB.
 MAX_PLAN_BYTES = 128 * 1024
+MAX_REFERENCES = 256
+"""References of one plan; each may stand for a whole result."""
+_MAX_PROBLEMS, _MAX_PROBLEM_CHARS = 32, 300
 _STEP_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -37,11 +41,9 @@ def plan_problems(
         completed: Steps of the plan that is being revised whose output can be referred to; their
             ids are taken.
     """
-    problems = []
-    if len(plan.steps) > max_steps:
-        problems.append(f"It has {len(plan.steps)} steps; at most {max_steps} are allowed.")
-    if plan.ByteSize() > MAX_PLAN_BYTES:
-        problems.append(f"It is larger than {MAX_PLAN_BYTES // 1024} KiB.")
+    problems = _size_problems(plan, max_steps)
+    if problems:
+        return problems  # whoever made it may have made any number of mistakes
     ids = [step.step_id for step in plan.steps]
     for position, step in enumerate(plan.steps):
         taken = {*ids[:position], *completed}
@@ -50,6 +52,27 @@ def plan_problems(
         problems += _dependency_problems(step, known={*ids, *completed})
     if not problems:
         problems += _cycles(plan)
+    return [problem[:_MAX_PROBLEM_CHARS] for problem in problems[:_MAX_PROBLEMS]]
+
+
+def _size_problems(plan: Plan, max_steps: int) -> list[str]:
+    """What makes the plan larger than anybody should look at."""
+    if len(plan.steps) > max_steps:
+        return [f"It has {len(plan.steps)} steps; at most {max_steps} are allowed."]
+    if plan.ByteSize() > MAX_PLAN_BYTES:
+        return [f"It is larger than {MAX_PLAN_BYTES // 1024} KiB."]
+    problems = []
+    try:
+        extent(plan.entities.values())
+    except OutOfBounds as error:
+        problems.append(f"One of its entities {error}.")
+    for step in plan.steps:
+        try:
+            extent((*step.sub_task_input.values(), *step.entities.values()))
+        except OutOfBounds as error:
+            problems.append(f'The input of step "{step.step_id[:64]}" {error}.')
+    if not problems and (count := sum(map(number_of_references, plan.steps))) > MAX_REFERENCES:
+        problems.append(f"It has {count} references; at most {MAX_REFERENCES} are allowed.")
     return problems
 
 

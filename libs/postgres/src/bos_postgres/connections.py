@@ -65,6 +65,7 @@ async def open_database(
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     idle_transaction_s: float = IDLE_TRANSACTION_S,
     role: str | None = None,
+    stateless: bool = False,
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
     """A pool whose connections see ``schema`` only; closed, with its connections, at the end.
 
@@ -80,6 +81,9 @@ async def open_database(
         connect_timeout_s: Bound for opening a connection.
         idle_transaction_s: The server ends a session that leaves a transaction open this long.
         role: Role of the sessions instead of the URL's own, which must be a member of it.
+        stateless: No user of the pool leaves anything behind in a session: no setting but with SET
+            LOCAL, no session lock, no LISTEN. It is not reset then, which is a round trip and a
+            transaction for every use; open transactions are rolled back all the same.
 
     Raises:
         Unavailable: The server cannot be reached; the message names host and database.
@@ -96,6 +100,7 @@ async def open_database(
             timeout=connect_timeout_s,
             command_timeout=_command_timeout(statement_timeout_s),
             server_settings=settings,
+            reset=_nothing_to_reset if stateless else None,
         )
     try:
         yield pool
@@ -224,6 +229,10 @@ def statement_errors(connection: Session | None = None) -> Iterator[None]:
         if connection is None or not _is_lost(connection):
             raise
         raise _unavailable("The database") from error
+
+
+async def _nothing_to_reset(_connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """In the place of asyncpg's RESET ALL; it has rolled back what was open before this."""
 
 
 def _is_lost(connection: Session) -> bool:

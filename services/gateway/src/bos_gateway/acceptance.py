@@ -10,6 +10,7 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import AlreadyExists, ResourceExhausted
 from bos_gateway import context
+from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found, parse_run_id
@@ -87,7 +88,8 @@ def new_run(
         limit = min(limit, normalised.timeout.ToTimedelta())
     if normalised.HasField("max_tokens"):
         limit_tokens = settings.max_run_tokens or normalised.max_tokens
-        accepted.settings.max_tokens = min(limit_tokens, normalised.max_tokens)
+        most = min(limit_tokens, MAX_RUN_TOKENS)
+        accepted.settings.max_tokens = min(most, normalised.max_tokens)
     bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)
@@ -103,8 +105,6 @@ def new_run(
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
         sealed=vault.seal(run_id, secrets),
-        max_user_day_tokens=settings.max_user_day_tokens if bounded else 0,
-        max_day_tokens=settings.max_day_tokens,
     )
     return run, secrets
 

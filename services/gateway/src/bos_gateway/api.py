@@ -25,7 +25,9 @@ from bos.gateway.v1 import (
 from bos_artefacts import Owner
 from bos_chassis.auth import LOCAL_USER, current_principal
 from bos_chassis.errors import Unavailable
-from bos_gateway.projection import project, visible_response
+from bos_gateway.feed import Cursor, Piece
+from bos_gateway.projection import project, project_text, visible_response
+from bos_gateway.reading import is_end
 from bos_gateway.runs import parse_run_id, run_of
 
 if TYPE_CHECKING:
@@ -50,12 +52,13 @@ if TYPE_CHECKING:
         WatchRunRequest,
     )
     from bos_gateway.approvals import Approvals
+    from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
+    from bos_gateway.files import RunFiles
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
     from bos_gateway.runs import Runs
     from bos_gateway.streams import Streams
-    from bos_gateway.values import LargeValues
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
@@ -72,22 +75,24 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         registry: Registry,
         dry_run: DryRun,
         streams: Streams,
-        values: LargeValues,
+        files: RunFiles,
+        clock: DatabaseClock,
     ) -> None:
         self._replica = replica
         self._streams = streams
         self._runs = runs
         self._registry = registry
         self._dry_run = dry_run
-        self._values = values
+        self._files = files
+        self._clock = clock
 
     async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
         """Run a question to its end."""
-        with self._streams.one_more():
+        with self._streams.one_more(caller()):
             run_id = await self._accept(request.request, interactive=False)
-            async for _, event in self._replica.reader.follow(run_id, 0, caller()):
-                if event.HasField("run_finished"):
-                    response = visible_response(event.run_finished.response, request.request)
+            async for _, shown in self._replica.reader.follow(run_id, Cursor(), caller()):
+                if is_end(shown):
+                    response = visible_response(shown.run_finished.response, request.request)
                     return AskResponse(response=response)
         raise Unavailable("The run goes on elsewhere; ask again with the same request id.")
 
@@ -95,9 +100,9 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: AskStreamRequest, context: Any
     ) -> AsyncIterator[AskStreamResponse]:
         """Run a question and stream its events."""
-        with self._streams.one_more():
+        with self._streams.one_more(caller()):
             run_id = await self._accept(request.request, interactive=True)
-            async for event in self._events(run_id, 0):
+            async for event in self._events(run_id, Cursor()):
                 yield AskStreamResponse(event=event)
 
     async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
@@ -114,9 +119,10 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: WatchRunRequest, context: Any
     ) -> AsyncIterator[WatchRunResponse]:
         """The events of one of the caller's runs, from any position."""
-        with self._streams.one_more():
+        with self._streams.one_more(caller()):
             run = await self._runs.find(parse_run_id(request.run_id), caller())
-            async for event in self._events(run.run_id, request.after_sequence):
+            after = Cursor(request.after_sequence, request.after_offset)
+            async for event in self._events(run.run_id, after):
                 yield WatchRunResponse(event=event)
 
     async def CancelRun(self, request: CancelRunRequest, context: Any) -> CancelRunResponse:
@@ -129,11 +135,11 @@ class OrchestratorServicer(OrchestratorServiceServicer):
         self, request: DownloadFileRequest, context: Any
     ) -> AsyncIterator[DownloadFileResponse]:
         """A file of one of the caller's runs."""
-        with self._streams.one_more():
+        with self._streams.one_more(caller()):
             run = await self._runs.find(parse_run_id(request.run_id), caller())
             digest = request.digest.removeprefix("sha256:")
             file = await self._replica.reader.file(run.run_id, digest, caller())
-            content = await self._values.kept(Owner(caller(), run.run_id), digest)
+            content = await self._files.kept(Owner(caller(), run.run_id), digest)
             yield DownloadFileResponse(file=file, content=content[:_PART_BYTES])
             for start in range(_PART_BYTES, len(content), _PART_BYTES):
                 yield DownloadFileResponse(content=content[start : start + _PART_BYTES])
@@ -158,12 +164,13 @@ class OrchestratorServicer(OrchestratorServiceServicer):
             traceparent=carrier.get("traceparent", ""),
         )
 
-    async def _events(self, run_id: UUID, after_sequence: int) -> AsyncIterator[RunEvent]:
+    async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""
         accepted = await self._replica.reader.request(run_id, caller())
-        async for sequence, event in self._replica.reader.follow(run_id, after_sequence, caller()):
-            public = project(str(run_id), sequence, event, accepted)
-            if public is not None:
+        async for sequence, shown in self._replica.reader.follow(run_id, after, caller()):
+            if isinstance(shown, Piece):
+                yield project_text(str(run_id), sequence, shown, self._clock.now())
+            elif (public := project(str(run_id), sequence, shown, accepted)) is not None:
                 yield public
 
 

@@ -1,4 +1,4 @@
-"""Requests to people: listing them, and deciding each exactly once (SPEC M-03, M-05, M-08).
+"""Requests to people: listing them, and deciding each exactly once.
 
 Anybody's decision, or that none came in time, is one statement at any replica: a compare-and-set on
 the request's row by the database's time, the input for the run that waits, and the message that
@@ -42,14 +42,15 @@ if TYPE_CHECKING:
 
 _DEFAULT_PAGE = 50
 _BATCH = 100
-_COLUMNS = "approval_id, status, instructions, payload, created_at, expire_at, responded_at"
+_COLUMNS = "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at"
 
-_LIST = for_user(f"""
+_PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
-WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3) AND ($4 = 0 OR status = $4)
+WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3){{}}
 ORDER BY created_at DESC, approval_id DESC
-LIMIT $5
-""")  # noqa: S608  our own text
+LIMIT $4
+"""  # noqa: S608  our own text
+_LIST, _LIST_BY_STATUS = (for_user(_PAGE.format(each)) for each in ("", " AND status = $5"))
 _ONE = for_user(f"""
 SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
 """)  # noqa: S608  our own text
@@ -109,8 +110,11 @@ class Approvals:
         """
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        rows = await fetch(
-            self._readers, _LIST, user_id, user_id, before, last_id, request.status, size + 1
+        found = (user_id, user_id, before, last_id, size + 1)
+        rows = await (
+            fetch(self._readers, _LIST_BY_STATUS, *found, request.status)
+            if request.status
+            else fetch(self._readers, _LIST, *found)
         )
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
@@ -143,6 +147,10 @@ class Approvals:
         if instructions and _approval(row).kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
+            )
+        if approve and not _approval(row).actions:
+            raise InvalidArgument.field(
+                "decision", "what was proposed cannot be read any more; it can only be denied"
             )
         wanted = resolved(_approval(row), status, row["read_at"], instructions)
         if not await self._decide([wanted]):
@@ -190,8 +198,12 @@ class Approvals:
 def _approval(row: asyncpg.Record) -> Approval:
     try:
         approval = Approval.FromString(row["payload"])
-    except DecodeError:  # it must not keep anybody from all the others
-        approval = Approval(approval_id=str(row["approval_id"]))
+    except DecodeError:
+        # One damaged row must not keep all others from being listed or timed out. The log of its
+        # run has the request as well, so that the run can go on.
+        approval = Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval.create_time.FromDatetime(row["created_at"])
+        approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
     responded_at: datetime | None = row["responded_at"]

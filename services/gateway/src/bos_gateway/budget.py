@@ -1,7 +1,9 @@
 """What a run may still spend: tokens held before a call and settled after it, and steps. Pure.
 
-Everything follows from the log. A dispatch and the start of composing say what they hold; planning
-holds what :func:`for_planning` says of the state it began in. What was consumed counts as soon as
+Everything follows from the log alone. A dispatch and the start of composing say what they hold;
+planning holds what :func:`for_planning` says of the state it began in, by the shares that were
+frozen into the run when it was accepted: another version of this code, with other shares, counts
+the same of an old log. What was consumed counts as soon as
 it is reported, and what nobody will report any more counts as if all that was held had been
 consumed: the model may have been paid for it. So what is counted and held never exceeds the budget,
 as long as every call keeps to what it was given (``bos_llm.budget`` sees to that); a call that does
@@ -19,8 +21,12 @@ from bos.agent.v1 import (
 
 if TYPE_CHECKING:
     from bos.common.v1 import Usage
+    from bos.runlog.v1 import RunSettings
     from bos_gateway.state import RunState
 
+MAX_RUN_TOKENS = 10**12
+"""Largest budget, so that whatever is added up of budgets is a number that can be stored."""
+# The shares as they are frozen into new runs.
 # Kept for composing from the first call on: whatever the steps cost, their results can be told in
 # words. The same part as of the run's time.
 COMPOSE_SHARE = 0.2
@@ -31,6 +37,12 @@ PLAN_SHARE = 0.25
 RETRY_SHARE = 0.25
 # The prompt of a step alone has hundreds of tokens; with less than this nothing comes of it.
 MIN_STEP_TOKENS = 1000
+
+
+def freeze_shares(settings: RunSettings) -> None:
+    """Put the shares of a run's budget beside it, in place."""
+    settings.plan_share, settings.compose_share = PLAN_SHARE, COMPOSE_SHARE
+    settings.min_step_tokens = MIN_STEP_TOKENS
 
 
 def counted(usage: Usage) -> int:
@@ -63,17 +75,19 @@ def for_planning(state: RunState) -> int | None:
 
     Another plan is of use only if a step of it can run.
     """
-    limit = state.request.settings.max_tokens
-    if not limit:
+    if not state.request.settings.max_tokens:
         return None
-    kept = MIN_STEP_TOKENS if state.replanning is not None else 0
-    return min(int(limit * PLAN_SHARE), max(0, _beside_composing(state) - kept))
+    settings = state.request.settings
+    kept = settings.min_step_tokens if state.replanning is not None else 0
+    share = int(settings.max_tokens * settings.plan_share)
+    return min(share, max(0, _beside_composing(state) - kept))
 
 
 def enough_for_revision(state: RunState) -> bool:
     """Whether the tokens that are left are enough for another plan and a step of it."""
-    limit = state.request.settings.max_tokens
-    return not limit or _beside_composing(state) >= 2 * MIN_STEP_TOKENS
+    settings = state.request.settings
+    least = 2 * settings.min_step_tokens
+    return not settings.max_tokens or _beside_composing(state) >= least
 
 
 def for_composing(state: RunState) -> int | None:
@@ -82,20 +96,19 @@ def for_composing(state: RunState) -> int | None:
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
     """
-    limit = state.request.settings.max_tokens
-    if not limit:
+    settings = state.request.settings
+    if not settings.max_tokens:
         return None
     rest = left(state)
-    return min(rest, max(int(limit * COMPOSE_SHARE), rest // 2))
+    return min(rest, max(_kept_for_composing(state), rest // 2))
 
 
 def for_classifying(state: RunState) -> int | None:
     """What classifying instructions may consume; None for no bound. It is one short call."""
-    return (
-        min(_beside_composing(state), MIN_STEP_TOKENS)
-        if state.request.settings.max_tokens
-        else None
-    )
+    settings = state.request.settings
+    if not settings.max_tokens:
+        return None
+    return min(_beside_composing(state), settings.min_step_tokens)
 
 
 def for_attempt(rest: int, retries_left: int) -> int:
@@ -105,7 +118,7 @@ def for_attempt(rest: int, retries_left: int) -> int:
 
 
 def turns_left(state: RunState) -> int | None:
-    """Steps that may be dispatched yet (SPEC A-07, DEC-09); None for no bound of the request's."""
+    """Steps that may be dispatched yet; None for no bound of the request's."""
     request = state.request.request
     return max(0, request.max_turns - state.turns) if request.HasField("max_turns") else None
 
@@ -124,6 +137,7 @@ class StepBudget:
 
     def __init__(self, state: RunState) -> None:
         self.limit = state.request.settings.max_tokens
+        self.least = state.request.settings.min_step_tokens
         self.available = _beside_composing(state)
         open_steps = [step for step in state.steps.values() if not step.settled]
         waiting = [
@@ -140,6 +154,11 @@ class StepBudget:
         )
 
     @property
+    def enough(self) -> bool:
+        """Whether there are tokens for one more step."""
+        return not self.limit or self.available >= self.least
+
+    @property
     def exhausted(self) -> bool:
         """Whether no step is under way whose end could make tokens available."""
         return not self._at_work
@@ -148,9 +167,9 @@ class StepBudget:
         """Tokens to hold for one more step: 0 without a budget, None if there are too few now."""
         if not self.limit:
             return 0
-        if self.available < MIN_STEP_TOKENS:
+        if not self.enough:
             return None
-        share = max(MIN_STEP_TOKENS, self.available // max(1, self._waiting))
+        share = max(self.least, self.available // max(1, self._waiting))
         self.available -= share
         self._waiting -= 1
         self._at_work = True
@@ -158,4 +177,9 @@ class StepBudget:
 
 
 def _beside_composing(state: RunState) -> int:
-    return max(0, left(state) - int(state.request.settings.max_tokens * COMPOSE_SHARE))
+    return max(0, left(state) - _kept_for_composing(state))
+
+
+def _kept_for_composing(state: RunState) -> int:
+    settings = state.request.settings
+    return int(settings.max_tokens * settings.compose_share)

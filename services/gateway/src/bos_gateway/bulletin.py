@@ -9,9 +9,11 @@ message       sent                                           whoever hears it
 ``input R``   by the statement that stores an input of R     looks for inputs, if it drives R
 ``released``  by the statement that frees runs               adopts
 ``follow R``  by who follows R without driving it            if it drives R, says ``events R``
-                                                             from now on, for a while
-``events R``  after events of R, if somebody said            reads R's log, if it follows R
-              ``follow R`` lately, and when R was adopted
+                                                             and shows the answer's text from now
+                                                             on, for a while
+``events R``  after events of R, if somebody said            reads R's log and text, if it follows
+              ``follow R`` lately, when R was adopted, and   R
+              by the statement that writes R's text
 ============  =============================================  ====================================
 
 NOTIFY takes a lock of the whole database server at commit, so the log's writer never does it: the
@@ -26,6 +28,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from bos_gateway.answers import Answers
 from bos_gateway.sessions import session_name
 from bos_postgres import Notices, execute
 
@@ -40,8 +43,6 @@ CHANNEL: Final = "bos_gateway_runs"
 POLL_S: Final = 1.0
 """Longest time for which a message that was lost goes unnoticed."""
 
-_FIRST_POLL_S: Final = 0.05
-_FOLLOW_AGAIN_S: Final = 5.0
 _FOLLOWED_S: Final = 15.0
 # set_config is in force for this statement's own commit because the rest refers to it.
 _NOTIFY: Final = """
@@ -75,58 +76,37 @@ class Bulletin:
         """Set when there may be inputs for runs driven here."""
         self.released = asyncio.Event()
         """Set when there may be runs to adopt."""
+        self.answers = Answers(pool, CHANNEL)
+        """Texts of answers, for those who follow elsewhere."""
         self._readers: dict[UUID, set[asyncio.Event]] = {}
-        self._said: dict[UUID, float] = {}
         self._followed_until: dict[UUID, float] = {}
         self._outgoing: set[str] = set()
         self._waiting = asyncio.Event()
 
     @contextmanager
-    def reading(self, run_id: UUID) -> Iterator[asyncio.Event]:
-        """Follow a run for the length of the block; the event is set when there may be news."""
-        news = asyncio.Event()
+    def reading(self, run_id: UUID, news: asyncio.Event) -> Iterator[None]:
+        """Have ``news`` set for the length of the block when there is more of a run."""
         self._readers.setdefault(run_id, set()).add(news)
         try:
-            yield news
+            yield
         finally:
             readers = self._readers[run_id]
             readers.discard(news)
             if not readers:
                 del self._readers[run_id]
-                self._said.pop(run_id, None)
 
-    async def news_of(self, run_id: UUID, news: asyncio.Event, looked: int) -> None:
-        """Wait for news of a run that is driven elsewhere, or until it is time to look anyway.
+    def follow(self, run_id: UUID) -> None:
+        """Tell the owner of a run that somebody here follows it; wears off after a while."""
+        self._say(f"follow {run_id}")
 
-        Args:
-            run_id: The run.
-            news: Set when there is news.
-            looked: How often its log was looked at in vain under its present owner. At first that
-                is done more often: a run may end before its owner hears that it is followed.
-        """
-        now = time.monotonic()
-        if now >= self._said.get(run_id, 0.0) + _FOLLOW_AGAIN_S:
-            self._said[run_id] = now
-            self._say(f"follow {run_id}")
-        try:
-            async with asyncio.timeout(min(POLL_S, _FIRST_POLL_S * 2.0**looked)):
-                await news.wait()
-        except TimeoutError:
-            return
-
-    def new_owner(self, run_id: UUID) -> None:
-        """The run's owner changed, and the new one does not know who follows."""
-        self._said.pop(run_id, None)
-
-    def published(self, run_id: UUID) -> None:
-        """Events of a run driven here were committed."""
-        until = self._followed_until.get(run_id)
-        if until is None:
-            return
-        if time.monotonic() < until:
-            self._say(f"events {run_id}")
+    def shown(self, run_id: UUID, *, text: bool) -> None:
+        """Events of a run driven here were committed, or there is more of its answer's text."""
+        if time.monotonic() >= self._followed_until.get(run_id, 0.0):
+            self._followed_until.pop(run_id, None)
+        elif text:
+            self.answers.changed(run_id)
         else:
-            del self._followed_until[run_id]
+            self._say(f"events {run_id}")
 
     def adopted(self, run_id: UUID) -> None:
         """A run was taken over here."""
@@ -136,6 +116,7 @@ class Bulletin:
     def forget(self, run_id: UUID) -> None:
         """The run is no longer driven here."""
         self._followed_until.pop(run_id, None)
+        self.answers.forget(run_id)
 
     async def tell_for_ever(self) -> None:
         """Send what is waiting, all of it in one statement; what fails is left to the readers."""
@@ -161,10 +142,9 @@ class Bulletin:
                     self._heard(message, drives)
 
     def _look_everywhere(self) -> None:
+        # Those who follow a run look by themselves.
         self.inputs.set()
         self.released.set()
-        for run_id in self._readers:
-            self._wake(run_id)
 
     def _heard(self, message: str, drives: Callable[[UUID], bool]) -> None:
         word, _, rest = message.partition(" ")
@@ -183,6 +163,7 @@ class Bulletin:
             self._followed_until[run_id] = time.monotonic() + _FOLLOWED_S
             # What was committed between its last look and now.
             self._say(f"events {run_id}")
+            self.answers.changed(run_id)
 
     def _wake(self, run_id: UUID) -> None:
         for news in self._readers.get(run_id, ()):

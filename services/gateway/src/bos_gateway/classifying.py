@@ -1,4 +1,4 @@
-"""The effect of classifying instructions: one call of the planner (SPEC M-17)."""
+"""The effect of classifying instructions: one call of the planner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_UNSPECIFIED
+from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_OVERRIDE
 from bos.common.v1 import Usage
 from bos.planner.v1 import ClassifyInstructionsRequest
 from bos.runlog.v1 import InstructionsClassified, LogEvent
@@ -15,6 +15,7 @@ from bos_gateway.decide import steps_deadline
 from bos_gateway.effects import PLANNER
 from bos_gateway.failures import error_trace
 from bos_gateway.reaching import answered
+from bos_gateway.results import clamp_usage, sound_trace
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Classify
@@ -52,9 +53,10 @@ async def classify(run: EffectContext, command: Classify) -> None:
         # Nobody will say what a call that broke off has consumed.
         classified.usage.CopyFrom(Usage(unreported_tokens=command.token_budget or 0))
     else:
-        if answer.mode != INSTRUCTION_MODE_UNSPECIFIED:
+        if answer.mode == INSTRUCTION_MODE_OVERRIDE:
             classified.mode = answer.mode
-        classified.trace.extend(answer.trace)
+        classified.trace.extend(sound_trace(answer.trace, run.now()))
+        clamp_usage(answer.usage)
         classified.usage.CopyFrom(answer.usage)
     await run.emit(run.stamped(LogEvent(instructions_classified=classified)))
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bos_gateway.external import kind_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -28,14 +26,12 @@ RELEASE_ALL: Final = "release_all"
 """Every run is let go, and the lease."""
 BURY: Final = "bury"
 """Runs of replicas whose leases ran out are freed, and their failures counted."""
-REWRITE: Final = "rewrite"
-"""Events that PostgreSQL had lost are written again."""
 ADD_INPUT: Final = "add_input"
 """An input for a run's owner is stored."""
 DECIDE: Final = "decide_approval"
 """A person's decision is stored, or that there was none in time, with its input."""
 STATEMENTS: Final = frozenset(
-    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, BURY, REWRITE, ADD_INPUT, DECIDE}
+    {TAKE_LEASE, RENEW, ADOPT, RELEASE, RELEASE_ALL, BURY, ADD_INPUT, DECIDE}
 )
 """Every kind of commit beside those that write events; those are named by their events' kinds."""
 
@@ -68,4 +64,4 @@ def committing(observer: CommitObserver | None, kinds: Iterable[str]) -> Iterato
 
 def kinds_of(events: Iterable[LogEvent]) -> Iterator[str]:
     """The kinds of these events, found out only if somebody asks."""
-    return (kind_of(event) for event in events)
+    return (event.WhichOneof("event") or "" for event in events)

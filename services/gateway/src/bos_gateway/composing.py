@@ -1,4 +1,4 @@
-"""The composing effect: the answer streamed, or put together here when that fails (SPEC K-16)."""
+"""The composing effect: the answer streamed, or put together here when that fails."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos.composer.v1 import ComposeRequest, ComposerOutput
-from bos.runlog.v1 import AnswerDelta, AnswerStarted, LogEvent, RunFinished
+from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
 from bos_chassis.errors import from_rpc_error
 from bos_gateway.attempts import definitive_failure, working_context
 from bos_gateway.continuing import question_of
@@ -16,7 +16,7 @@ from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.reaching import streamed
 from bos_gateway.response import composed_response, fallback_output, final_answer
-from bos_gateway.results import MAX_RESULTS_BYTES, fit, fitting_answer
+from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_output
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Compose
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # What is streamed of one answer at most; a composer that writes more is heard to its end, and the
 # answer is what its output says.
 MAX_STREAMED_BYTES = 1024 * 1024
-MAX_DELTAS = 20_000
 
 
 async def compose(run: EffectContext, command: Compose) -> None:
@@ -39,10 +38,10 @@ async def compose(run: EffectContext, command: Compose) -> None:
     await run.emit(run.stamped(LogEvent(answer_started=started)))
     problem = ""
     if output is not None:
-        await _delta(run, attempt, output.answer)
+        run.say(attempt, output.answer)
     else:
         output, problem = await _composed(run, attempt, command.token_budget)
-    output = fitting_answer(output)
+    fit_output(output, run.now())
     response = composed_response(run.state, run.now(), output, problem=problem)
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
@@ -56,7 +55,7 @@ async def _composed(
     request = _request(run.state)
     if token_budget is not None:
         request.token_budget = token_budget
-    deltas, room = 0, MAX_STREAMED_BYTES
+    room = MAX_STREAMED_BYTES
     messages = streamed(
         run.services.composer.Compose,
         request,
@@ -67,10 +66,9 @@ async def _composed(
         async for message in messages:
             if message.WhichOneof("payload") == "output":
                 return message.output, ""
-            deltas += 1
             room -= len(message.delta.encode())
-            if deltas <= MAX_DELTAS and room >= 0:
-                await _delta(run, attempt, message.delta)
+            if room >= 0:
+                run.say(attempt, message.delta)
         problem = "The composer ended without an answer."
     except grpc.RpcError as error:
         problem = from_rpc_error(error).message
@@ -84,12 +82,6 @@ async def _composed(
     text = f"The answer was put together without the composer: {problem}"
     output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, text, run.now()))
     return output, problem
-
-
-async def _delta(run: EffectContext, attempt: int, text: str) -> None:
-    if text:
-        delta = AnswerDelta(attempt=attempt, text=text)
-        await run.emit(run.stamped(LogEvent(answer_delta=delta)))
 
 
 def _request(state: RunState) -> ComposeRequest:
@@ -106,7 +98,7 @@ def _request(state: RunState) -> ComposeRequest:
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,
         context=accepted.request.context,
-        # What went wrong on the way matters only if it was not mended (SPEC C-24).
+        # What went wrong on the way matters only if it was not mended.
         working_context=working_context(state) if failure else None,
         remarks=[failure] if failure else (),
     )

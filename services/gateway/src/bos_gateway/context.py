@@ -1,4 +1,4 @@
-"""A raw request made fit to be run: names, temporal keys, credentials (SPEC A-03..A-06). Pure."""
+"""A raw request made fit to be run: names, bounds, temporal keys, credentials. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToJson
 
 from bos.gateway.v1 import AgentRequest
 from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_plans import OutOfBounds, extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentCard
 
-# Keys of SPEC A-05 that hold credentials, whatever the cards say. Headers may carry a token.
+# Keys that hold credentials, whatever the cards say. Headers may carry a token.
 SECRET_KEYS = frozenset(
     {
         "api_headers",
@@ -47,7 +48,7 @@ def normalise(
 ) -> AgentRequest:
     """The request with canonical agent names, or the reasons why it cannot be run.
 
-    Names are lower-cased, aliases replaced, empty ones and repetitions dropped (SPEC A-03).
+    Names are lower-cased, aliases replaced, empty ones and repetitions dropped.
 
     Args:
         request: As the client sent it.
@@ -69,6 +70,13 @@ def normalise(
         violations.append(
             FieldViolation("request.context", f"{limit}. Upload large inputs as documents.")
         )
+    else:
+        try:
+            extent(request.context.fields.values())
+        except OutOfBounds as error:
+            violations.append(
+                FieldViolation("request.context", f"{error}. Send it flatter, or as text.")
+            )
     names: dict[str, list[str]] = {}
     for field in ("prefer_agents", "disable_agents"):
         names[field], unknown = _canonical(getattr(request, field), canonical)
@@ -107,7 +115,7 @@ def check_texts(request: AgentRequest) -> None:
 
 
 def attach_temporal_context(context: Struct, now: datetime) -> None:
-    """Fill in the temporal keys that the caller left out, in place (SPEC A-06, X-06).
+    """Fill in the temporal keys that the caller left out, in place.
 
     The boundaries follow the effective ``current_date``, which may be the caller's own.
     """

@@ -38,7 +38,6 @@ from bos.runlog.v1 import (
     SubTask,
 )
 from bos_gateway.budget import (
-    MIN_STEP_TOKENS,
     StepBudget,
     for_classifying,
     for_composing,
@@ -52,6 +51,7 @@ from bos_gateway.failures import (
     NOT_RUN,
     OUTCOME_UNKNOWN,
     REFERENCE_UNRESOLVED,
+    RESULT_TOO_LARGE,
     TURNS_EXHAUSTED,
     error_trace,
     failed_result,
@@ -59,14 +59,11 @@ from bos_gateway.failures import (
 )
 from bos_gateway.proposals import actions_of, approval_context, closed, turned_down
 from bos_gateway.response import clarification_response, explained_response
+from bos_gateway.results import room_for_inputs
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
 from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_gateway.unknown_outcomes import asked_again, left_unknown, uncertain_actions
-from bos_plans import (
-    ReferenceUnresolved,
-    resolve_text,
-    resolve_value,
-)
+from bos_plans import InputTooLarge, References, ReferenceUnresolved
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import ApprovalStatus
@@ -76,7 +73,11 @@ if TYPE_CHECKING:
 COMPOSE_SHARE = 0.2
 # Agents end by themselves at the steps' deadline; deciding waits a little for their partial data.
 DEADLINE_GRACE = timedelta(seconds=1)
+# Steps of larger inputs are resolved one per decision, so that none takes the event loop for long.
+_LARGE_INPUT_BYTES = 64 * 1024
 _INTERRUPTED = "The service was interrupted while this step ran; its action may have taken effect."
+
+_CUT_OFF = "The time for this run was over while this step ran; its action may have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,6 @@ class Record:
     """Append events; nothing else needs to happen."""
 
     events: tuple[LogEvent, ...]
-    durable: bool = False
-    """The events must be on disk before anything follows from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +147,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [Record((*requests, *_finish(state, now, CANCELLED, text).events))]
     if state.plan_failure is not None:
         error = state.plan_failure
-        requests = _close(state, now, APPROVAL_STATUS_EXPIRED)
-        return [Record((*requests, *_finish(state, now, error.type, error.message).events))]
+        return [_finish(state, now, error.type, error.message)]
     if state.plan is None:
         if now >= run_deadline(state):
             return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]
@@ -170,7 +168,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return [_clarify(state, now)]
     if state.waiting_since is not None:
         released = RunReleased(reason=WAITING_FOR_APPROVAL)
-        return [Record((_at(now, LogEvent(run_released=released)),), durable=True)]
+        return [Record((_at(now, LogEvent(run_released=released)),))]
     if revised := _revise(state, now):
         return [revised]
     return [Compose(for_composing(state))]
@@ -217,7 +215,7 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
     """
     events: list[LogEvent] = []
     running: list[RunStep] = []
-    durable = False
+    large = False
     late = now >= steps_deadline(state, now) + DEADLINE_GRACE
     budget = StepBudget(state)
     asks, failed = _asks_user(state), _to_mend(state, now)
@@ -243,7 +241,6 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
             events += decided
             if decided and decided[-1].HasField("step_dispatched"):
                 slots -= 1
-                durable = True
         elif step.sub_task is not None:
             running.append(
                 RunStep(
@@ -260,18 +257,24 @@ def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
             skipped = AGENT_EXECUTION_STATUS_SKIPPED
             events += _unsuccessful(step, now, TURNS_EXHAUSTED, text, skipped)
         elif slots > 0 and _ready(state, step) and not waits_for_revision(state, step, failed):
+            if large or not (budget.enough or budget.exhausted):
+                continue
             try:
                 sub_task = _sub_task(state, step)
             except ReferenceUnresolved as error:
                 events += _unsuccessful(step, now, REFERENCE_UNRESOLVED, str(error))
                 continue
+            except InputTooLarge as error:
+                events += _unsuccessful(step, now, RESULT_TOO_LARGE, str(error))
+                large = True
+                continue
+            large = sub_task.ByteSize() > _LARGE_INPUT_BYTES
             dispatched = _dispatch(step, now, sub_task, budget)
             events += dispatched
             if dispatched and dispatched[-1].HasField("step_dispatched"):
                 slots -= 1
                 turns -= 1
-                durable = durable or not may_repeat(state.card(step.step.agent), step.step)
-    return Record(tuple(events), durable), running
+    return Record(tuple(events)), running
 
 
 def _to_mend(state: RunState, now: datetime) -> frozenset[str]:
@@ -329,8 +332,10 @@ def _interrupted(
 def _too_late(state: RunState, step: StepState, now: datetime) -> list[LogEvent]:
     """The end of a step for which there is no time; nor is there to do anything again."""
     card = state.card(step.step.agent)
-    if step.interrupted and not may_repeat(card, step.step, actions_of(step)):
-        return _unsuccessful(step, now, OUTCOME_UNKNOWN, _INTERRUPTED)
+    sent = step.status == AGENT_EXECUTION_STATUS_RUNNING
+    if sent and not may_repeat(card, step.step, actions_of(step)):
+        text = _INTERRUPTED if step.interrupted else _CUT_OFF
+        return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
     text = "The time for this run was over before the step ended."
     return _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
 
@@ -368,7 +373,7 @@ def _dispatch(
             return []
         text = (
             f"Not run: {budget.available} of the {budget.limit} tokens of this run are left for "
-            f"steps, and one takes at least {MIN_STEP_TOKENS}. Raise BOS_GATEWAY_MAX_RUN_TOKENS "
+            f"steps, and one takes at least {budget.least}. Raise BOS_GATEWAY_MAX_RUN_TOKENS "
             "or the request's max_tokens, or ask for less."
         )
         skipped = AGENT_EXECUTION_STATUS_SKIPPED
@@ -393,20 +398,22 @@ def _ready(state: RunState, step: StepState) -> bool:
 
 
 def _sub_task(state: RunState, step: StepState) -> SubTask:
-    """The step's task message with references resolved (SPEC C-16, C-29).
+    """The step's task message with references resolved.
 
     Raises:
-        ReferenceUnresolved: SPEC C-17.
+        ReferenceUnresolved: something that it refers to is not there.
+        InputTooLarge: there is too much of it.
     """
     plan_step = step.step
-    inputs = {k: resolve_value(v, state.outputs) for k, v in plan_step.sub_task_input.items()}
+    references = References(state.outputs, room_for_inputs(state))
+    inputs = {name: references.value(v) for name, v in plan_step.sub_task_input.items()}
     return SubTask(
         sub_task_id=step_key(state.run_id, step.revision, plan_step.step_id),
         parent_task_id=state.run_id,
         assigned_agent_role=plan_step.agent,
         tool_name=plan_step.tool_name,
         sub_task_input=inputs,
-        task=resolve_text(plan_step.task, state.outputs),
+        task=references.text(plan_step.task),
         api_keys_config_ref=_key_profile(state, plan_step.agent),
     )
 

@@ -10,16 +10,16 @@ from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by
 from bos_gateway.continuing import with_inherited
-from bos_gateway.day_budget import DayLimit, day_limit
+from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
-from bos_gateway.planning import plan_request, usable_problems
+from bos_gateway.planning import bound_answer, plan_request, usable_problems
 from bos_gateway.reaching import answered
 from bos_plans import stages
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
     from bos.planner.v1 import MakePlanRequest, MakePlanResponse
-    from bos_gateway.dry_run_tokens import DryRunTokens
+    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.runs import Runs
 
@@ -30,13 +30,13 @@ class DryRun:
     Args:
         collaborators: Planner, agents and settings.
         runs: Where the run is that a reply goes on from.
-        tokens: What planning may consume.
+        day: What planning may consume.
     """
 
-    def __init__(self, collaborators: Collaborators, runs: Runs, tokens: DryRunTokens) -> None:
+    def __init__(self, collaborators: Collaborators, runs: Runs, day: DayBudget) -> None:
         self._with = collaborators
         self._runs = runs
-        self._tokens = tokens
+        self._day = day
 
     async def plan(self, request: AgentRequest, user_id: str) -> PlanQuestionResponse:
         """The plan that the user's request would be run with at this moment.
@@ -83,15 +83,16 @@ class DryRun:
         timeout_s = self._with.settings.plan_timeout_s
         token = self._with.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         try:
-            async with self._tokens.held(user_id) as held:
+            async with self._day.planning(user_id) as held:
                 if held.tokens is not None:
                     message.token_budget = held.tokens
                 with translate_rpc_errors():
                     answer = await answered(
                         self._with.planner.MakePlan, message, timeout_s=timeout_s, metadata=token
                     )
+                bound_answer(answer, self._with.clock.now())
                 held.usage = answer.usage
                 return answer
-        except DayLimit as limit:
+        except DayLimit:
             self._with.metrics.refused.labels("day_limit").inc()
-            raise day_limit(limit, self._with.clock.now()) from None
+            raise

@@ -19,17 +19,22 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
+    from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
+    from bos_gateway.result_room import ResultRoom
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
     from bos_gateway.step_files import FileRoom
     from bos_gateway.tokens import Metadata, Tokens
-    from bos_gateway.values import LargeValues
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
+    Committed = Callable[[LogEvent], Awaitable[None]]
+    """The same, and waits until the event is in the log; cancelled when the run is lost."""
+    Say = Callable[[int, str], None]
+    """Shows more text of an attempt at the answer to those who follow; it is not stored."""
 
 PLANNER = "planner"
 COMPOSER = "composer"
@@ -48,8 +53,9 @@ class Collaborators:
     telemetry: Telemetry
     clock: DatabaseClock
     vault: RunSecrets
-    values: LargeValues
+    files: RunFiles
     file_room: FileRoom
+    result_room: ResultRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class EffectContext:
     """Credentials of the run, by context key."""
     services: Collaborators
     emit: Emit
+    committed: Committed
+    say: Say
 
     def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
         """Metadata of a call made for this run."""

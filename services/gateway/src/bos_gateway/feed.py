@@ -1,9 +1,14 @@
-"""The committed events of a run that this replica works on, and everybody who follows them."""
+"""The committed events of a run and the text of its answer, and everybody here who follows them.
+
+The text is not in the log: the answer is there with the run's end, and an attempt that breaks off
+is void. It is held here while it is being written, and shown once the AnswerStarted of its attempt
+is committed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,53 +16,178 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
 
 
-class RunFeed:
-    """An append-only list with waiters.
+class Cursor(NamedTuple):
+    """How far somebody has followed a run."""
 
-    Followers keep a position, not a queue: a slow one costs nothing and misses nothing.
+    sequence: int = 0
+    """The last event seen."""
+    offset: int = 0
+    """Characters seen of the text behind the last AnswerStarted up to that event."""
+
+    def moved(self, sequence: int, shown: LogEvent | Piece) -> Cursor:
+        """The cursor behind what :meth:`RunFeed.follow` has yielded."""
+        if isinstance(shown, Piece):
+            return Cursor(sequence, shown.offset + len(shown.text))
+        return Cursor(sequence, 0 if shown.HasField("answer_started") else self.offset)
+
+
+class Piece(NamedTuple):
+    """A part of the answer's text."""
+
+    attempt: int
+    offset: int
+    """Characters of the attempt before it."""
+    text: str
+
+
+class RunFeed:
+    """A list of events that only grows, a text that only grows until it starts over, and waiters.
+
+    Followers keep a cursor, not a queue: a slow one costs nothing and gets what it missed at once.
 
     Args:
         events: What is committed already.
-        on_publish: Called after more was shown here, for those who follow elsewhere.
+        before: Sequence of the event before these; whoever wants earlier ones reads the log.
+        window_s: Text is gathered this long before it is shown; the first of it is shown at once.
+        on_change: Called after more was shown here, for those who follow elsewhere; with whether
+            that was text.
     """
 
     def __init__(
-        self, events: Sequence[LogEvent] = (), on_publish: Callable[[], None] = lambda: None
+        self,
+        events: Sequence[LogEvent] = (),
+        *,
+        before: int = 0,
+        window_s: float = 0.0,
+        on_change: Callable[[bool], None] = lambda text: None,
     ) -> None:
-        self._events = list(events)
-        self._on_publish = on_publish
+        self._events: list[LogEvent] = []
+        self._before = before
+        self._window_s = window_s
+        self._on_change = on_change
         self._closed = False
+        self._error: Exception | None = None
         self._changed = asyncio.Event()
+        self._attempt = 0
+        self._text = ""
+        # The last AnswerStarted that was shown: attempt and sequence.
+        self._started = (0, 0)
+        self._gathered: list[str] = []
+        self._shown_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._take(events)
 
     @property
     def events(self) -> Sequence[LogEvent]:
-        """Everything committed so far; event ``n`` has sequence ``n + 1``."""
+        """The committed events held here, by sequence."""
         return self._events
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last event shown."""
+        return self._before + len(self._events)
+
+    @property
+    def answer(self) -> tuple[int, int, str]:
+        """The text that may be shown: attempt, sequence of its AnswerStarted, and the text.
+
+        The attempt is 0 if there is none.
+        """
+        attempt, sequence = self._started
+        return (attempt, sequence, self._text) if attempt == self._attempt else (0, 0, "")
 
     def publish(self, events: Sequence[LogEvent]) -> None:
         """Show events that are committed, in order."""
-        self._events.extend(events)
-        self._notify()
-        self._on_publish()
+        self._take(events)
+        self._show_text()
+        self._on_change(False)
 
-    def close(self) -> None:
+    def say(self, attempt: int, text: str) -> None:
+        """Append to the answer's text; a higher attempt starts it over."""
+        if self._closed or not text or not self._takes(attempt):
+            return
+        self._gathered.append(text)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            wait_s = self._shown_at + self._window_s - loop.time()
+            self._timer = loop.call_later(max(0.0, wait_s), self._window_over)
+
+    def resume(self, attempt: int, sequence: int, text: str) -> None:
+        """The same without a wait, for an attempt whose AnswerStarted stands at ``sequence``."""
+        self._started = max(self._started, (attempt, sequence))
+        if self._takes(attempt):
+            self._gathered.append(text)
+            self._show_text()
+
+    def forget(self, sequence: int) -> None:
+        """Hold no events up to a sequence any more."""
+        if sequence > self._before:
+            del self._events[: sequence - self._before]
+            self._before = sequence
+
+    def close(self, error: Exception | None = None) -> None:
         """Nothing more comes from here: the run ended, or this replica let it go."""
-        self._closed = True
-        self._notify()
+        self._closed, self._error = True, error
+        if self._timer is not None:
+            self._timer.cancel()
+        self._show_text()
 
-    async def follow(self, after_sequence: int) -> AsyncIterator[tuple[int, LogEvent]]:
-        """Events after ``after_sequence`` with their sequences, until the feed is closed."""
-        position = after_sequence
+    async def follow(self, after: Cursor) -> AsyncIterator[tuple[int, LogEvent | Piece]]:
+        """Events and text after a cursor, with the sequence of the last event, until the end.
+
+        Ends early where events before the ones held here are wanted.
+
+        Raises:
+            Exception: the one that the feed was closed with.
+        """
+        cursor = after
         while True:
             changed = self._changed
-            while position < len(self._events):
-                position += 1
-                yield position, self._events[position - 1]
+            while (following := self._following(cursor)) is not None:
+                cursor = cursor.moved(*following)
+                yield following
+            if cursor.sequence < self._before:
+                return
             if self._closed:
+                if self._error is not None:
+                    raise self._error
                 return
             await changed.wait()
 
-    def _notify(self) -> None:
+    def _following(self, cursor: Cursor) -> tuple[int, LogEvent | Piece] | None:
+        """What comes next behind a cursor, if it is here: text, and then the next event."""
+        sequence, offset = cursor
+        if sequence < self._before:
+            return None
+        attempt, started_at, text = self.answer
+        if attempt and sequence >= started_at and offset < len(text):
+            return sequence, Piece(attempt, offset, text[offset:])
+        if sequence < self.last_sequence:
+            return sequence + 1, self._events[sequence - self._before]
+        return None
+
+    def _takes(self, attempt: int) -> bool:
+        """Whether text of an attempt counts; a higher attempt starts the text over."""
+        if attempt > self._attempt:
+            self._attempt, self._text, self._gathered = attempt, "", []
+        return attempt == self._attempt
+
+    def _take(self, events: Sequence[LogEvent]) -> None:
+        for event in events:
+            self._events.append(event)
+            if event.HasField("answer_started"):
+                self._started = (event.answer_started.attempt, self.last_sequence)
+
+    def _window_over(self) -> None:
+        self._timer = None
+        self._shown_at = asyncio.get_running_loop().time()
+        self._show_text()
+        self._on_change(True)
+
+    def _show_text(self) -> None:
+        if self._gathered:
+            self._text += "".join(self._gathered)
+            self._gathered = []
         # A new event object per change: whoever took the old one before looking cannot miss it.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -80,6 +80,10 @@ async def running_replica(
         timed_out.clear()
         await approvals.time_out()
 
+    async def follow() -> None:
+        await replica.reader.elsewhere.look()
+        await asyncio.sleep(POLL_S)
+
     async def count_waiting() -> None:
         await asyncio.sleep(await waiting.look())
 
@@ -92,6 +96,8 @@ async def running_replica(
         "waiting": count_waiting,
         "telling": bulletin.tell_for_ever,
         "listening": lambda: bulletin.listen_for_ever(replica.drives),
+        "answers": lambda: bulletin.answers.write_for_ever(replica.answer),
+        "following": follow,
     }
     async with lease:
         tasks = [asyncio.create_task(for_ever(*each), name=each[0]) for each in rounds.items()]

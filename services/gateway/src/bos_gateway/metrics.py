@@ -117,16 +117,6 @@ class GatewayMetrics:
             buckets=_EVENTS,
             registry=registry,
         )
-        self.rewritten_events = Counter(
-            "bos_run_log_rewritten_events",
-            "Committed events that a crash of PostgreSQL had undone, written again",
-            registry=registry,
-        )
-        self.compacted_events = Counter(
-            "bos_run_log_compacted_events",
-            "Streamed pieces of answers removed after the end of their runs",
-            registry=registry,
-        )
         self.clock_offset_seconds = Gauge(
             "bos_clock_offset_seconds",
             "How far the wall clock of this host is ahead of the database's",

@@ -1,14 +1,15 @@
 """The loop that ties a run together: decide, perform, store, show, decide again.
 
 One task per run that this replica owns. It is the only one that appends to the run's log and the
-only one that changes the run's state, so nothing here needs a lock. Events of effects wait in a
-bounded inbox; a full inbox slows the effect down, not the process.
+only one that changes the run's state, so nothing here needs a lock. An event is applied when it is
+handed to the log's writer: work that changes nothing outside begins while its commit is under way.
+Clients see it, and whatever could change the world begins, after the commit (``pipeline``). Events
+of effects wait in a bounded inbox; a full inbox slows the effect down, not the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,9 +19,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
-from bos_artefacts import Owner
 from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
 from bos_gateway.decide import (
@@ -34,16 +34,19 @@ from bos_gateway.decide import (
     next_wake,
 )
 from bos_gateway.effects import EffectContext
-from bos_gateway.failures import NEUTRAL, failed_result
+from bos_gateway.failures import NEUTRAL, failed_result, may_repeat
+from bos_gateway.lanes import LogRefused
+from bos_gateway.log_items import Append
+from bos_gateway.pipeline import Pipeline
 from bos_gateway.planning import make_plan
 from bos_gateway.preparing import prepare_agents
 from bos_gateway.response import broken_response, explained_response
-from bos_gateway.run_log import Append
 from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
 from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from datetime import datetime
     from typing import Any
     from uuid import UUID
 
@@ -55,8 +58,6 @@ _INBOX = 256
 _LOOK_AGAIN_S = 0.05
 _OF_STEPS = frozenset({"step_dispatched", "step_progressed", "step_finished"})
 _OF_PLANNING = frozenset({"planned", "plan_failed"})
-# What must be on disk before anything follows from it, beside the end and what acts.
-_DURABLE = frozenset({"approval_requested", "approval_resolved", "effect_intended"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +90,20 @@ class Orchestrator:
     ) -> None:
         self._run = run
         self._holds_lease = holds_lease
-        self._storing: asyncio.Task[None] | None = None
         self._state = run.state
         self._writer = log
+        self._pipeline = Pipeline(log, run.state.last_sequence, self._show, self._wake)
         self._with = collaborators
         self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
-        self._inbox: asyncio.Queue[LogEvent] = asyncio.Queue(_INBOX)
-        self._effects = EffectContext(run.state, run.secrets, collaborators, self._inbox.put)
+        # None only wakes the loop, for it to see that an append has failed.
+        self._inbox: asyncio.Queue[LogEvent | None] = asyncio.Queue(_INBOX)
+        self._awaited: dict[int, asyncio.Future[None]] = {}
+        emit, say = self._inbox.put, run.feed.say
+        self._effects = EffectContext(
+            run.state, run.secrets, collaborators, emit, self._committed, say
+        )
         self._active: dict[object, asyncio.Task[None]] = {}
         self._preparing: asyncio.Task[None] | None = None
-        self._last_delta = 0.0
         self._dropped: set[str] = set()
 
     def submit(self, event: LogEvent) -> None:
@@ -129,11 +134,12 @@ class Orchestrator:
                 while not (self._state.finished or self._state.let_go):
                     commands = decide(self._state, self._with.clock.now())
                     if commands and isinstance(commands[0], Record):
-                        await self._store(list(commands[0].events), durable=commands[0].durable)
+                        await self._store(list(commands[0].events))
                     else:
                         await self._until_lease_held()
                         self._reconcile(commands)
                         await self._store(await self._next_events())
+                await self._pipeline.committed()
             finally:
                 await self._stop_effects()
 
@@ -154,7 +160,29 @@ class Orchestrator:
             response = explained_response(self._state, now, error)
         event = LogEvent(run_finished=RunFinished(response=response))
         event.create_time.FromDatetime(now)
-        await self._store([event])
+        try:
+            if not self._state.finished:
+                await self._store([event])
+            await self._pipeline.committed()
+        except LogRefused:
+            await self._end_behind_what_is_stored(now)
+
+    async def _end_behind_what_is_stored(self, now: datetime) -> None:
+        """End a run whose log refused an event: the state is ahead of it and counts no more."""
+        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
+        event.create_time.FromDatetime(now)
+        first = self._pipeline.last_sequence + 1
+        await self._writer.append(
+            Append(
+                self._run.run_id,
+                self._run.epoch,
+                first,
+                [event],
+                status=RUN_STATUS_FAILED,
+                finished=True,
+            )
+        )
+        self._show([event])
 
     async def release(self, event: LogEvent) -> None:
         """Record that this replica lets go of the run, which it no longer drives.
@@ -163,10 +191,10 @@ class Orchestrator:
             LostRun: another replica owns the run now.
             BosError: its log cannot be written.
         """
-        if self._storing is not None:
-            await asyncio.wait((self._storing,))
+        self._pipeline.check()
         if not (self._state.finished or self._state.let_go):
-            await self._append([event])
+            self._append([event])
+        await self._pipeline.committed()
 
     def _prepare(self) -> None:
         """Have agents read ahead for a run that is just beginning, beside everything else."""
@@ -218,12 +246,25 @@ class Orchestrator:
         """The boundary of SPEC Q-05: an effect that breaks ends its part of the run, no more."""
         tracer = self._with.telemetry.tracer
         with tracer.start_as_current_span(_span_name(self._state, command)) as span:
+            if self._acts(command):
+                try:
+                    await self._pipeline.committed()
+                except Exception:
+                    return  # the loop is told by the pipeline
             try:
                 await self._effect(command)
             except Exception as error:
                 self._log.exception("effect broke", run=self._state.run_id, command=str(command))
                 span.set_status(trace.StatusCode.ERROR)
                 await self._inbox.put(self._broken(command, type(error).__name__))
+
+    def _acts(self, command: Command) -> bool:
+        """Whether it must be on disk that this was begun, because nobody may begin it again."""
+        if not isinstance(command, RunStep):
+            return False
+        step = self._state.steps[command.step_id]
+        performing = command.approval.approved_actions if command.approval else ()
+        return not may_repeat(self._state.card(step.step.agent), step.step, performing)
 
     def _broken(self, command: Command, error_type: str) -> LogEvent:
         event = LogEvent()
@@ -251,76 +292,80 @@ class Orchestrator:
         """What effects have produced; empty when only time has passed."""
         wake = next_wake(self._state)
         timeout = None if wake is None else max(0.0, self._with.clock.left_s(wake))
+        events: list[LogEvent] = []
         try:
             async with asyncio.timeout(timeout):
-                events = [await self._inbox.get()]
+                first = await self._inbox.get()
         except TimeoutError:
             return []
-        self._drain(events)
-        await self._gather_deltas(events)
-        return _merge_deltas(events)
-
-    async def _gather_deltas(self, events: list[LogEvent]) -> None:
-        """Wait out the rest of the window when there is nothing but answer text.
-
-        The first delta of an answer goes out at once; anything else ends the wait.
-        """
-        window = self._with.settings.delta_window_s
-        while all(event.HasField("answer_delta") for event in events):
-            left = self._last_delta + window - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                async with asyncio.timeout(left):
-                    events.append(await self._inbox.get())
-            except TimeoutError:
-                break
-            self._drain(events)
-        if any(event.HasField("answer_delta") for event in events):
-            self._last_delta = time.monotonic()
+        if first is not None:
+            events.append(first)
+        return self._drain(events)
 
     def _drain(self, events: list[LogEvent]) -> list[LogEvent]:
         while not self._inbox.empty() and len(events) < _INBOX:
-            events.append(self._inbox.get_nowait())
+            if (event := self._inbox.get_nowait()) is not None:
+                events.append(event)
         return events
 
-    async def _store(self, events: list[LogEvent], *, durable: bool = False) -> None:
-        """Append, then apply, then show. What is no longer true of the state is left out."""
+    async def _store(self, events: list[LogEvent]) -> None:
+        """Apply, and have it written and then shown. What is no longer true is left out."""
         accepted = self._admissible(events)
-        if not accepted:
-            return
-        await self._until_lease_held()
-        self._storing = asyncio.create_task(self._append(accepted, durable=durable))
-        self._storing.add_done_callback(_heed)
-        # An append that has begun must be seen to its end, also when this loop is stopped: whether
-        # its events are in the log decides what may be shown, and what may follow them.
-        await asyncio.shield(self._storing)
+        await self._pipeline.room()
+        if accepted:
+            await self._until_lease_held()
+            self._append(accepted)
 
-    async def _append(self, events: list[LogEvent], *, durable: bool = False) -> None:
+    def _append(self, events: list[LogEvent]) -> None:
         finished, let_go = events[-1].HasField("run_finished"), waits(events[-1])
         if let_go:
             events[-1].run_released.dropped_approval_ids.extend(sorted(self._dropped))
-        durable = durable or finished or let_go
-        durable = durable or any(event.WhichOneof("event") in _DURABLE for event in events)
-        before = after = self._state.status
+        before, first = self._state.status, self._state.last_sequence + 1
+        after = before
         for event in events:
             after = status_after(after, event)
-        owner = Owner(self._state.request.user_id, self._run.run_id)
-        events, rows = await self._with.values.moved_out(owner, events)
         append = Append(
             self._run.run_id,
             self._run.epoch,
-            self._state.last_sequence + 1,
-            rows,
-            durable=durable,
+            first,
+            events,
             status=after if after != before or let_go else None,
             finished=finished,
         )
-        await self._writer.append(append)
         for event in events:
             apply(self._state, event)
-            self._observe(event)
+        self._pipeline.add(append)
+        for event in events:
+            applied = self._awaited.pop(id(event), None)
+            if applied is not None and not applied.done():
+                applied.set_result(None)
+
+    def _show(self, events: Sequence[LogEvent]) -> None:
+        """Show what is committed, then count it; no count may get into a run's way."""
         self._run.feed.publish(events)
+        for event in events:
+            try:
+                self._observe(event)
+            except Exception:
+                self._log.exception("event not counted", run=self._state.run_id)
+
+    async def _committed(self, event: LogEvent) -> None:
+        """Store an event of an effect, and return once it is on disk.
+
+        An effect whose event is no longer true waits here until it is cancelled, as it will be.
+        """
+        applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[id(event)] = applied
+        try:
+            await self._inbox.put(event)
+            await applied
+            await self._pipeline.committed()
+        finally:
+            self._awaited.pop(id(event), None)
+
+    def _wake(self) -> None:
+        with suppress(asyncio.QueueFull):  # then the loop is awake
+            self._inbox.put_nowait(None)
 
     def _admissible(self, events: list[LogEvent]) -> list[LogEvent]:
         """The events that are still true of the state, up to the first end.
@@ -413,12 +458,6 @@ class Orchestrator:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _heed(task: asyncio.Task[None]) -> None:
-    """Take note of how an append ended that nobody may be waiting for any more."""
-    if not task.cancelled():
-        task.exception()
-
-
 def _key(command: Command) -> object:
     match command:
         case RunStep(revision=revision, step_id=step_id):
@@ -441,20 +480,3 @@ def _span_name(state: RunState, command: Command) -> str:
             return "classify"
         case _:
             return "compose"
-
-
-def _merge_deltas(events: list[LogEvent]) -> list[LogEvent]:
-    """Neighbouring pieces of one answer as one event."""
-    merged: list[LogEvent] = []
-    for event in events:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and event.HasField("answer_delta")
-            and last.HasField("answer_delta")
-            and last.answer_delta.attempt == event.answer_delta.attempt
-        ):
-            last.answer_delta.text += event.answer_delta.text
-        else:
-            merged.append(event)
-    return merged

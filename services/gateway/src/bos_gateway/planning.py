@@ -23,16 +23,21 @@ from bos_gateway.failures import (
     error_trace,
 )
 from bos_gateway.reaching import answered
+from bos_gateway.results import clamp_usage, shorten, sound_trace, unit
 from bos_gateway.revision import completed, revision_problems
-from bos_plans import plan_problems
+from bos_plans import OutOfBounds, extent, plan_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from bos.agent.v1 import AgentCard
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.decide import MakePlan
     from bos_gateway.effects import EffectContext
+
+# Of each thing that a planner says beside its plan.
+_MAX_BESIDE_BYTES = 32 * 1024
 
 
 async def make_plan(run: EffectContext, command: MakePlan) -> None:
@@ -71,6 +76,7 @@ async def make_plan(run: EffectContext, command: MakePlan) -> None:
         message = f"The question could not be planned: {failure.message}"
         await run.emit(_failed(run, revision, type(failure).__name__, message, None))
         return
+    bound_answer(answer, run.now())
     error_type, problems = _problems(run, answer, max_steps)
     if problems and error_type in (NO_NEW_PLAN, CLARIFICATION_LIMIT):
         await run.emit(_failed(run, revision, error_type, " ".join(problems), answer))
@@ -99,6 +105,23 @@ def plan_request(
     )
 
 
+def bound_answer(answer: MakePlanResponse, now: datetime) -> None:
+    """Bring what a planner says beside its plan within bounds, in place."""
+    clamp_usage(answer.usage)
+    for judged in (answer.decision, answer.intent):
+        if (possible := unit(judged.confidence)) != judged.confidence:
+            judged.confidence = possible
+    try:
+        extent(answer.decision.guardrails.values())
+    except OutOfBounds:
+        answer.decision.guardrails.clear()
+    for part in (answer.decision, answer.intent, answer.clarification):
+        shorten(part, _MAX_BESIDE_BYTES)
+    trace = sound_trace(answer.trace, now)
+    del answer.trace[:]
+    answer.trace.extend(trace)
+
+
 def usable_problems(
     answer: MakePlanResponse,
     cards: Sequence[AgentCard],
@@ -106,7 +129,7 @@ def usable_problems(
     max_steps: int,
     completed: Sequence[str] = (),
 ) -> list[str]:
-    """Why the plan must not be run (SPEC B-19); a disabled agent counts as unknown."""
+    """Why the plan must not be run; a disabled agent counts as unknown."""
     usable = {card.name: card for card in cards if card.name not in disabled}
     return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
 

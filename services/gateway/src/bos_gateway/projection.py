@@ -1,7 +1,7 @@
 """The log as a client may see it: no internal text, no data that was not asked for. Pure.
 
 Hidden events have no projection, but their sequences count, so a client's cursor stays the log's
-own position (SPEC A-07, R-04).
+own position.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from bos.gateway.v1 import (
 from bos_plans import stages
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
+    from bos_gateway.feed import Piece
 
 
 def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) -> RunEvent | None:
@@ -87,9 +90,6 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
         case "answer_started":
             attempt = event.answer_started.attempt
             public.answer_started.CopyFrom(AnswerStartedEvent(attempt=attempt))
-        case "answer_delta":
-            delta = event.answer_delta
-            public.answer_delta.CopyFrom(AnswerDeltaEvent(text=delta.text, attempt=delta.attempt))
         case "cancel_requested":
             reason = event.cancel_requested.reason
             public.cancel_requested.CopyFrom(CancelRequestedEvent(reason=reason))
@@ -100,6 +100,14 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
             public.run_finished.CopyFrom(RunFinishedEvent(response=response))
         case _:
             return None
+    return public
+
+
+def project_text(run_id: str, sequence: int, piece: Piece, now: datetime) -> RunEvent:
+    """A piece of the answer's text for a client, sent now."""
+    delta = AnswerDeltaEvent(text=piece.text, attempt=piece.attempt, offset=piece.offset)
+    public = RunEvent(run_id=run_id, sequence=sequence, answer_delta=delta)
+    public.create_time.FromDatetime(now)
     return public
 
 

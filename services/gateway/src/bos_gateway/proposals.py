@@ -37,8 +37,8 @@ MAX_APPROVAL_BYTES: Final = 128 * 1024
 """Largest request: a person has to read it, and it is stored with each of its events."""
 
 _DENIED: Final = frozenset({APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT})
-_MIN_TIMEOUT: Final = timedelta(seconds=1)
-_MAX_TIMEOUT: Final = timedelta(days=30)
+_MIN_TIMEOUT_S: Final = 1.0
+_MAX_TIMEOUT_S: Final = 30 * 24 * 3600.0
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
@@ -72,14 +72,15 @@ def proposal_timeout(
         default_s: Seconds for all others (SPEC M-06).
     """
 
-    def of(action: ProposedAction) -> timedelta:
+    def seconds(action: ProposedAction) -> float:
         if action.tool in by_tool:
-            return timedelta(seconds=by_tool[action.tool])
-        if action.HasField("approval_timeout"):
-            return action.approval_timeout.ToTimedelta()
-        return timedelta(seconds=default_s)
+            return by_tool[action.tool]
+        # An agent's number may be any, more than a timedelta holds included.
+        asked = action.HasField("approval_timeout")
+        return action.approval_timeout.ToNanoseconds() / 1e9 if asked else default_s
 
-    return max(_MIN_TIMEOUT, min(_MAX_TIMEOUT, *(of(action) for action in actions)))
+    shortest = min(seconds(action) for action in actions)
+    return timedelta(seconds=max(_MIN_TIMEOUT_S, min(_MAX_TIMEOUT_S, shortest)))
 
 
 def approval_for(

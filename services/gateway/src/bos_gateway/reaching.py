@@ -3,8 +3,9 @@
 Both call models, so the transport does not repeat their calls: a service that answers late, or
 whose model fails, would work on the same question three times. What is left to bridge is a service
 that is just being restarted. Its calls fail at once, and without a word of the service itself. So
-do those of one that dies within a second of beginning the work: the two cannot be told apart, and
-that little work is begun again.
+do those of one that dies within a second of beginning the work. That little work is begun again,
+unless the call has a token budget: it may have been spent, and is there only once. Then only a call
+that never left is repeated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bos_chassis.errors import STATUS_DETAILS_KEY
 
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
 
     from bos_gateway.tokens import Metadata
 
-Q = TypeVar("Q")
+Q = TypeVar("Q", bound=Message)
 A = TypeVar("A")
 
 _WAITS_S = (0.1, 0.3)
+_UNCONNECTED = ("failed to connect to all", "connections to all backends failing")
 # A proxy that loses patience with a slow service says the same as one that finds none, but later.
 _AT_ONCE_S = 1.0
 # The second is how gRPC servers drop calls that arrive just as they stop; a call that is cancelled
@@ -45,7 +48,7 @@ async def answered(
     Raises:
         grpc.RpcError: what the last call ended with.
     """
-    patience = _Patience(timeout_s)
+    patience = _Patience(timeout_s, request.HasField("token_budget"))
     while True:
         try:
             return await method(request, timeout=patience.left_s(), metadata=metadata)
@@ -66,7 +69,7 @@ async def streamed(
     Raises:
         grpc.RpcError: what the last call ended with.
     """
-    patience, begun = _Patience(timeout_s), False
+    patience, begun = _Patience(timeout_s, request.HasField("token_budget")), False
     while True:
         call = method(request, timeout=patience.left_s(), metadata=metadata)
         try:
@@ -85,7 +88,8 @@ async def streamed(
 class _Patience:
     """How much longer one piece of work goes on calling."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, budgeted: bool) -> None:
+        self._budgeted = budgeted
         self._ends = time.monotonic() + timeout_s
         self._called = time.monotonic()
         self._waits = list(_WAITS_S)
@@ -98,13 +102,19 @@ class _Patience:
     async def with_another(self, error: grpc.RpcError) -> bool:
         """Whether there is to be another call after ``error``; waits until it may begin."""
         now = time.monotonic()
-        if not self._waits or not _is_nobody(error) or now - self._called > _AT_ONCE_S:
+        passing = _never_left(error) if self._budgeted else _is_nobody(error)
+        if not self._waits or not passing or now - self._called > _AT_ONCE_S:
             return False
         wait_s = self._waits.pop(0)
         if now + wait_s >= self._ends:
             return False
         await asyncio.sleep(wait_s)
         return True
+
+
+def _never_left(error: grpc.RpcError) -> bool:
+    """Whether there was no connection that the call could have been sent over."""
+    return _is_nobody(error) and (error.details() or "").startswith(_UNCONNECTED)
 
 
 def _is_nobody(error: grpc.RpcError) -> bool:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from bos_chassis.errors import NotFound, Unavailable
+from bos_gateway.elsewhere import Elsewhere
+from bos_gateway.feed import Piece
 from bos_gateway.state import UnknownEvent, fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
+
+    from typing_extensions import TypeIs
 
     from bos.common.v1 import Artefact
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
     from bos_gateway.bulletin import Bulletin
-    from bos_gateway.feed import RunFeed
+    from bos_gateway.feed import Cursor, RunFeed
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
-
-_MOST_LOOKS = 10
 
 
 class RunReader:
@@ -35,53 +39,47 @@ class RunReader:
         self, runs: Runs, bulletin: Bulletin, feed_of: Callable[[UUID], RunFeed | None]
     ) -> None:
         self._runs = runs
-        self._bulletin = bulletin
         self._feed_of = feed_of
+        self.elsewhere = Elsewhere(runs, bulletin, lambda run_id: feed_of(run_id) is not None)
+        """Runs that others drive."""
         self._stopping = False
 
     def stop(self) -> None:
         """Send followers elsewhere as soon as their run is no longer driven here."""
         self._stopping = True
+        self.elsewhere.stop()
 
     async def follow(
-        self, run_id: UUID, after_sequence: int, user_id: str
-    ) -> AsyncIterator[tuple[int, LogEvent]]:
-        """The committed events of a run of the user's after a sequence, until its end.
+        self, run_id: UUID, after: Cursor, user_id: str
+    ) -> AsyncIterator[tuple[int, LogEvent | Piece]]:
+        """Events and text of a run of the user's behind a cursor, until its end.
 
         Raises:
-            Unavailable: this replica is stopping; another one goes on from the same sequence.
+            Unavailable: this replica is stopping; another one goes on from the same cursor.
         """
-        runs = self._runs.of(user_id)
-        position, looked = after_sequence, 0
-        with self._bulletin.reading(run_id) as news:
-            while True:
-                feed = self._feed_of(run_id)
-                if feed is not None:
-                    async for sequence, event in feed.follow(position):
-                        position = sequence
-                        yield sequence, event
-                        if event.HasField("run_finished"):
-                            return
-                    # The feed closed without an end: the run is no longer driven here.
-                if self._stopping:
-                    raise unavailable()
-                news.clear()
-                # Looked at first: an end that comes after it is found by the next round.
-                finished = await runs.finished(run_id)
-                page = await runs.events(run_id, position)
-                for sequence, event in page:
-                    position = sequence
-                    yield sequence, event
-                    if event.HasField("run_finished"):
+        runs, cursor = self._runs.of(user_id), after
+        while True:
+            with self._feed(run_id, user_id, cursor) as feed:
+                async for sequence, shown in feed.follow(cursor):
+                    cursor = cursor.moved(sequence, shown)
+                    yield sequence, shown
+                    if is_end(shown):
                         return
-                    if event.HasField("run_adopted"):
-                        self._bulletin.new_owner(run_id)
-                        looked = 0
-                if not page:
-                    if finished:
-                        return
-                    await self._bulletin.news_of(run_id, news, looked)
-                    looked = min(looked + 1, _MOST_LOOKS)
+            # The feed closed without an end, as the run changed hands, or holds later events only.
+            if self._stopping:
+                raise unavailable()
+            look = await runs.look(run_id, cursor.sequence)
+            for sequence, event in look.events:
+                cursor = cursor.moved(sequence, event)
+                yield sequence, event
+            if look.finished and not look.more:
+                return
+
+    def _feed(self, run_id: UUID, user_id: str, cursor: Cursor) -> AbstractContextManager[RunFeed]:
+        feed = self._feed_of(run_id)
+        if feed is not None:
+            return nullcontext(feed)
+        return self.elsewhere.feed(run_id, user_id, cursor.sequence)
 
     async def state(self, run_id: UUID, user_id: str) -> RunState:
         """The present state of a run of the user's.
@@ -128,6 +126,11 @@ class RunReader:
         feed = self._feed_of(run_id)
         first = feed.events[0] if feed else await self._runs.of(user_id).first_event(run_id)
         return first.run_accepted.request
+
+
+def is_end(shown: LogEvent | Piece) -> TypeIs[LogEvent]:
+    """Whether it is the run's end."""
+    return not isinstance(shown, Piece) and shown.HasField("run_finished")
 
 
 def _newer_version() -> Unavailable:

@@ -11,6 +11,7 @@ from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import BosError, Unavailable
+from bos_plans import OutOfBounds, extent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -122,6 +123,13 @@ class Registry:
         if answer.card.name != name:
             agent.unavailable_reason = f'The agent calls itself "{answer.card.name}".'
             self._log.error("agent has another name", agent=name, card=answer.card.name)
+            return
+        try:
+            # Cards are stored with every run.
+            extent(v for tool in answer.card.tools for v in tool.input_schema.fields.values())
+        except OutOfBounds as error:
+            agent.unavailable_reason = f"The card of the agent {error}."
+            self._log.error("agent has an impossible card", agent=name, why=str(error))
             return
         if agent.unavailable_reason:
             self._log.info("agent answers", agent=name, version=answer.card.version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -21,7 +22,7 @@ from bos_chassis.errors import (
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit, accept, day_limit
+from bos_gateway.day_budget import DayLimit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.ownership import Adopted
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
+    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
     from bos_gateway.ownership import Look, Ownership
@@ -83,6 +85,7 @@ class Replica:
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
         collaborators: What runs need to make progress.
+        day: What the tokens of the day allow.
         new_id: Makes run ids.
         remembering: What is asked and told about users; None for nothing.
     """
@@ -95,6 +98,7 @@ class Replica:
         lease: Lease,
         bulletin: Bulletin,
         collaborators: Collaborators,
+        day: DayBudget,
         new_id: Callable[[], UUID],
         remembering: Remembering | None = None,
     ) -> None:
@@ -104,6 +108,7 @@ class Replica:
         self._lease = lease
         self._bulletin = bulletin
         self._with = collaborators
+        self._day = day
         self._new_id = new_id
         self._remembering = remembering
         self._driven: dict[UUID, _Driven] = {}
@@ -168,22 +173,22 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        refused: UserLimit | DayLimit | None = None
+        refused: ResourceExhausted | None = None
         try:
             if await asyncio.shield(task):
                 return run_id
-        except (UserLimit, DayLimit) as limit:
+        except DayLimit as limit:
             refused = limit
+        except UserLimit:
+            refused = user_limit()
         # Somebody else may have stored the same request in between.
         known = await self._runs.find_request(user_id, run.request_id)
         if known is not None:
             return same_request(known, digest)
-        if isinstance(refused, DayLimit):
-            self._with.metrics.refused.labels("day_limit").inc()
-            raise day_limit(refused, self._with.clock.now())
         if refused is not None:
-            self._with.metrics.refused.labels("user_limit").inc()
-            raise user_limit()
+            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
+            self._with.metrics.refused.labels(bound).inc()
+            raise refused
         raise NotFound("The run of this request is gone.")
 
     async def _known(self, request: AgentRequest, user_id: str) -> StoredRun | None:
@@ -219,6 +224,11 @@ class Replica:
     def drives(self, run_id: UUID) -> bool:
         """Whether the run is under way here."""
         return run_id in self._driven
+
+    def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
+        """Epoch, and as :attr:`RunFeed.answer` the text, of a run that is under way here."""
+        driven = self._driven.get(run_id)
+        return None if driven is None else (driven.run.epoch, *driven.feed.answer)
 
     async def look(self) -> Look:
         """What there is to be done beside the runs that are driven here.
@@ -312,10 +322,10 @@ class Replica:
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        stored = await accept(self._writer, run)
-        if stored is None:
-            return False
-        run = stored
+        async with self._day.admitted(run) as run:
+            stored = await self._runs.cards.without(run.event)
+            if not await self._writer.accept(replace(run, event=stored)):
+                return False
         if self._remembering is not None:
             self._remembering.asked(run)
         state = fold(str(run.run_id), [run.event])
@@ -353,7 +363,7 @@ class Replica:
             reason = adopted.reason or word
             adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
-            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event], durable=False)
+            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
             await self._writer.append(append)
             apply(state, event)
             inputs = await self._ownership.inputs([run_id])
@@ -394,7 +404,6 @@ class Replica:
             adopted.epoch,
             await self._runs.last_sequence(run_id) + 1,
             [event],
-            durable=True,
             status=RUN_STATUS_FAILED,
             finished=True,
         )
@@ -411,7 +420,11 @@ class Replica:
         inputs: Sequence[LogEvent] = (),
     ) -> None:
         run_id = adopted.run_id
-        feed = RunFeed(events, lambda: self._bulletin.published(run_id))
+        feed = RunFeed(
+            events,
+            window_s=self._with.settings.delta_window_s,
+            on_change=lambda text: self._bulletin.shown(run_id, text=text),
+        )
         run = OwnedRun(run_id, adopted.epoch, state, feed, secrets)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
         for event in inputs:

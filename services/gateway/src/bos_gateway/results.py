@@ -1,28 +1,36 @@
-"""Results at the gateway's edge: checked for sense, and cut to a size that can be handed on. Pure.
+"""Results at the gateway's edge: bounds of numbers, nesting, count and size. Pure.
 
 What comes in here is stored and folded again and again, so nothing that cannot be worked with later
-may pass.
+may pass. Numbers are clamped, since the rest of a result is worth keeping; what is too deep, too
+wide or contradicts itself makes a result unusable.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import AgentResult
-from bos.composer.v1 import ComposerOutput
+from bos_plans import MAX_VALUES, OutOfBounds, extent, is_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from google.protobuf.timestamp_pb2 import Timestamp
+    from google.protobuf.message import Message
 
-    from bos.common.v1 import TraceEvent
+    from bos.common.v1 import Source, Table, TraceEvent, Usage, Value
+    from bos.composer.v1 import ComposerOutput
     from bos.gateway.v1 import OrchestratorResponse
     from bos_gateway.state import RunState
 
 MAX_RESULT_BYTES = 256 * 1024
 MAX_RESULTS_BYTES = 2 * 1024 * 1024
+MAX_INPUT_BYTES = 2 * 1024 * 1024
+"""Of what references of a step resolve to; its dispatch is an event of the log."""
+MAX_RUN_INPUT_BYTES = 16 * 1024 * 1024
+"""Results and inputs of a run beyond which a step's inputs may have ``MAX_RESULT_BYTES``."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
 """Of what a step is sent: agents take 8 MiB unless told otherwise."""
 MAX_RESPONSE_BYTES = 7 * 512 * 1024
@@ -34,31 +42,111 @@ MAX_TRACE_BYTES = 1024 * 1024
 MAX_ANSWER_BYTES = 256 * 1024
 """Longest answer, several times what people read; it is stored with the run."""
 
+_LEAST_BYTES = 64
+# Of so few messages in a list the largest is made smaller; of more, half go.
+_FEW = 4
+_MAX_DROPPED, _MAX_DROPPED_CHARS = 50, 100
 _CUT = "\n\n(The answer was longer and is cut off here.)"
 
-_MIN_SECONDS = -62_135_596_800  # 0001-01-01, the first time that Timestamp can hold
-_MAX_SECONDS = 253_402_300_799  # 9999-12-31
+MAX_CALL_TOKENS = 100_000_000
+"""Most tokens that one call of a service is believed to have consumed, of each kind."""
+_MAX_USAGE = {
+    "model_calls": 1_000_000,
+    "input_tokens": MAX_CALL_TOKENS,
+    "output_tokens": MAX_CALL_TOKENS,
+    "api_calls": 1_000_000,
+    "cost_micros": 10**12,
+    "unreported_tokens": MAX_CALL_TOKENS,
+    "cached_input_tokens": MAX_CALL_TOKENS,
+    "abandoned_calls": 1_000_000,
+}
+_MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
+_MAX_MODELS, _MAX_MODEL_CHARS = 16, 200
+_MAX_COLUMNS = 10_000
 
 
 def result_problem(result: AgentResult) -> str | None:
     """What makes an agent's result unusable, in words for people; None if it is fine."""
-    if result.HasField("table"):
-        names = [column.name for column in result.table.columns]
-        if len(set(names)) < len(names):
-            return "its table has two columns of the same name"
-        if any(len(row.values) != len(names) for row in result.table.rows):
-            return "its table has a row with more or fewer cells than columns"
-    if result.HasField("start_time") and not _valid(result.start_time):
+    if result.HasField("table") and (problem := _table_problem(result.table)):
+        return f"its table {problem}"
+    if result.HasField("start_time") and not is_time(result.start_time):
         return "its start time is not a time"
+    try:
+        extent(_values_of(result))
+    except OutOfBounds as error:
+        return f"it {error}"
     return None
 
 
-def sound_trace(events: Sequence[TraceEvent], now: datetime) -> list[TraceEvent]:
-    """The events, those without a usable time at ``now``."""
+def clamp_result(result: AgentResult) -> list[str]:
+    """Clamp the numbers of a result, in place; the names of those that were not possible.
+
+    A table of too many cells is cut, which it says itself.
+    """
+    clamped = [f"usage.{name}" for name in clamp_usage(result.usage)]
+    if (possible := unit(result.confidence)) != result.confidence:
+        result.confidence = possible
+        clamped.append("confidence")
+    if clamp_sources(result.sources):
+        clamped.append("sources")
+    if result.HasField("table"):
+        _keep_rows(result.table, MAX_VALUES // max(1, len(result.table.columns)))
+    return clamped
+
+
+def clamp_usage(usage: Usage) -> list[str]:
+    """Clamp what a call is said to have consumed, in place; the fields that were not possible."""
+    clamped = []
+    for name, most in _MAX_USAGE.items():
+        said = getattr(usage, name)
+        if not 0 <= said <= most:
+            setattr(usage, name, max(0, min(said, most)))
+            clamped.append(name)
+    nanos = usage.duration.ToNanoseconds()
+    if not 0 <= nanos <= _MAX_DURATION_NS:
+        usage.duration.FromNanoseconds(max(0, min(nanos, _MAX_DURATION_NS)))
+        clamped.append("duration")
+    if len(usage.models) > _MAX_MODELS or any(len(m) > _MAX_MODEL_CHARS for m in usage.models):
+        usage.models[:] = [name[:_MAX_MODEL_CHARS] for name in usage.models[:_MAX_MODELS]]
+        clamped.append("models")
+    return clamped
+
+
+def clamp_sources(sources: Iterable[Source]) -> bool:
+    """Clamp the numbers of sources, in place; whether one was not possible."""
+    clamped = False
+    for source in sources:
+        if (possible := unit(source.relevance)) != source.relevance:
+            source.relevance, clamped = possible, True
+        if source.page < 0:
+            source.page, clamped = 0, True
+    return clamped
+
+
+def unit(number: float) -> float:
+    """``number`` between 0 and 1; 0 for what is none."""
+    return 0.0 if math.isnan(number) else max(0.0, min(number, 1.0))
+
+
+def sound_trace(events: Iterable[TraceEvent], now: datetime) -> list[TraceEvent]:
+    """The events that there is room for, those without a usable time at ``now``.
+
+    Details that cannot be stored are left out; what happened is in the message.
+    """
+    found: list[TraceEvent] = []
+    room = MAX_TRACE_BYTES
     for event in events:
-        if not event.HasField("create_time") or not _valid(event.create_time):
+        room -= event.ByteSize()
+        if room < 0 or len(found) >= MAX_TRACE_EVENTS:
+            break
+        if not event.HasField("create_time") or not is_time(event.create_time):
             event.create_time.FromDatetime(now)
-    return list(events)
+        try:
+            extent(event.data.values())
+        except OutOfBounds:
+            event.data.clear()
+        found.append(event)
+    return found
 
 
 def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
@@ -80,23 +168,33 @@ def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
     return copies
 
 
-def fitting_answer(output: ComposerOutput) -> ComposerOutput:
-    """The output; an answer longer than ``MAX_ANSWER_BYTES`` is cut, and says so."""
+def fit_output(output: ComposerOutput, now: datetime) -> None:
+    """Bring what a composer says within bounds, in place; an answer that is cut says so."""
     text = output.answer.encode()
-    if len(text) <= MAX_ANSWER_BYTES:
-        return output
-    cut = ComposerOutput()
-    cut.CopyFrom(output)
-    cut.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
-    return cut
+    if len(text) > MAX_ANSWER_BYTES:
+        output.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
+    clamp_usage(output.usage)
+    clamp_sources(output.sources)
+    trace = sound_trace(output.trace, now)
+    del output.trace[:]
+    if output.HasField("data"):
+        _keep_rows(output.data, MAX_VALUES // max(1, len(output.data.columns)))
+        if _table_problem(output.data):
+            output.ClearField("data")
+    shorten(output, MAX_RESULTS_BYTES + MAX_ANSWER_BYTES)
+    output.trace.extend(trace)
 
 
-def held_bytes(state: RunState) -> int:
-    """What results and inputs of the steps so far take."""
-    steps = [step for attempt in state.past for step in attempt.steps.values()]
-    steps += state.steps.values()
-    results = sum(step.result.ByteSize() for step in steps if step.result)
-    return results + sum(step.sub_task.ByteSize() for step in steps if step.sub_task)
+def shorten(message: Message, limit: int) -> None:
+    """Halve the largest text or list of any message until it fits into ``limit`` bytes."""
+    while message.ByteSize() > limit and _halve(message):
+        pass
+
+
+def room_for_inputs(state: RunState) -> int:
+    """Bytes that the references of a step may resolve to."""
+    rest = MAX_RUN_INPUT_BYTES - state.held_bytes
+    return max(MAX_RESULT_BYTES, min(MAX_INPUT_BYTES, rest))
 
 
 def fit_response(response: OrchestratorResponse) -> None:
@@ -121,26 +219,83 @@ def _shrink(result: AgentResult) -> bool:
         for name, value in getattr(result, part).fields.items()
         if name != "truncated_fields"
     }
-    largest = max(fields, key=lambda key: fields[key], default=None)
     traced = sum(event.ByteSize() for event in result.trace)
-    biggest = max(table, traced, fields[largest] if largest else 0)
-    if biggest == 0 or biggest < 64:
-        return False
+    biggest = max(table, traced, *fields.values())
+    if biggest < _LEAST_BYTES:
+        return _halve(result)
     if biggest == traced:
         del result.trace[: max(1, len(result.trace) // 2)]
     elif biggest == table:
-        del result.table.rows[len(result.table.rows) // 2 :]
-        result.table.row_count = len(result.table.rows)
-        result.table.truncated = True
+        _keep_rows(result.table, len(result.table.rows) // 2)
         if not result.table.rows:
             result.ClearField("table")
-    elif largest is not None:
-        part, name = largest
-        fields_of = getattr(result, part).fields
-        del fields_of[name]
-        fields_of["truncated_fields"].list_value.values.add(string_value=name)
+    else:
+        by_size = sorted(fields, key=lambda key: fields[key], reverse=True)
+        for part, name in by_size[: max(1, len(by_size) // 4)]:
+            fields_of = getattr(result, part).fields
+            del fields_of[name]
+            dropped = fields_of["truncated_fields"].list_value.values
+            if len(dropped) < _MAX_DROPPED:
+                dropped.add(string_value=name[:_MAX_DROPPED_CHARS])
     return True
 
 
-def _valid(time: Timestamp) -> bool:
-    return _MIN_SECONDS <= time.seconds <= _MAX_SECONDS and 0 <= time.nanos < 1_000_000_000
+def _keep_rows(table: Table, most: int) -> None:
+    """Cut the table to ``most`` rows, which it says then."""
+    if len(table.rows) > most:
+        del table.rows[most:]
+        table.truncated = True
+    table.row_count = len(table.rows)
+
+
+def _halve(message: Message) -> bool:
+    """Take half of its largest text or list away; False if there is none worth it."""
+    sizes = {
+        descriptor.name: type(message)(**{descriptor.name: value}).ByteSize()
+        for descriptor, value in message.ListFields()
+        if hasattr(value, "__len__") or hasattr(value, "ByteSize")
+    }
+    name = max(sizes, key=lambda key: sizes[key], default="")
+    if sizes.get(name, 0) < _LEAST_BYTES:
+        return False
+    value = getattr(message, name)
+    if isinstance(value, str | bytes):
+        setattr(message, name, value[: len(value) // 2])
+    elif hasattr(value, "keys"):
+        for key in list(value)[len(value) // 2 :]:
+            del value[key]
+    elif hasattr(value, "ByteSize"):
+        if not _halve(value):
+            message.ClearField(name)
+    elif len(value) > _FEW or isinstance(value[0], str) or not _halve(max(value, key=_size)):
+        del value[len(value) // 2 :]
+    return True
+
+
+def _size(message: Message) -> int:
+    return message.ByteSize()
+
+
+def _table_problem(table: Table) -> str | None:
+    """What is wrong with a table, in words; None if nothing is."""
+    if len(table.columns) > _MAX_COLUMNS:
+        return f"has more than {_MAX_COLUMNS} columns"
+    names = [column.name for column in table.columns]
+    if len(set(names)) < len(names):
+        return "has two columns of the same name"
+    if any(len(row.values) != len(names) for row in table.rows):
+        return "has a row with more or fewer cells than columns"
+    try:
+        extent(value for row in table.rows for value in row.values)
+    except OutOfBounds as error:
+        return str(error)
+    return None
+
+
+def _values_of(result: AgentResult) -> Iterator[Value]:
+    """All values of a result beside its table."""
+    performed = result.performed_actions
+    maps: list[Any] = [result.data, result.partial_data, *(each.result for each in performed)]
+    maps += [action.arguments for action in result.proposed_actions]
+    maps += [each.action.arguments for each in performed]
+    return chain(result.error.details.values(), *(each.fields.values() for each in maps))

@@ -27,9 +27,9 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
-from bos_gateway.external import EXTERNAL_VERSION
+from bos_gateway.day_budget import settle
+from bos_gateway.files import RunFiles
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:
@@ -44,16 +44,12 @@ _LOOK_AGAIN_S = 0.2
 _CANCEL_TIMEOUT_S = 30.0
 _SHOWN = 10
 
-# Values outside the log are deleted first: what is broken off can then be done again.
-_ELSEWHERE = f"""
-EXISTS (SELECT FROM run_events AS e
-        WHERE e.run_id = runs.run_id AND e.schema_version = {EXTERNAL_VERSION})
-"""
-_TOO_OLD = f"""
-SELECT run_id, user_id FROM runs WHERE finished_at < now() - make_interval(secs => $1)
-       AND ($3 OR NOT {_ELSEWHERE})
+# Files are deleted before the rows that tell of them: what is broken off can then be done again.
+_TOO_OLD = """
+SELECT run_id, user_id, has_files FROM runs
+WHERE finished_at < now() - make_interval(secs => $1) AND ($3 OR NOT has_files)
 ORDER BY finished_at LIMIT $2
-"""  # noqa: S608  our own text
+"""
 # Locked in the order in which everybody locks runs.
 _DELETE = """
 WITH old AS (
@@ -65,19 +61,21 @@ WITH old AS (
 )
 SELECT count(*)::int FROM gone
 """
-_OF_WHOM = "($1::text IS NULL OR user_id = $1) AND ($2::uuid IS NULL OR run_id = $2)"
-_COUNT = f"SELECT count(*) FROM runs WHERE {_OF_WHOM}"  # noqa: S608  our own text
-_UNFINISHED = f"""
-SELECT run_id FROM runs WHERE {_OF_WHOM} AND finished_at IS NULL ORDER BY created_at
-"""  # noqa: S608  our own text
-_ENDED = f"""
-SELECT run_id, user_id, {_ELSEWHERE} AS elsewhere
-FROM runs WHERE {_OF_WHOM} AND finished_at IS NOT NULL LIMIT $3
-"""  # noqa: S608  our own text
+# A text for a user and one for a run, as each is planned by an index of its own.
+_ANY = "SELECT EXISTS (SELECT FROM runs WHERE {whose} = $1)"
+_UNFINISHED = """
+SELECT run_id FROM runs WHERE {whose} = $1 AND finished_at IS NULL ORDER BY created_at
+"""
+_ENDED = """
+SELECT run_id, user_id, has_files
+FROM runs WHERE {whose} = $1 AND finished_at IS NOT NULL LIMIT $2
+"""
 _ERASE = """
 WITH size AS (
     SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
     FROM run_events WHERE run_id = ANY ($1)
+), texts AS (
+    DELETE FROM answers WHERE run_id = ANY ($1)
 ), gone AS (
     DELETE FROM runs WHERE run_id = ANY ($1) RETURNING run_id
 )
@@ -102,7 +100,7 @@ class _StoreSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
     store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
-    artefacts_url: str | None = Field(default=None, description="Where its large values are")
+    artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +109,15 @@ class Scope:
 
     user_id: str | None = None
     run_id: UUID | None = None
+
+    @property
+    def key(self) -> str | UUID | None:
+        """Which user, or which run."""
+        return self.user_id if self.run_id is None else self.run_id
+
+    def asked(self, sql: str) -> str:
+        """The query for a user, or for a run."""
+        return sql.format(whose="user_id" if self.run_id is None else "run_id")
 
     def __str__(self) -> str:
         return f"user {self.user_id}" if self.run_id is None else f"run {self.run_id}"
@@ -123,26 +130,37 @@ class Erased:
     runs: int = 0
     events: int = 0
     bytes: int = 0
-    values: int = 0
-    """Values in the artefact store."""
+    files: int = 0
+    """Files in the artefact store."""
 
 
 async def too_old(
-    session: Session, *, after_s: float, limit: int, values: LargeValues | None = None
-) -> list[Owner]:
+    session: Session, *, after_s: float, limit: int, files: RunFiles | None = None
+) -> list[asyncpg.Record]:
     """Up to ``limit`` runs that ended over ``after_s`` seconds ago, the oldest first.
 
-    Runs with values in an artefact store that is not known here are not among them.
+    Runs with files in an artefact store that is not known here are not among them.
     """
-    with_store = values is not None and values.enabled
-    rows = await session.fetch(_TOO_OLD, after_s, limit, with_store)
-    return [Owner(row["user_id"], row["run_id"]) for row in rows]
+    with_store = files is not None and files.enabled
+    return list(await session.fetch(_TOO_OLD, after_s, limit, with_store))
 
 
-async def delete(session: Session, runs: Sequence[Owner]) -> int:
-    """Delete runs that have ended, whose values are gone already; returns how many there were."""
-    deleted: int = await session.fetchval(_DELETE, [run.run_id for run in runs])
+async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
+    """Delete runs that have ended, whose files are gone already; returns how many there were."""
+    run_ids = [run["run_id"] for run in runs]
+    await settle(session, run_ids)
+    deleted: int = await session.fetchval(_DELETE, run_ids)
     return deleted
+
+
+async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
+    """Delete the files of those runs that may have some; returns how many there were.
+
+    Raises:
+        Unavailable: the artefact store is away; some may be deleted.
+    """
+    owners = [Owner(run["user_id"], run["run_id"]) for run in runs if run["has_files"]]
+    return sum([await files.forget(owner) for owner in owners])
 
 
 async def forget_days(session: Session, user_id: str | None = None) -> None:
@@ -152,20 +170,20 @@ async def forget_days(session: Session, user_id: str | None = None) -> None:
 
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     """Runs in the scope that have not ended, oldest first."""
-    rows = await session.fetch(_UNFINISHED, scope.user_id, scope.run_id)
+    rows = await session.fetch(scope.asked(_UNFINISHED), scope.key)
     return [row["run_id"] for row in rows]
 
 
-async def erase(session: Session, scope: Scope, values: LargeValues | None = None) -> Erased:
+async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Erased:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
 
     Raises:
         NotFound: there is nothing to delete.
-        FailedPrecondition: one of them has not ended, and nothing was deleted; or one has values
+        FailedPrecondition: one of them has not ended, and nothing was deleted; or one has files
             in an artefact store that is not known here, and this one was not deleted.
         Unavailable: the artefact store is away; some runs may be deleted.
     """
-    if not await session.fetchval(_COUNT, scope.user_id, scope.run_id):
+    if not await session.fetchval(scope.asked(_ANY), scope.key):
         raise NotFound(f"Nothing is stored of {scope}.")
     if running := await unfinished(session, scope):
         shown = ", ".join(map(str, running[:_SHOWN]))
@@ -176,31 +194,26 @@ async def erase(session: Session, scope: Scope, values: LargeValues | None = Non
         )
     erased = Erased()
     while True:
-        ended = await session.fetch(_ENDED, scope.user_id, scope.run_id, _BATCH)
+        ended = await session.fetch(scope.asked(_ENDED), scope.key, _BATCH)
         if not ended:
             if scope.user_id is not None:
                 await forget_days(session, scope.user_id)
             return erased
-        await _forget(ended, values, erased)
-        row = await session.fetchrow(_ERASE, [each["run_id"] for each in ended])
+        if files is not None and files.enabled:
+            erased.files += await forget_files(ended, files)
+        elif found := [row for row in ended if row["has_files"]]:
+            raise FailedPrecondition(
+                f"Run {found[0]['run_id']} has files in an artefact store. "
+                "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
+                reason="ARTEFACTS_NOT_CONFIGURED",
+            )
+        run_ids = [each["run_id"] for each in ended]
+        await settle(session, run_ids)
+        row = await session.fetchrow(_ERASE, run_ids)
         assert row is not None
         erased.runs += row["runs"]
         erased.events += row["events"]
         erased.bytes += row["bytes"]
-
-
-async def _forget(
-    ended: Sequence[asyncpg.Record], values: LargeValues | None, erased: Erased
-) -> None:
-    if values is not None and values.enabled:
-        for row in ended:
-            erased.values += await values.forget(Owner(row["user_id"], row["run_id"]))
-    elif found := [row for row in ended if row["elsewhere"]]:
-        raise FailedPrecondition(
-            f"Run {found[0]['run_id']} has values in an artefact store. "
-            "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
-            reason="ARTEFACTS_NOT_CONFIGURED",
-        )
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -225,18 +238,18 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:
     settings = _StoreSettings.load()
     url = settings.artefacts_url
-    values = LargeValues(open_artefacts(url) if url else None)
+    files = RunFiles(open_artefacts(url) if url else None)
     async with connect(
         settings.store_url, application_name="bos-gateway-retention", schema=SCHEMA
     ) as session:
         with statement_errors(session):
             if cancel_first:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
-            erased = await erase(session, scope, values)
+            erased = await erase(session, scope, files)
     print(
         f"Erased {erased.runs} run(s) of {scope}: "
         f"{erased.events} event(s), {erased.bytes} bytes of payload, "
-        f"{erased.values} value(s) in the artefact store."
+        f"{erased.files} file(s) in the artefact store."
     )
 
 

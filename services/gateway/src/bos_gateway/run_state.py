@@ -130,7 +130,7 @@ class Attempt:
         return [step for step_id, step in self.steps.items() if step_id in self.failed]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class RunState:
     """What the log of one run adds up to."""
 
@@ -168,6 +168,8 @@ class RunState:
     plan is in force."""
     turns: int = 0
     """Steps dispatched so far, retries not counted (DEC-09)."""
+    held_bytes: int = 0
+    """Size of what was sent to steps and of their results, over all revisions."""
     plan_trace: list[TraceEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     answer_attempt: int = 0

@@ -30,9 +30,10 @@ from bos_gateway.api import (
 from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
+from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
-from bos_gateway.dry_run_tokens import DryRunTokens
 from bos_gateway.effects import Collaborators
+from bos_gateway.files import RunFiles
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
@@ -40,6 +41,7 @@ from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
+from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
@@ -48,7 +50,6 @@ from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
-from bos_gateway.values import LargeValues
 from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import migrate, open_database, require_session_features
 
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).parent / "migrations"
 _POOL_SIZE = 8
 _READERS = 8
+MOST_SESSIONS = _POOL_SIZE + _READERS + 5
+"""Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
+is slow), the lease and the listener. Two more for a moment while it starts."""
 _DEADLINE_MARGIN_S = 30.0
 
 
@@ -85,7 +89,7 @@ async def serve(
     key = settings.run_token_private_key
     ring = settings.secrets_key_ring()
     url = settings.artefacts_url
-    values = LargeValues(open_artefacts(url) if url else None, telemetry)
+    artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
     tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
@@ -102,8 +106,10 @@ async def serve(
                 schema=SCHEMA,
                 max_size=_POOL_SIZE,
                 application_name=session_name("pool", replica_id),
+                stateless=True,
             )
         )
+        files = RunFiles(artefacts, pool, telemetry)
         channels = await stack.enter_async_context(Channels(telemetry))
         registry = await stack.enter_async_context(
             watched_registry(
@@ -130,8 +136,9 @@ async def serve(
             telemetry=telemetry,
             clock=clock,
             vault=RunSecrets(ring, pool, telemetry),
-            values=values,
+            files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
+            result_room=ResultRoom(settings.max_held_result_bytes),
         )
         readers = await stack.enter_async_context(
             open_database(
@@ -140,9 +147,10 @@ async def serve(
                 max_size=_READERS,
                 application_name=session_name("readers", replica_id),
                 role=READER,
+                stateless=True,
             )
         )
-        runs = Runs(pool, readers, values=values)
+        runs = Runs(pool, readers)
         ownership = Ownership(
             pool,
             replica_id,
@@ -168,8 +176,9 @@ async def serve(
                 MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
             )
             await stack.enter_async_context(remembering.running())
+        day = DayBudget(pool, settings)
         replica = Replica(
-            writer, runs, ownership, lease, bulletin, collaborators, new_run_id, remembering
+            writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
@@ -177,13 +186,13 @@ async def serve(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
         )
-        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, values)
+        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
-        streams = Streams(settings.max_streams, metrics)
-        dry_run = DryRun(collaborators, runs, DryRunTokens(pool, settings))
-        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, values)
+        streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
+        dry_run = DryRun(collaborators, runs, day)
+        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
         server = await stack.enter_async_context(
             grpc_server(
                 _server_settings(settings),

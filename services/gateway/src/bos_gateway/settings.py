@@ -10,6 +10,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from bos.runlog.v1 import RunSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.run_secrets import SecretsKeyRing
 
 
@@ -41,20 +42,25 @@ class GatewaySettings(Settings):
     artefacts_url: str | None = Field(
         default=None,
         min_length=1,
-        description="Where files go, and values that are too large for the log: file:///folder, "
-        "shared by all gateways, or s3://bucket/prefix; unset: no files, results cut to 256 KiB",
+        description="Where files of steps go: file:///folder, shared by all gateways, or "
+        "s3://bucket/prefix; unset: no files",
     )
     max_result_bytes: int = Field(
         default=2097152,
         ge=262144,
         le=2097152,
-        description="Largest result of a step if there is a place for values; larger ones are cut",
+        description="Largest result of a step; larger ones are cut",
     )
     max_run_result_bytes: int = Field(
         default=16777216,
         ge=262144,
         description="Results and inputs of all steps of a run that are held in memory; beyond it "
         "results are cut to 256 KiB",
+    )
+    max_held_result_bytes: int = Field(
+        default=536870912,
+        ge=0,
+        description="The same of all runs of this replica together",
     )
     max_waiting_file_bytes: int = Field(
         default=134217728,
@@ -79,8 +85,14 @@ class GatewaySettings(Settings):
     max_streams: int = Field(
         default=800, ge=1, description="Calls that follow a run at the same time on this replica"
     )
+    max_streams_per_user: int = Field(
+        default=100, ge=0, description="Such calls of one account on this replica; 0: no bound"
+    )
     max_run_tokens: int = Field(
-        default=0, ge=0, description="Model tokens that a run may consume; 0: no bound"
+        default=0,
+        ge=0,
+        le=MAX_RUN_TOKENS,
+        description="Model tokens that a run may consume; 0: no bound",
     )
     max_user_day_tokens: int = Field(
         default=0,
@@ -123,7 +135,7 @@ class GatewaySettings(Settings):
         default=0.5, ge=0, le=1, description="Below it planning counts as uncertain"
     )
     delta_window_s: float = Field(
-        default=0.015, ge=0, description="Answer text is gathered this long into one event"
+        default=0.015, ge=0, description="Answer text is gathered this long into one piece"
     )
     approval_timeout_s: float = Field(
         default=120.0, ge=1, le=2592000, description="Time to decide about a proposed action"
@@ -145,14 +157,11 @@ class GatewaySettings(Settings):
         description="Failures of a run without its getting further after which it is given up; "
         "the death of its gateway is one",
     )
-    compact_after_s: float = Field(
-        default=60.0, ge=0, description="Streamed text is removed this long after a run's end"
-    )
     retention_days: float | None = Field(
         default=None, gt=0, description="Runs are deleted this long after their end; unset: never"
     )
     upkeep_interval_s: float = Field(
-        default=10.0, gt=0, description="Time between two looks for runs to compact or delete"
+        default=10.0, gt=0, description="Time between two looks for what is to be deleted"
     )
     memory_target: str | None = Field(
         default=None,
@@ -268,6 +277,7 @@ class GatewaySettings(Settings):
             api_keys_config_refs=self.key_profiles,
             max_clarification_turns=self.max_clarification_turns,
         )
+        freeze_shares(settings)
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
         settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))
         return settings

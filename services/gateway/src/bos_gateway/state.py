@@ -23,6 +23,7 @@ from bos.gateway.v1 import (
     RUN_STATUS_EXECUTING,
     RUN_STATUS_PLANNED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
     RunStatus,
 )
 from bos_gateway.budget import for_planning
@@ -50,6 +51,18 @@ __all__ = [
     "waits",
 ]
 
+_MAX_INT32, _MAX_COUNT = 2**31 - 1, 2**53 - 1
+_MAX_NANOS = 2**62
+_MAX_USAGE = {
+    "model_calls": _MAX_INT32,
+    "input_tokens": _MAX_COUNT,
+    "output_tokens": _MAX_COUNT,
+    "api_calls": _MAX_INT32,
+    "cost_micros": _MAX_COUNT,
+    "cached_input_tokens": _MAX_COUNT,
+    "unreported_tokens": _MAX_COUNT,
+    "abandoned_calls": _MAX_INT32,
+}
 WAITING_FOR_APPROVAL = "waiting_for_approval"
 """Reason of RunReleased: nothing can go on before somebody has decided."""
 
@@ -165,15 +178,13 @@ def _leave_attempt(state: RunState, planned: Planned) -> None:
 
 def _plan_failed(state: RunState, event: LogEvent) -> None:
     failed = event.plan_failed
-    lost = state.plan is not None and failed.revision == state.revision
-    if failed.revision != state.planning and not lost:
+    if failed.revision != state.planning:
         raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
     if not failed.HasField("usage"):
-        state.usage.unreported_tokens += for_planning(state) or 0
+        count_unreported(state, for_planning(state) or 0)
     state.plan_trace += failed.trace
     add_usage(state.usage, failed.usage)
-    if state.plan is None or lost:
-        # What the plan in force depends on is gone from the store of values: the run has to end.
+    if state.plan is None:
         state.plan_failure = failed.error
     else:
         state.replanning, state.revision_failure = None, failed.error
@@ -197,7 +208,9 @@ def _step_dispatched(state: RunState, event: LogEvent) -> None:
     step = _step(state, dispatched.step_id, dispatched.revision)
     if step is None:
         return
-    state.turns += step.sub_task is None
+    if step.sub_task is None:
+        state.turns += 1
+        state.held_bytes += dispatched.sub_task.ByteSize()
     step.status = AGENT_EXECUTION_STATUS_RUNNING
     step.attempt = dispatched.attempt
     step.sub_task = dispatched.sub_task
@@ -222,10 +235,11 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
     step.status = finished.result.status
     step.attempt = finished.attempts
     state.outputs[finished.step_id] = finished.result
+    state.held_bytes += finished.result.ByteSize()
     add_usage(state.usage, finished.result.usage)
     if not finished.result.HasField("usage"):
         # Ended by the gateway while an agent was at work: nobody will say what that consumed.
-        state.usage.unreported_tokens += step.reserved_tokens
+        count_unreported(state, step.reserved_tokens)
     step.reserved_tokens = 0
 
 
@@ -247,17 +261,25 @@ def _approval_requested(state: RunState, event: LogEvent) -> None:
 
 
 def _approval_resolved(state: RunState, event: LogEvent) -> None:
-    resolved = event.approval_resolved
-    step = state.steps.get(resolved.approval.step_id)
+    """Take the decision; what it is about is known from the request, whatever came back of it."""
+    resolved = event.approval_resolved.approval
+    step = next((s for s in state.steps.values() if _asked(s) == resolved.approval_id), None)
     if step is None or step.approval is None:
-        return
-    if step.approval.approval_id != resolved.approval.approval_id:
         return
     if not step.awaits:
         raise BrokenLog(f"run {state.run_id} has two decisions about step {step.step.step_id}")
-    step.approval = resolved.approval
-    step.unclassified = bool(resolved.approval.user_instructions)
+    approval = Approval()
+    approval.CopyFrom(step.approval)
+    approval.status = resolved.status
+    approval.user_instructions = resolved.user_instructions
+    approval.respond_time.CopyFrom(resolved.respond_time)
+    step.approval = approval
+    step.unclassified = bool(resolved.user_instructions)
     _note_waiting(state)
+
+
+def _asked(step: StepState) -> str | None:
+    return step.approval.approval_id if step.approval is not None else None
 
 
 def _instructions_classified(state: RunState, event: LogEvent) -> None:
@@ -296,7 +318,7 @@ def _note_waiting(state: RunState) -> None:
 
 def _answer_started(state: RunState, event: LogEvent) -> None:
     state.answer_attempt = event.answer_started.attempt
-    state.usage.unreported_tokens += state.answer_tokens
+    count_unreported(state, state.answer_tokens)
     state.answer_tokens = event.answer_started.reserved_tokens
 
 
@@ -318,16 +340,16 @@ def _run_adopted(state: RunState, event: LogEvent) -> None:
     for step in state.steps.values():
         step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
     if state.planning is not None:
-        state.usage.unreported_tokens += for_planning(state) or 0
+        count_unreported(state, for_planning(state) or 0)
     _forfeit_steps(state)
-    state.usage.unreported_tokens += state.answer_tokens
+    count_unreported(state, state.answer_tokens)
     state.answer_tokens = 0
 
 
 def _forfeit_steps(state: RunState) -> None:
     """Count all that is held for steps as consumed."""
     for step in state.steps.values():
-        state.usage.unreported_tokens += step.reserved_tokens
+        count_unreported(state, step.reserved_tokens)
         step.reserved_tokens = 0
 
 
@@ -352,7 +374,6 @@ _APPLY = {
     "instructions_classified": _instructions_classified,
     "effect_intended": _effect_intended,
     "answer_started": _answer_started,
-    "answer_delta": _nothing,
     "run_finished": _run_finished,
     "cancel_requested": _cancel_requested,
     "run_adopted": _run_adopted,
@@ -374,15 +395,17 @@ def agent_id(agent: str, index: int, revision: int) -> str:
 
 
 def add_usage(total: Usage, more: Usage) -> None:
-    """Add ``more`` to ``total`` in place; wall-clock times add up as work, not as latency."""
-    total.model_calls += more.model_calls
-    total.input_tokens += more.input_tokens
-    total.output_tokens += more.output_tokens
-    total.api_calls += more.api_calls
-    total.cost_micros += more.cost_micros
-    total.cached_input_tokens += more.cached_input_tokens
-    total.unreported_tokens += more.unreported_tokens
-    total.abandoned_calls += more.abandoned_calls
-    nanos = total.duration.ToNanoseconds() + more.duration.ToNanoseconds()
-    total.duration.FromNanoseconds(nanos)
+    """Add ``more`` to ``total`` in place; sums saturate, and nothing is ever taken away.
+
+    Wall-clock times add up as work, not as latency.
+    """
+    for name, most in _MAX_USAGE.items():
+        setattr(total, name, min(most, getattr(total, name) + max(0, getattr(more, name))))
+    nanos = total.duration.ToNanoseconds() + max(0, more.duration.ToNanoseconds())
+    total.duration.FromNanoseconds(min(nanos, _MAX_NANOS))
     total.models.extend(model for model in more.models if model not in total.models)
+
+
+def count_unreported(state: RunState, tokens: int) -> None:
+    """Count tokens that nobody will report any more as consumed."""
+    add_usage(state.usage, Usage(unreported_tokens=tokens))

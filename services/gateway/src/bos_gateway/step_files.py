@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import FileChunk
     from bos_artefacts import Artefact as Blob
     from bos_artefacts import Owner
-    from bos_gateway.values import LargeValues
+    from bos_gateway.files import RunFiles
 
 MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -98,7 +98,7 @@ class StepFiles:
                 self._files.append(file)
 
     async def store(
-        self, owner: Owner, values: LargeValues, timeout_s: float
+        self, owner: Owner, kept: RunFiles, timeout_s: float
     ) -> tuple[list[Artefact], list[str]]:
         """Store what has come in whole.
 
@@ -114,7 +114,7 @@ class StepFiles:
         try:
             async with asyncio.timeout(timeout_s):
                 for file in self._files:
-                    blob = await values.keep(owner, bytes(file.content))
+                    blob = await kept.keep(owner, bytes(file.content))
                     stored.append(_listed(file, blob))
         except TimeoutError:
             why = "the artefact store took too long"

@@ -1,4 +1,4 @@
-"""The effect of running a step: attempts at one agent until a result counts (SPEC C-32, Q-05)."""
+"""The effect of running a step: attempts at one agent until a result counts."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ from bos_gateway.results import (
     MAX_RESULT_BYTES,
     MAX_TRACE_BYTES,
     MAX_TRACE_EVENTS,
+    clamp_result,
     fit,
-    held_bytes,
     result_problem,
     sound_trace,
 )
@@ -87,7 +87,7 @@ _RETRYABLE_DETAIL = "retryable"
 # The agent ends by itself at its time-out; only then can it hand over what it has. Where models are
 # slow, the machine is often busy with them, and so is the agent's answer late.
 _MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
-_MAY_HAVE = "What was approved may have been done all the same."
+_MAY_HAVE = "What it was to do may have been done all the same."
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
 _STORE_FILES_S = 10.0
@@ -122,6 +122,7 @@ class _StepRun:
         self._step = run.state.steps[command.step_id]
         self._agent = self._step.step.agent
         self._card = run.state.card(self._agent)
+        run.services.result_room.take(run.state)
         self._traced = len(self._step.trace)
         self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
         self._budgeted = run.state.request.settings.max_tokens > 0
@@ -171,18 +172,18 @@ class _StepRun:
 
     async def _fitted(self, result: AgentResult) -> AgentResult:
         """The result, cut if it is too large to be kept; that is said in the trace."""
-        services = self._run.services
-        limit = MAX_RESULT_BYTES
-        if services.values.enabled:
-            rest = services.settings.max_run_result_bytes - held_bytes(self._run.state)
-            limit = max(limit, min(services.settings.max_result_bytes, rest))
+        settings = self._run.services.settings
+        rest = settings.max_run_result_bytes - self._run.state.held_bytes
+        limit, wanted = MAX_RESULT_BYTES, min(settings.max_result_bytes, rest)
+        room = self._run.services.result_room
+        if room.take(self._run.state, min(wanted, result.ByteSize())):
+            limit = max(limit, wanted)
         (fitting,) = fit([result], limit)
         if fitting is not result:
             size = result.ByteSize()
-            text = f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
-            event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=text)
-            event.create_time.FromDatetime(self._run.now())
-            await self._progress(event)
+            await self._tell(
+                f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
+            )
         return fitting
 
     async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
@@ -218,9 +219,11 @@ class _StepRun:
         )
         performing = command.approval.approved_actions if command.approval else ()
         repeatable = may_repeat(self._card, self._step.step, performing)
+        begun = False
         try:
             with StepFiles(self._run.services.file_room) as files:
                 async for message in call:
+                    begun = True
                     match message.WhichOneof("payload"):
                         case "result":
                             result, again = await self._checked(message.result, repeatable)
@@ -234,24 +237,25 @@ class _StepRun:
             failure = from_rpc_error(error)
             text = f"The agent {self._agent} could not do its part: {failure.message}"
             result = await self._failed(type(failure).__name__, text)
-            if isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY:
-                _unstarted(result)
-            elif performing and not repeatable:
-                result.error.type, result.error.message = OUTCOME_UNKNOWN, f"{text} {_MAY_HAVE}"
-            return result, repeatable and isinstance(failure, _TRANSIENT)
+            refused = isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY
+            known = _unstarted(result) if refused and not begun else _sent(result, repeatable)
+            return known, repeatable and isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()
         text = f"The agent {self._agent} ended without a result."
-        return await self._failed(AGENT_PROTOCOL, text), repeatable
+        return _sent(await self._failed(AGENT_PROTOCOL, text), repeatable), repeatable
 
     async def _checked(self, result: AgentResult, repeatable: bool) -> tuple[AgentResult, bool]:
         """The agent's own result made whole, or a failure if it makes no sense."""
+        checked, clamped = result, clamp_result(result)
         problem = result_problem(result)
         if problem is not None:
             text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
-            return await self._failed(AGENT_PROTOCOL, text), False
-        checked = AgentResult()
-        checked.CopyFrom(result)
+            return _sent(await self._failed(AGENT_PROTOCOL, text), repeatable), False
+        if clamped:
+            names = ", ".join(clamped)
+            await self._tell(f"Impossible numbers of the result were bounded: {names}.")
+        del checked.trace[:]  # which is what it has told of on the way
         checked.agent_id = self._step.agent_id
         checked.agent_name = self._agent
         checked.depends_on[:] = sorted(self._step.needs)
@@ -278,7 +282,7 @@ class _StepRun:
             return await self._failed(CLARIFICATION_LIMIT, limit), False
         elif checked.status not in _ENDED:
             text = f"The agent {self._agent} returned a result without a final status."
-            return await self._failed(AGENT_PROTOCOL, text), False
+            return _sent(await self._failed(AGENT_PROTOCOL, text), repeatable), False
         return checked, repeatable and _is_transient(checked)
 
     async def _keep_files(self, result: AgentResult, files: StepFiles) -> None:
@@ -289,12 +293,10 @@ class _StepRun:
         request = self._run.state.request
         owner = Owner(request.user_id, UUID(self._run.state.run_id))
         timeout_s = min(_STORE_FILES_S, self._left_s() / 2)
-        stored, problems = await files.store(owner, self._run.services.values, timeout_s)
+        stored, problems = await files.store(owner, self._run.services.files, timeout_s)
         result.files.extend(stored)
         for text in problems:
-            event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=text)
-            event.create_time.FromDatetime(self._run.now())
-            await self._progress(event)
+            await self._tell(text)
 
     async def _request_approval(self, result: AgentResult) -> None:
         """Have a person asked; the step's work ends here until there is a decision."""
@@ -344,12 +346,16 @@ class _StepRun:
 
     async def _tell_retry(self, attempt: int, result: AgentResult) -> None:
         self._run.services.metrics.step_retries.labels(self._agent).inc()
-        message = f"Attempt {attempt} failed and is repeated: {result.error.message}"
-        event = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
-        event.create_time.FromDatetime(self._run.now())
-        await self._progress(event)
+        await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
+
+    async def _tell(self, message: str) -> None:
+        # When it was is added on the way.
+        await self._progress(
+            TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
+        )
 
     async def _emit_dispatch(self, attempt: int) -> None:
+        """Have the next attempt in the log before it is made, by an owner that still is one."""
         dispatched = StepDispatched(
             revision=self._command.revision,
             step_id=self._command.step_id,
@@ -358,7 +364,7 @@ class _StepRun:
             attempt=attempt,
             reserved_tokens=self._command.reserved_tokens,
         )
-        await self._run.emit(self._run.stamped(LogEvent(step_dispatched=dispatched)))
+        await self._run.committed(self._run.stamped(LogEvent(step_dispatched=dispatched)))
 
     async def _progress(self, *events: TraceEvent) -> None:
         """Store trace events, as many as a step may have."""
@@ -407,6 +413,14 @@ def _size(result: AgentResult) -> int:
         proposed_actions=result.proposed_actions, task_description=result.task_description
     )
     return proposed.ByteSize()
+
+
+def _sent(result: AgentResult, repeatable: bool) -> AgentResult:
+    """The failure of an attempt of which nobody knows how far it came, and which says so."""
+    if not repeatable:
+        result.error.type = OUTCOME_UNKNOWN
+        result.error.message += f" {_MAY_HAVE}"
+    return result
 
 
 def _unstarted(result: AgentResult) -> AgentResult:

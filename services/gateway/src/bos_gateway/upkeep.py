@@ -1,4 +1,4 @@
-"""Upkeep of the log, done by one gateway at a time: compaction, and deletion of what is too old."""
+"""Upkeep of the log, done by one gateway at a time: deletion of what is too old or left over."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
-from bos_gateway.compaction import compact
-from bos_gateway.retention import delete, forget_days, too_old
+from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
+from bos_gateway.retention import delete, forget_days, forget_files, too_old
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_artefacts import Owner
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.settings import GatewaySettings
-    from bos_gateway.values import LargeValues
     from bos_postgres.connections import Session
 
 T = TypeVar("T")
@@ -32,12 +31,30 @@ _BREATH_S = 0.05
 # Any number of our own; it names the right to do the upkeep of this database.
 LOCK = 0x626F73_75706B
 
+# What the statement that ends a run does not take along: texts of answers, inputs written while the
+# run was ending, and credentials if a version that knows nothing of them ended it. A minute later
+# nothing under way has to do with them.
+_LEFT_OVER = (
+    """
+    DELETE FROM answers AS a WHERE NOT EXISTS (
+        SELECT FROM runs AS r WHERE r.run_id = a.run_id AND r.finished_at IS NULL
+    )
+    """,
+    """
+    DELETE FROM run_inputs AS i USING runs AS r
+    WHERE r.run_id = i.run_id AND r.finished_at < now() - interval '1 minute'
+    """,
+    """
+    DELETE FROM run_secrets AS s USING runs AS r
+    WHERE r.run_id = s.run_id AND r.finished_at < now() - interval '1 minute'
+    """,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPlan:
     """What is due when. Times are in seconds after the end of a run."""
 
-    compact_after_s: float
     keep_s: float | None
     """Age at which a run is deleted; None for never."""
     batch: int = 100
@@ -47,7 +64,7 @@ class UpkeepPlan:
     def of(cls, settings: GatewaySettings) -> UpkeepPlan:
         """As the settings say."""
         days = settings.retention_days
-        return cls(settings.compact_after_s, None if days is None else days * _DAY_S)
+        return cls(None if days is None else days * _DAY_S)
 
 
 class Upkeep:
@@ -55,9 +72,9 @@ class Upkeep:
 
     Args:
         pool: Connections whose search path is the gateway's schema.
-        plan: When to compact and to delete.
+        plan: When to delete.
         metrics: Counts what was removed.
-        values: What has to go with the runs; without it, runs with such values stay.
+        files: The store of their files; without it, runs with files stay.
     """
 
     def __init__(
@@ -65,9 +82,9 @@ class Upkeep:
         pool: asyncpg.Pool[asyncpg.Record],
         plan: UpkeepPlan,
         metrics: GatewayMetrics,
-        values: LargeValues | None = None,
+        files: RunFiles | None = None,
     ) -> None:
-        self._values = values
+        self._files = files
         self._pool = pool
         self._plan = plan
         self._metrics = metrics
@@ -80,33 +97,26 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
-        compacted = await self._alone(self._compact, 0)
+        settled = await self._alone(settle, 0)
+        await self._alone(tidy, None)
         expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
-        return self._plan.batch in (compacted, expired)
-
-    async def _compact(self, session: Session) -> int:
-        plan = self._plan
-        await forget_days(session)
-        runs, events = await compact(session, after_s=plan.compact_after_s, limit=plan.batch)
-        self._metrics.compacted_events.inc(events)
-        return runs
+        return settled == SETTLED_AT_ONCE or expired == self._plan.batch
 
     async def _expire(self, keep_s: float) -> int:
-        """Delete a batch: the values, and then the rows that tell of them.
+        """Delete a batch: the files, and then the rows that tell of them.
 
         The store may take minutes, so nothing of the database is held meanwhile. What is broken
         off, or done by two gateways at once, can be done again.
         """
-        batch, values = self._plan.batch, self._values
-        nothing: list[Owner] = []
+        batch, files = self._plan.batch, self._files
+        nothing: list[asyncpg.Record] = []
         runs = await self._alone(
-            lambda session: too_old(session, after_s=keep_s, limit=batch, values=values), nothing
+            lambda session: too_old(session, after_s=keep_s, limit=batch, files=files), nothing
         )
         if not runs:
             return 0
-        if values is not None:
-            for run in runs:
-                await values.forget(run)
+        if files is not None:
+            await forget_files(runs, files)
         deleted = await self._alone(lambda session: delete(session, runs), 0)
         self._metrics.expired_runs.inc(deleted)
         return deleted
@@ -119,6 +129,13 @@ class Upkeep:
                     if not await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
                         return otherwise
                     return await action(session)
+
+
+async def tidy(session: Session) -> None:
+    """Delete what the ends of runs, and of days, left over."""
+    await forget_days(session)
+    for statement in _LEFT_OVER:
+        await session.execute(statement)
 
 
 @asynccontextmanager

@@ -188,7 +188,6 @@ class _House:
             "composer_target": composer_server.address,
             "agent_targets": agents,
             "model": self._model_name(scripted),
-            "artefacts_url": settings.artefacts_url,
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
         rest, rest_missing = await self._rest(

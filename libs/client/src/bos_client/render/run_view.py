@@ -193,6 +193,9 @@ class RunView:
             heading(self._console, title)
             self._attempt, self._answer = attempt, ""
         self._answer += text
+        self._out(text)
+
+    def _out(self, text: str) -> None:
         # Not print(): nothing may be wrapped, highlighted or read as markup in a piece of a text.
         self._console.out(clean(text), end="", highlight=False)
         self._console.file.flush()
@@ -200,8 +203,11 @@ class RunView:
     def _finished(self, finished: RunFinishedEvent) -> None:
         self._busy("")
         self.response = response = finished.response
+        # The response is what counts; usually it is what was streamed, or goes on from there.
+        if self._answer and response.answer.startswith(self._answer):
+            self._out(response.answer[len(self._answer) :])
+            self._answer = response.answer
         self._end_line()
-        # The response is what counts; usually it is what was streamed.
         if response.answer.strip() != self._answer.strip():
             heading(self._console, "Answer as corrected" if self._answer else "Answer")
             self._console.out(clean(response.answer).rstrip("\n"), highlight=False)

@@ -18,6 +18,7 @@ CREATE TABLE runs (
     conversation_id text NOT NULL DEFAULT '',
     question        text NOT NULL,
     status          smallint NOT NULL,
+    last_sequence   bigint NOT NULL DEFAULT 1,
     replica_id      uuid,
     epoch           bigint NOT NULL DEFAULT 1,
     failures        integer NOT NULL DEFAULT 0,
@@ -27,34 +28,45 @@ CREATE TABLE runs (
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
-    compacted       int8multirange,
     remembered_at   timestamptz,
+    tokens          bigint,
+    has_files       boolean NOT NULL DEFAULT false,
+    outcome         smallint GENERATED ALWAYS AS
+                    (CASE WHEN finished_at IS NOT NULL THEN status END) STORED,
     token_day       date,
-    day_tokens      bigint,
     UNIQUE (user_id, request_id)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
+COMMENT ON COLUMN runs.last_sequence IS 'where its log ends; an append must begin just behind it';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
 COMMENT ON COLUMN runs.failures IS 'owners that died or let go in trouble, without the run getting further';
 COMMENT ON COLUMN runs.failures_after IS 'sequence of the last event that counts as getting further';
 COMMENT ON COLUMN runs.retry_at IS 'of a run that nobody owns: when it is due; infinity: it waits for a person';
 COMMENT ON COLUMN runs.unreadable_since IS 'since when its log defies whoever adopts it';
-COMMENT ON COLUMN runs.compacted IS 'sequences of removed AnswerDelta events; null: not compacted';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
-COMMENT ON COLUMN runs.token_day IS 'UTC day on which it was accepted, by the clock of the database';
+COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
+COMMENT ON COLUMN runs.outcome IS 'status of a run that has ended, for an index: it changes with the end alone';
+COMMENT ON COLUMN runs.has_files IS 'the artefact store may hold files of it';
+COMMENT ON COLUMN runs.token_day IS 'UTC day whose sum lacks these tokens; null: none';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
-CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC)
+CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC, run_id DESC)
     WHERE conversation_id <> '';
 CREATE INDEX runs_released ON runs (retry_at)
     WHERE finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity';
 CREATE INDEX runs_by_replica ON runs (replica_id)
     WHERE finished_at IS NULL AND replica_id IS NOT NULL;
-CREATE INDEX runs_unfinished_by_user ON runs (user_id) WHERE finished_at IS NULL;
+CREATE INDEX runs_unfinished_by_user ON runs (user_id, created_at DESC, run_id DESC)
+    WHERE finished_at IS NULL;
+CREATE INDEX runs_by_outcome ON runs (user_id, outcome, created_at DESC, run_id DESC)
+    WHERE outcome IS NOT NULL;
 CREATE INDEX runs_by_end ON runs (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX runs_uncompacted ON runs (finished_at)
-    WHERE finished_at IS NOT NULL AND compacted IS NULL;
+-- Tokens that are in no sum of a day yet: what is under way, and what ended since the last upkeep.
+CREATE INDEX runs_unsettled ON runs (token_day, user_id) INCLUDE (tokens)
+    WHERE token_day IS NOT NULL;
+CREATE INDEX runs_to_settle ON runs (run_id)
+    WHERE token_day IS NOT NULL AND finished_at IS NOT NULL;
 -- Turns that memory was not told of yet: found before a question that follows them up is planned,
 -- and by whoever looks for what an owner left behind. Without memory nobody asks.
 CREATE INDEX runs_unremembered_by_conversation ON runs (user_id, conversation_id)
@@ -73,10 +85,20 @@ CREATE TABLE run_events (
     payload        bytea NOT NULL,
     created_at     timestamptz NOT NULL,
     PRIMARY KEY (run_id, sequence)
-);
+    -- A fifth of a large table, as is usual, would be dead before its room is used again.
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+-- Agents' cards as runs were accepted with them, one row for all that had the same. Rows are few,
+-- and stay.
+CREATE TABLE cards (
+    digest     bytea PRIMARY KEY,
+    payload    bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN cards.payload IS 'a bos.runlog.v1.RunAccepted that holds nothing else';
 
 -- What others want of a run. The owner turns each row into exactly one event.
 CREATE TABLE run_inputs (
@@ -88,6 +110,21 @@ CREATE TABLE run_inputs (
     PRIMARY KEY (run_id, kind, input_key)
 );
 COMMENT ON COLUMN run_inputs.payload IS 'the bos.runlog.v1.LogEvent to append';
+
+-- Texts of answers that are being written, while somebody follows their runs on another replica than
+-- their owner. Overwritten again and again, so pages have room; lost with PostgreSQL, and written
+-- again. Without a foreign key, so that no locked row of another run holds them up.
+CREATE UNLOGGED TABLE answers (
+    run_id     uuid PRIMARY KEY,
+    epoch      bigint NOT NULL,
+    attempt    integer NOT NULL,
+    sequence   bigint NOT NULL,
+    text       text NOT NULL,
+    characters integer NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN answers.epoch IS 'of the run when this was written; with any other it is void';
+COMMENT ON COLUMN answers.sequence IS 'of the AnswerStarted event of the attempt';
+ALTER TABLE answers ALTER COLUMN text SET STORAGE EXTERNAL;
 
 -- Credentials that came with a question, for as long as its run is under way. A table of its own:
 -- the log is kept, shown and exported, these never.
@@ -121,13 +158,14 @@ COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was reques
 COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
 
 CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
+CREATE INDEX approvals_by_status ON approvals (user_id, status, created_at DESC, approval_id DESC);
 CREATE INDEX approvals_due ON approvals (expire_at) WHERE status = 1;
 CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
 CREATE INDEX approvals_waiting ON approvals (agent_name, tools) INCLUDE (created_at) WHERE status = 1;
 
--- Tokens by day and user, and of everybody ('') by day: adding up the runs of a day for every
--- question would take longer with each of them.
+-- Tokens of runs that have ended, by day and user, and of everybody ('') by day: adding up the runs
+-- of a day would take longer with each of them, and give back what erased runs consumed.
 CREATE TABLE token_days (
     day     date NOT NULL,
     user_id text NOT NULL,
@@ -146,18 +184,6 @@ LANGUAGE sql VOLATILE AS $$
     FROM runs WHERE user_id = of_user AND finished_at IS NULL;
 $$;
 COMMENT ON FUNCTION unfinished_runs IS '4 is RUN_STATUS_WAITING_FOR_APPROVAL; needs READ COMMITTED';
-
--- As unfinished_runs, with what was spent of a day; the empty user is everybody.
-CREATE FUNCTION admission_of(of_user text, of_day date)
-RETURNS TABLE (active bigint, waiting bigint, tokens bigint)
-LANGUAGE sql VOLATILE AS $$
-    SELECT pg_advisory_xact_lock(20261122, hashtext(of_user));
-    SELECT count(*) FILTER (WHERE r.status <> 4), count(*) FILTER (WHERE r.status = 4),
-           coalesce((SELECT d.tokens FROM token_days AS d
-                     WHERE d.day = of_day AND d.user_id = of_user), 0)
-    FROM runs AS r WHERE r.user_id = of_user AND r.finished_at IS NULL;
-$$;
-COMMENT ON FUNCTION admission_of IS '4 is RUN_STATUS_WAITING_FOR_APPROVAL; needs READ COMMITTED';
 
 -- What users ask for is read by a role that sees the rows of one user; which one, its statement says
 -- by the setting bos.user_id. The gateway's own role owns the tables and is not restricted.
@@ -181,7 +207,7 @@ EXCEPTION WHEN insufficient_privilege THEN
     RAISE EXCEPTION 'the role bos_gateway_reader is missing: let an administrator run CREATE ROLE bos_gateway_reader NOLOGIN; GRANT bos_gateway_reader TO %', current_user;
 END
 $$;
-GRANT SELECT ON runs, run_events, approvals TO bos_gateway_reader;
+GRANT SELECT ON runs, run_events, answers, approvals TO bos_gateway_reader;
 
 -- Whose run it is, for the policies of tables that have no user of their own. A function that the
 -- planner cannot look into is called for each row of the run that is asked for; a condition on the
@@ -203,10 +229,13 @@ GRANT EXECUTE ON FUNCTION owner_of TO bos_gateway_reader;
 
 ALTER TABLE runs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_events ENABLE ROW LEVEL SECURITY;
+ALTER TABLE answers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE approvals ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_runs ON runs FOR SELECT TO bos_gateway_reader
     USING (user_id = nullif(current_setting('bos.user_id', true), ''));
 CREATE POLICY own_events ON run_events FOR SELECT TO bos_gateway_reader
+    USING (owner_of(run_id) = nullif(current_setting('bos.user_id', true), ''));
+CREATE POLICY own_answers ON answers FOR SELECT TO bos_gateway_reader
     USING (owner_of(run_id) = nullif(current_setting('bos.user_id', true), ''));
 CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
     USING (user_id = nullif(current_setting('bos.user_id', true), ''));
@@ -214,7 +243,8 @@ CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
 ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
 ALTER TABLE token_days ENABLE ROW LEVEL SECURITY;
+ALTER TABLE cards ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down
-DROP TABLE approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days;
-DROP FUNCTION unfinished_runs, admission_of, owner_of;
+DROP TABLE answers, approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days, cards;
+DROP FUNCTION unfinished_runs, owner_of;

@@ -28,7 +28,6 @@ class _StoreSettings(Settings):
 
     store_url: str | None = None
     planner_target: str | None = None
-    artefacts_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,6 @@ class Deployment:
     """What encrypts the credentials of runs."""
     secrets_key_ids: frozenset[str] = frozenset()
     """The ids of its keys; a standalone tells no more."""
-    artefacts_url: str | None = None
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
     model: str = ""
@@ -67,14 +65,6 @@ def find_store(start: Path) -> str:
         ConfigurationError: nothing says where it is.
     """
     return _StoreSettings.load().store_url or _standalone(start).store_url
-
-
-def find_artefacts(start: Path) -> str | None:
-    """The URL of what the run log does not hold itself, if there is such a place."""
-    given = _StoreSettings.load()
-    if given.store_url:
-        return given.artefacts_url
-    return _standalone(start).artefacts_url
 
 
 def find_deployment(start: Path) -> Deployment:
@@ -99,7 +89,6 @@ def find_deployment(start: Path) -> Deployment:
         run_token_private_key=settings.run_token_private_key,
         secrets=ring,
         secrets_key_ids=ring.ids if ring else frozenset(),
-        artefacts_url=settings.artefacts_url,
     )
 
 
@@ -116,7 +105,6 @@ def _standalone(start: Path) -> Deployment:
             fallback_agent=GatewaySettings.model_fields["fallback_agent"].default,
             run_timeout_s=GatewaySettings.model_fields["run_timeout_s"].default,
             secrets_key_ids=frozenset(map(str, operator.get("secrets_key_ids", ()))),
-            artefacts_url=operator.get("artefacts_url"),
             local=local,
             model=str(operator["model"]),
         )

@@ -17,15 +17,14 @@ import click
 from google.protobuf.json_format import MessageToDict
 
 from bos.runlog.v1 import LogEvent
-from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, NotFound, Unavailable
 from bos_client.render.text import one_line, run_status_text
 from bos_gateway.attempts import journal
 from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_artefacts, find_store
+from bos_gateway.operator.deployment import find_store
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.runs import EVENTS, PAGE_BYTES, PAGE_EVENTS
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
-from bos_gateway.values import LargeValues
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:
@@ -35,18 +34,12 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import RunStatus
 
 _CONNECT_S: Final = 5.0
-_PAGE: Final = 100
 _MOST_RUNS: Final = 10_000
 _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _OF_ONE_ATTEMPT: Final = 3  # its start, its end, and that it failed for good
 _LONGEST_S: Final = 10 * 365 * 86400
 
-_USER = "SELECT user_id FROM runs WHERE run_id = $1"
-_EVENTS = """
-SELECT sequence, epoch, kind, created_at, payload FROM run_events
-WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
-"""
 # Runs are narrowed first: a run that was taken over has a higher epoch, and had not ended before.
 _ADOPTED = """
 SELECT r.run_id, r.status, r.finished_at, e.created_at, e.payload
@@ -138,22 +131,18 @@ def adopted(since: timedelta, as_json: bool) -> None:
 
 
 async def _show_log(run_id: UUID, *, as_json: bool) -> None:
-    url = find_artefacts(Path.cwd())
-    values = LargeValues(open_artefacts(url) if url else None)
+    expected, state = 1, _Attempts(str(run_id))
     async with _store() as session:
-        user_id = await session.fetchval(_USER, run_id)
-        if user_id is None:
-            raise NotFound(f"There is no run {run_id}.")
-        owner = Owner(user_id, run_id)
-        expected, state = 1, _Attempts(str(run_id))
-        while page := await session.fetch(_EVENTS, run_id, expected - 1, _PAGE):
+        while page := await session.fetch(EVENTS, run_id, expected - 1, PAGE_EVENTS, PAGE_BYTES):
             for row in page:
                 if row["sequence"] > expected and not as_json:
                     click.echo(f"{expected:>6}  … to {row['sequence'] - 1} are not stored any more")
-                event = await values.whole(owner, LogEvent.FromString(row["payload"]))
+                event = LogEvent.FromString(row["payload"])
                 click.echo(_as_json(row, event) if as_json else _line(row, event))
                 state.take(event)
                 expected = row["sequence"] + 1
+    if expected == 1:
+        raise NotFound(f"There is no run {run_id}.")
     for entry in () if as_json else state.told():
         click.echo(f"attempt  {entry}")
 

@@ -17,7 +17,7 @@ from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.operator.secrets import check_secrets
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
 from bos_postgres import (
     connect,
     describe,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 3.0
 _STATEMENT_S: Final = 2.0
 _ALL_S: Final = 8.0
-_OLDEST_VERSION: Final = 14  # the first with multiranges
+_OLDEST_VERSION: Final = 15  # the oldest that its makers still mend
 _CLOCK_S: Final = 2.0
 _CLOCK_BAD_S: Final = 30.0
 # A lease lives for three seconds, and is looked for every second.
@@ -58,6 +58,15 @@ SELECT count(*) FILTER (WHERE lease_until >= now()) AS alive,
        count(*) FILTER (WHERE lease_until < now()) AS expired
 FROM replicas
 """
+# Gateways alive are counted with one more, which a rolling restart starts before it stops another.
+_CONNECTIONS = """
+SELECT current_setting('max_connections')::int
+       - current_setting('superuser_reserved_connections')::int
+       - coalesce(current_setting('reserved_connections', true), '0')::int AS usable,
+       (SELECT count(*)::int FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND usename <> current_user) AS others,
+       (SELECT count(*)::int FROM replicas WHERE lease_until >= now()) + 1 AS gateways
+"""
 _UNFINISHED = """
 SELECT count(*) AS runs,
        count(*) FILTER (WHERE r.replica_id IS NULL) AS free,
@@ -69,9 +78,12 @@ FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
 WHERE r.finished_at IS NULL AND r.status <> $1
 """
 _TOKENS = """
-SELECT coalesce(sum(tokens) FILTER (WHERE user_id = ''), 0)::bigint AS tokens,
-       count(*) FILTER (WHERE user_id <> '') AS users
-FROM token_days WHERE day = (now() AT TIME ZONE 'UTC')::date
+WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day), spent AS (
+    SELECT user_id, tokens FROM token_days JOIN today USING (day) WHERE user_id <> ''
+    UNION ALL
+    SELECT r.user_id, r.tokens FROM runs AS r JOIN today ON r.token_day = today.day
+)
+SELECT coalesce(sum(tokens), 0)::bigint AS tokens, count(DISTINCT user_id) AS users FROM spent
 """
 
 
@@ -110,6 +122,7 @@ async def _check(deployment: Deployment, found: list[Finding]) -> None:
             if usable:
                 found.append(await _write(session))
                 found.extend(await _ownership(session))
+                found.append(await _connections(session))
                 found.extend(await _tokens(session))
                 found.append(await check_secrets(session, deployment))
 
@@ -161,6 +174,21 @@ async def _sessions(dsn: str) -> Finding:
             "Look whether max_connections is reached, or a pooler makes clients wait.",
         )
     return ok("sessions", "connections are sessions; no transaction pooler in between")
+
+
+async def _connections(session: Session) -> Finding:
+    row = await session.fetchrow(_CONNECTIONS)
+    assert row is not None
+    needed = row["gateways"] * MOST_SESSIONS + row["others"]
+    text = (
+        f"{row['gateways']} gateway(s), one of them for a restart, and {row['others']} session(s) "
+        f"of others may need {needed} of {row['usable']} connections"
+    )
+    if needed <= row["usable"]:
+        return ok("connections", text)
+    more = needed - row["usable"]
+    advice = f"Raise max_connections by {more} or more, and restart PostgreSQL."
+    return warning("connections", text, advice)
 
 
 async def _migrations(session: Session) -> tuple[Finding, bool]:

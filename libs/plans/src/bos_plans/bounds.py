@@ -1,0 +1,99 @@
+"""Bounds of typed values from outside: nesting depth, number of values, dates and decimals. Pure.
+
+What passes can be copied, stored inside any event of a run, and read again: a reader of protobuf
+gives up at 100 messages inside one another, and a level of maps costs three.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bos_chassis.values import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MAX_VALUES = 100_000
+"""Values of one message, lists and maps included; a walk over so many takes some 50 ms."""
+
+_DECIMAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|NaN|Infinity)")
+_MAX_DECIMAL_CHARS = 262_200
+_MIN_SECONDS = -62_135_596_800  # 0001-01-01, the first time that Timestamp can hold
+_MAX_SECONDS = 253_402_300_799  # 9999-12-31
+
+
+class OutOfBounds(Exception):
+    """Values that cannot be worked with; the message says why and is safe for people."""
+
+
+class Extent(NamedTuple):
+    """How large some values are."""
+
+    values: int
+    depth: int
+    """Lists and maps inside one another; 0 for scalars."""
+
+
+def extent(values: Iterable[Any], *, max_values: int = MAX_VALUES) -> Extent:
+    """Measure values, ``bos.common.v1.Value`` or ``google.protobuf.Value``.
+
+    Takes time for ``max_values`` at most, however many there are.
+
+    Raises:
+        OutOfBounds: too many or too deep, or a date, time or number that is none.
+    """
+    count = deepest = 0
+    levels: list[Iterator[Any]] = [iter(values)]
+    while levels:
+        value = next(levels[-1], None)
+        if value is None:
+            levels.pop()
+            continue
+        count += 1
+        if count > max_values:
+            raise OutOfBounds(f"holds more than {max_values} values")
+        kind = value.WhichOneof("kind")
+        if kind not in _INNER:
+            if kind in _SOUND and not _SOUND[kind](getattr(value, kind)):
+                raise OutOfBounds(f"holds a {kind.removesuffix('_value')} that is none")
+            continue
+        if len(levels) > MAX_DEPTH:
+            raise OutOfBounds(f"nests lists and maps more than {MAX_DEPTH} deep")
+        deepest = max(deepest, len(levels))
+        levels.append(iter(_INNER[kind](getattr(value, kind))))
+    return Extent(count, deepest)
+
+
+def is_time(stamp: Any) -> bool:
+    """Whether a ``google.protobuf.Timestamp`` is a time between the years 1 and 9999."""
+    possible = _MIN_SECONDS <= stamp.seconds <= _MAX_SECONDS and 0 <= stamp.nanos < 1_000_000_000
+    return bool(possible)
+
+
+def _is_date(day: Any) -> bool:
+    try:
+        date(day.year, day.month, day.day)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_decimal(text: str) -> bool:
+    return len(text) <= _MAX_DECIMAL_CHARS and _DECIMAL.fullmatch(text) is not None
+
+
+_INNER: dict[str | None, Callable[[Any], Iterable[Any]]] = {
+    "list_value": lambda inner: inner.values,
+    "map_value": lambda inner: inner.fields.values(),
+    "struct_value": lambda inner: inner.fields.values(),
+}
+_SOUND: dict[str | None, Callable[[Any], bool]] = {
+    "date_value": _is_date,
+    "timestamp_value": is_time,
+    "decimal_value": _is_decimal,
+    # Of a google.protobuf.Value, which is JSON, and JSON has no other numbers.
+    "number_value": math.isfinite,
+}

@@ -1,0 +1,103 @@
+"""What is written to the log: new runs, and events of runs that this replica owns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid4
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from bos.gateway.v1 import RunStatus
+    from bos.runlog.v1 import LogEvent
+    from bos_gateway.run_secrets import SealedSecrets
+
+
+class Row(NamedTuple):
+    """One event as it stands in the log."""
+
+    run_id: UUID
+    sequence: int
+    event_id: UUID
+    epoch: int
+    kind: str
+    payload: bytes
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be accepted."""
+
+    run_id: UUID
+    user_id: str
+    request_id: str
+    request_digest: bytes
+    conversation_id: str
+    question: str
+    event: LogEvent
+    """The RunAccepted event."""
+    max_active: int = 0
+    """Most unfinished runs that its user may have, beside those that wait; 0: no bound."""
+    max_waiting: int = 0
+    """Most runs of its user that may wait for a person; 0: no bound."""
+    sealed: SealedSecrets | None = None
+    """Its credentials, stored and deleted with the run."""
+    counts_for_day: bool = False
+    """Whether its tokens count against a bound of the day."""
+
+    @property
+    def size(self) -> int:
+        """Bytes to be written, about."""
+        return self.event.ByteSize()
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Events of one run, in order, to be written together."""
+
+    run_id: UUID
+    epoch: int
+    first_sequence: int
+    events: Sequence[LogEvent]
+    status: RunStatus | None = None
+    """The run's new status, if these events change it."""
+    finished: bool = False
+    rows: Sequence[Row] = field(init=False)
+    """The events as they are to stand in the log, each with an identity: repeating a write cannot
+    double it. Made here, so that an event that cannot be written fails by itself."""
+
+    def __post_init__(self) -> None:
+        """Give every event its identity."""
+        rows = tuple(_row(self, number, event) for number, event in enumerate(self.events))
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def last_sequence(self) -> int:
+        """Where the run's log ends with these events."""
+        return self.first_sequence + len(self.events) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes to be written, about."""
+        return sum(len(row.payload) for row in self.rows)
+
+
+def time_of(event: LogEvent) -> datetime:
+    """When it happened (UTC)."""
+    return event.create_time.ToDatetime(tzinfo=UTC)
+
+
+def _row(append: Append, number: int, event: LogEvent) -> Row:
+    return Row(
+        append.run_id,
+        append.first_sequence + number,
+        uuid4(),
+        append.epoch,
+        event.WhichOneof("event") or "",
+        event.SerializeToString(),
+        time_of(event),
+    )

@@ -1,0 +1,131 @@
+"""Reading for an account with very many runs: whatever is asked goes by an index."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
+    RUN_STATUS_EXECUTING,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    ListApprovalsRequest,
+    ListRunsRequest,
+)
+from bos_gateway import approvals as approvals_module
+from bos_gateway import runs as runs_module
+from bos_gateway.approvals import Approvals
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.runs import READER, Runs
+from bos_gateway.service import MIGRATIONS
+from bos_postgres import acquire, connect, fetch, migrate, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+    import pytest
+
+RUNS, WAITING, FAILED = 20_000, 300, 7
+_FILL = """
+INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question, status,
+                  last_sequence, created_at, finished_at)
+SELECT gen_random_uuid(), 'ada', n::text, '', CASE WHEN n % 1000 = 0 THEN 'talk' ELSE '' END,
+       'why?', CASE WHEN n <= $3 THEN 8 WHEN n > $1 - $2 THEN 4 ELSE 6 END, 2,
+       now() - make_interval(secs => $1 - n), CASE WHEN n <= $1 - $2 THEN now() END
+FROM generate_series(1, $1::int) AS n
+"""
+_EVENTS = """
+INSERT INTO run_events
+    (run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at)
+SELECT run_id, s, gen_random_uuid(), 1, 'run_accepted', 1, '', now()
+FROM runs CROSS JOIN generate_series(1, 2) AS s
+"""
+_APPROVALS = """
+INSERT INTO approvals (approval_id, run_id, user_id, status, payload, agent_name, tools,
+                       created_at, expire_at)
+SELECT gen_random_uuid(), run_id, 'ada', CASE WHEN status = 8 THEN 1 ELSE 2 END, '', 'agent',
+       'tool', created_at, now()
+FROM runs
+"""
+
+
+async def test_every_statement_of_a_reader_reads_little(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, tuple[object, ...]]] = []
+
+    async def noted(
+        pool: asyncpg.Pool[asyncpg.Record], sql: str, *arguments: object
+    ) -> Sequence[asyncpg.Record]:
+        asked.append((sql, arguments))
+        return await fetch(pool, sql, *arguments)
+
+    monkeypatch.setattr(runs_module, "fetch", noted)
+    monkeypatch.setattr(approvals_module, "fetch", noted)
+    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    async with connect(postgres_dsn, schema=SCHEMA) as session:
+        await session.execute(_FILL, RUNS, WAITING, FAILED)
+        await session.execute(_EVENTS)
+        await session.execute(_APPROVALS)
+        await session.execute("VACUUM ANALYZE")
+        old = await session.fetchval("SELECT run_id FROM runs WHERE request_id = '10000'")
+    async with (
+        open_database(postgres_dsn, schema=SCHEMA, max_size=1) as pool,
+        open_database(postgres_dsn, schema=SCHEMA, max_size=1, role=READER) as readers,
+    ):
+        runs, approvals = Runs(pool, readers), Approvals(pool, readers)
+        for wanted, expected in (
+            (ListRunsRequest(), 50),
+            (ListRunsRequest(status=RUN_STATUS_FAILED), FAILED),
+            (ListRunsRequest(status=RUN_STATUS_SUCCEEDED), 50),
+            (ListRunsRequest(status=RUN_STATUS_WAITING_FOR_APPROVAL), 50),
+            (ListRunsRequest(status=RUN_STATUS_EXECUTING), 0),
+            (ListRunsRequest(conversation_id="talk"), RUNS // 1000),
+            (ListRunsRequest(conversation_id="none"), 0),
+            (ListRunsRequest(conversation_id="talk", status=RUN_STATUS_SUCCEEDED), 19),
+            (ListRunsRequest(conversation_id="talk", status=RUN_STATUS_FAILED), 0),
+        ):
+            found, token = await runs.list(wanted, "ada")
+            assert len(found) == expected, wanted
+            assert bool(token) is (expected == 50)
+            if token:
+                wanted.page_token = token
+                assert not {r.run_id for r in found} & {
+                    r.run_id for r in (await runs.list(wanted, "ada"))[0]
+                }
+        for status, expected in (
+            (None, 50),
+            (APPROVAL_STATUS_PENDING, FAILED),
+            (APPROVAL_STATUS_APPROVED, 50),
+            (APPROVAL_STATUS_DENIED, 0),
+        ):
+            requests, _ = await approvals.list(ListApprovalsRequest(status=status), "ada")
+            assert len(requests) == expected
+        assert (await runs.find(old, "ada")).run_id == old
+        assert await runs.find_request("ada", "10000") is not None
+        hers = runs.of("ada")
+        assert len(await hers.events(old)) == len(await hers.log(old)) == 2
+        assert await hers.last_sequence(old) == 2
+        look = await hers.look(old, 1)
+        assert (len(look.events), look.finished) == (1, True)
+        assert await hers.first_event(old)
+        async with acquire(readers) as connection:
+            for sql, arguments in asked:
+                await check(connection, sql, arguments)
+
+
+async def check(connection: Any, sql: str, arguments: Sequence[object]) -> None:
+    """It passes few rows by; and planned for any arguments, reads no table whole."""
+    told = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *arguments)
+    passed_by = sum(map(int, re.findall(r'"Rows Removed by Filter": (\d+)', told)))
+    assert passed_by <= WAITING, told
+    await connection.execute(f"SET plan_cache_mode = force_generic_plan; PREPARE asked AS {sql}")
+    values = ", ".join(["NULL"] * len(arguments))
+    generic = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({values})")
+    assert "Seq Scan" not in told + generic, told + generic
+    await connection.execute("DEALLOCATE asked; RESET plan_cache_mode")

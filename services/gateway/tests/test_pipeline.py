@@ -1,0 +1,118 @@
+"""A run goes on while its commits are under way; nobody sees, and nothing acts on, what is not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from run_contract import stored_runs
+
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
+    SideEffectClass,
+)
+from bos.gateway.v1 import (
+    RUN_STATUS_FAILED,
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    AskStreamRequest,
+    GetRunRequest,
+)
+from bos_gateway.run_log import SCHEMA
+from bos_postgres import connect
+from bos_testkit.agents import CountingAgent, EchoAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_house import House
+
+_HOLD = """
+CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
+CREATE TRIGGER hold BEFORE INSERT ON run_events FOR EACH ROW
+WHEN (NEW.kind = '{kind}') EXECUTE FUNCTION hold();
+"""
+
+
+@asynccontextmanager
+async def held(dsn: str, kind: str) -> AsyncIterator[None]:
+    """Events of this kind do not come into the log while the block runs."""
+    async with connect(dsn, schema=SCHEMA) as session:
+        await session.execute(_HOLD.format(kind=kind))
+        async with session.transaction():
+            await session.execute("SELECT pg_advisory_xact_lock(7)")
+            yield
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "early"),
+    [(SIDE_EFFECT_CLASS_NONE, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
+)
+async def test_only_what_changes_nothing_begins_before_its_dispatch_is_on_disk(
+    house: House, side_effect: SideEffectClass, early: bool
+) -> None:
+    acting, pure = CountingAgent("acting", side_effect=side_effect), EchoAgent("pure")
+    await house.add_agent(acting)
+    await house.add_agent(pure)
+    house.planner.steps = [step("p", "pure"), step("a", "acting")]
+    async with house.gateway() as gateway:
+        async with held(house.dsn, "step_dispatched"):
+            call = gateway.stub.AskStream(
+                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
+            )
+            await eventually(lambda: bool(pure.inputs), within_s=20)
+            if early:
+                await eventually(lambda: bool(acting.inputs), within_s=20)
+            assert bool(acting.inputs) is early
+        events = [message.event async for message in call]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert len(acting.inputs) == 1
+
+
+async def test_nobody_sees_an_event_before_its_commit(house: House) -> None:
+    pure = EchoAgent("pure")
+    await house.add_agent(pure)
+    house.planner.steps = [step("p", "pure")]
+    async with house.gateway() as gateway:
+        async with held(house.dsn, "planned"):
+            call = gateway.stub.AskStream(
+                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
+            )
+            first = await call.read()
+            # The step has begun on a plan that is not in the log yet.
+            await eventually(lambda: bool(pure.inputs), within_s=20)
+            second = asyncio.ensure_future(call.read())
+            request = GetRunRequest(run_id=first.event.run_id)
+            found = (await gateway.stub.GetRun(request, timeout=20)).run
+            assert not found.HasField("plan")
+            assert found.last_sequence == 1
+            assert not second.done()
+        assert (await second).event.HasField("planned")
+        sequences = [first.event.sequence, (await second).event.sequence]
+        while (message := await call.read()) is not grpc.aio.EOF:
+            if not message.event.HasField("answer_delta"):  # text has the place of its beginning
+                sequences.append(message.event.sequence)
+    assert sequences == sorted(set(sequences))
+
+
+async def test_a_run_whose_log_refuses_an_event_ends_behind_what_is_stored(house: House) -> None:
+    """Its owner had gone on from the event that is refused; nothing of that counts."""
+    pure = EchoAgent("pure")
+    await house.add_agent(pure)
+    house.planner.steps = [step("p", "pure")]
+    async with house.gateway() as gateway:
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            await session.execute("ALTER TABLE run_events ADD CHECK (kind <> 'step_finished')")
+        response = await gateway.ask("Go?", request_id="r")
+        assert response.status == RUN_STATUS_FAILED
+    run = (await stored_runs(house.dsn))["r"]
+    assert run.finished
+    assert run.sequences == list(range(1, len(run.events) + 1))
+    assert [event.HasField("run_finished") for event in run.events].count(True) == 1
