@@ -62,6 +62,11 @@ test-crash-full: install ## The same at random, until KILLS=1000 or SECONDS=3600
 	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
 	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
+.PHONY: test-crash-power
+test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS=100 times; SEED=N
+	$(BIN)/python services/gateway/tests/crash_power.py --rounds $(or $(ROUNDS),100) \
+	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+
 .PHONY: test-isolation
 test-isolation: install rest ## Every public RPC as somebody else, with forged tokens (part of test)
 	$(BIN)/pytest -n 2 --dist loadfile -m isolation $(PYTEST_ARGS)
@@ -111,6 +116,15 @@ release-protos: protos ## Make today's contracts the ones that must not break
 .PHONY: bench
 bench: install rest ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
+
+.PHONY: bench-engine
+bench-engine: install ## The run engine with 500,000 finished runs (RUNS=N), and with a locked row
+	$(BIN)/python tests/load/engine_scale.py --runs $(or $(RUNS),500000)
+	$(BIN)/python tests/load/engine_locked.py
+
+.PHONY: count-gateway
+count-gateway: $(VENV)/.python ## Lines of the gateway's product code, now and AT=COMMIT
+	@$(BIN)/python tests/load/engine_count.py $(addprefix --at ,$(AT))
 
 .PHONY: soak
 soak: install ## Memory of a gateway over 20,000 runs with clients that leave and cancel (RUNS=…)

@@ -37,7 +37,7 @@ async def outputs(folder: Path, lines: list[str]) -> list[str]:
 
 
 def events(text: str) -> list[tuple[str, str]]:
-    return re.findall(r"^id: (\d+)\nevent: (\w+)$", text, re.MULTILINE)
+    return re.findall(r"^id: ([\d.]+)\nevent: (\w+)$", text, re.MULTILINE)
 
 
 async def test_the_walk_of_the_readme(tmp_path: Path) -> None:

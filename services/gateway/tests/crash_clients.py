@@ -74,8 +74,16 @@ def at(*found: Gateway) -> Callable[[], list[Client]]:
 
 
 async def until_waiting(crash: CrashHouse, runs: int) -> None:
-    """Until so many steps have reached the agent that waits."""
+    """Until so many steps have reached the agent that waits, and all logs say so."""
     await eventually(lambda: len(crash.slow.executions) >= runs, within_s=45)
+    # Who waits may be asked while the word of it is on its way to the log.
+    query = """
+        SELECT count(*) FROM run_events
+        WHERE kind = 'step_dispatched' AND position('slow'::bytea IN payload) > 0
+    """
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection, asyncio.timeout(45):
+        while await connection.fetchval(query) < runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def execute(crash: CrashHouse, sql: str, *arguments: object) -> None:

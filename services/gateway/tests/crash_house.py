@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import grpc
+from crash_hostile import HostileAgent, add_hostile, hostile_steps
 from gateway_house import Client, House, PlannerDouble, gateway_process, open_house
 from run_contract import Execution, Seen
 from streamed import cursor
@@ -147,6 +148,10 @@ class CrashPlanner(PlannerDouble):
     """Four steps, of which two act: one that may be repeated and one that may not."""
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        if (hostile := hostile_steps(request.question)) is not None:
+            again = request.HasField("revision")
+            plan = Plan(steps=[] if again else hostile, origin="test")
+            return MakePlanResponse(plan=plan, only_plan=True)
         if FAILS in request.question:
             raise InvalidArgument("There is no plan for this.")
         if ASKS in request.question:
@@ -190,6 +195,7 @@ class CrashHouse:
     slow: GatedWitness
     asks_keyed: AskedAgent
     asks_once: AskedAgent
+    hostile: HostileAgent
     seen: list[Seen] = field(default_factory=list)
 
     @property
@@ -222,6 +228,7 @@ async def open_crash_house(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[C
             GatedWitness("slow"),
             AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
             AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
+            await add_hostile(house),
         )
         for agent in (*crash.witnesses, crash.asks_keyed, crash.asks_once):
             await house.add_agent(agent)
@@ -297,6 +304,7 @@ async def _read(client: Client, question: str, seen: Seen) -> None:
         call = client.stream(question, request_id=seen.request_id, trace=True)
     try:
         async for message in call:
+            assert message is not None, f"{question}: an event that clients cannot read"
             seen.events.append(message.event)
     finally:
         call.cancel()

@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import grpc
+from crash_hostile import KINDS, PATIENCE
 from crash_house import (
     MENDS,
     WAITS,
@@ -35,7 +36,15 @@ from crash_tally import Death, Tally
 from crashing_postgres import CrashingPostgres
 from gateway_nursery import forked_gateway
 from postgres_proxy import Proxy, postgres_proxy
-from run_contract import Seen, StoredRun, Verdict, check_contract, stored_runs
+from run_contract import (
+    MISCHIEF,
+    POISON,
+    Seen,
+    StoredRun,
+    Verdict,
+    check_contract,
+    stored_runs,
+)
 
 from bos_chassis.errors import BosError
 from bos_gateway import commits
@@ -52,10 +61,10 @@ if TYPE_CHECKING:
 _GATEWAYS = 3
 _CLIENTS = 12
 _STEP_S = 0.15
-_ENDS_WITHIN_S = 90.0
-# How long PostgreSQL may take to write on disk by itself what nobody waited for: three times its
-# wal_writer_delay, and some. Losing it together with an owner is the one exception to the contract.
-_FLUSHED_S = 1.5
+# A poison is let alone for longer and longer before it is given up.
+_ENDS_WITHIN_S = 300.0
+_POISONS = 1
+"""Runs in a round that kill their owner, again and again."""
 _POINTS = sorted(
     {
         *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
@@ -130,6 +139,8 @@ class Round:
         async with AsyncExitStack() as stack:
             keeping = [asyncio.create_task(self._keep(slot, stack)) for slot in self._slots]
             clients = [asyncio.create_task(self._client(n)) for n in range(_CLIENTS)]
+            self._crash.hostile.kills = self._kill_owner
+            clients += [asyncio.create_task(self._poison(n)) for n in range(_POISONS)]
             try:
                 await self._until_all_serve()
                 await self._destroy(time.monotonic() + self._plan.seconds)
@@ -161,10 +172,9 @@ class Round:
         while True:
             options = ("--deaf",) if self._random.random() < 0.1 else ()
             starting = forked_gateway(
-                self._crash, *options, log=self._plan.log,
+                self._crash.house, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
-                lease_renewal_s=self._lease_s / 3,
-                approval_timeout_s=TIMEOUT_S,
+                lease_renewal_s=self._lease_s / 3, approval_timeout_s=TIMEOUT_S,
             )  # fmt: skip
             try:
                 slot.gateway = await stack.enter_async_context(starting)
@@ -227,16 +237,42 @@ class Round:
             try:
                 if chance < 0.1:
                     await ask_anywhere(where, f"Question {number}/{asked}?", seen)
-                elif chance < 0.25:
+                elif chance < 0.2:
                     await self._ask_and_cancel(where, number, asked, seen)
-                elif chance < 0.5:
+                elif chance < 0.35:
+                    kind = self._random.choice(KINDS)
+                    await follow_anywhere(where, f"{MISCHIEF} {number}/{asked}: {kind}?", seen)
+                elif chance < 0.4:
+                    await follow_anywhere(where, f"{PATIENCE} {number}/{asked}?", seen)
+                elif chance < 0.55:
                     cancel = self._random.random() < 0.15
                     await self._people.ask(f"Question {number}/{asked}", seen, cancel=cancel)
                 else:
                     mends = f" to {MENDS}" if self._random.random() < 0.3 else ""
                     await follow_anywhere(where, f"Question {number}/{asked}{mends}?", seen)
+            except AssertionError as error:
+                self._refused.append(str(error))
             except grpc.aio.AioRpcError as error:  # none that says: try again
                 self._refused.append(f"{seen.request_id}: {error.code().name} {error.details()}")
+
+    async def _poison(self, number: int) -> None:
+        """A run that kills its owners, some time in the round."""
+        await asyncio.sleep(self._random.uniform(0.1, 0.5) * self._plan.seconds)
+        seen = Seen(uuid4().hex)
+        self._crash.seen.append(seen)
+        await follow_anywhere(self._anywhere, f"{POISON} {number}?", seen)
+
+    async def _kill_owner(self, run_id: str) -> None:
+        """What a poison does; nothing if its owner has changed meanwhile."""
+        with suppress(*_AWAY, ProcessLookupError):
+            async with connect(self._crash.house.dsn, schema=SCHEMA) as connection:
+                owner = await connection.fetchval(
+                    "SELECT replica_id FROM runs WHERE run_id = $1", UUID(run_id)
+                )
+            for slot in self._slots:
+                if slot.gateway is not None and slot.gateway.replica_id == owner:
+                    slot.gateway.process.kill()
+                    self._tally.happened["killed by a poison"] += 1
 
     async def _ask_and_cancel(
         self, where: Callable[[], Sequence[Client]], number: int, asked: int, seen: Seen
@@ -361,19 +397,17 @@ class Round:
             )
 
     async def _crash_postgres(self) -> None:
-        """With no owner lost in the same moment, before or after: that is the known exception."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=30)
+        """With whatever befalls gateways at the time; half the time all of them die with it."""
+        together = self._random.random() < 0.5
+        crashing = asyncio.create_task(self._postgres.crash())
         for slot in self._slots:
-            if slot.gateway is not None:
-                with suppress(OSError, ValueError, TimeoutError):
-                    await asyncio.wait_for(slot.gateway.arm("disarm"), 5)
-        await asyncio.sleep(_FLUSHED_S)
-        await self._postgres.crash()
+            if together and slot.gateway is not None:
+                slot.gateway.process.kill()
+        await crashing
         await asyncio.sleep(self._random.choice([0.0, 2 * self._lease_s]))
         await self._postgres.start()
-        await self._until_all_serve()
-        await asyncio.sleep(_FLUSHED_S)
+        if together:
+            self._tally.happened["everything crashed together"] += 1
 
     # What became of it
 

@@ -38,6 +38,7 @@ class Tally:
     late: int = 0
     lost: int = 0
     doubled: int = 0
+    innocent_failed: int = 0
     approvals: Counter[str] = field(default_factory=Counter)
     effects: int = 0
     asked_again: int = 0
@@ -51,6 +52,7 @@ class Tally:
         self.late += len(verdict.late)
         self.lost += len(verdict.lost)
         self.doubled += len(verdict.doubled)
+        self.innocent_failed += len(verdict.innocent_failed)
 
     def decided(self, decided: Decided) -> None:
         self.approvals += decided.statuses
@@ -73,7 +75,8 @@ class Tally:
                 f"their effects {self.effects}, asked again {self.asked_again}, "
                 f"outcome left unknown {self.unknown_effects}",
                 f"steps of unknown outcome {self.unknown}, late attempts {self.late}",
-                f"lost {self.lost}, doubled {self.doubled}",
+                f"lost {self.lost}, doubled {self.doubled}, "
+                f"innocent runs failed {self.innocent_failed}",
             ]
         )
 

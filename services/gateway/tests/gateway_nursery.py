@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import crashing_gateway
 import grpc
-from crash_house import CrashHouse, Gateway
-from gateway_house import Client, gateway_settings
+from crash_house import Gateway
+from gateway_house import Client, House, gateway_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -124,9 +124,9 @@ class ForkedGateway(Gateway):
 
 @asynccontextmanager
 async def forked_gateway(
-    crash: CrashHouse, *options: str, log: str = os.devnull, **overrides: object
+    house: House, *options: str, log: str = os.devnull, **overrides: object
 ) -> AsyncIterator[Gateway]:
-    """As ``crash_house.crashing_gateway``.
+    """As ``crash_house.crashing_gateway``, with the product's settings but for ``overrides``.
 
     Raises:
         ValueError: it ended before it could serve.
@@ -135,7 +135,7 @@ async def forked_gateway(
     nursery.set_forkserver_preload(["gateway_nursery"])
     replica_id = uuid4()
     argv = ["disarm", "--replica-id", str(replica_id), *options]
-    settings = gateway_settings(crash.house, max_failures=1000, **overrides)
+    settings = gateway_settings(house, **overrides)
     hears, orders = nursery.Pipe(duplex=False)
     says, speaks = nursery.Pipe(duplex=False)
     born = nursery.Process(target=_live, args=(argv, settings, log, hears, speaks))

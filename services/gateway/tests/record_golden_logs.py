@@ -155,6 +155,28 @@ async def not_mended(house: House) -> str:
         return str((await gateway.ask("Can it be?")).run_id)
 
 
+async def budgeted(house: House) -> str:
+    """With a budget; its owner drains while it is planned, and one with other settings goes on."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        started.set()
+        await release.wait()
+
+    house.planner.before = hold
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    async with house.gateway(max_run_tokens=100_000) as gateway:
+        call = gateway.stream("How much?")
+        run_id = str((await call.read()).event.run_id)
+        await started.wait()
+        call.cancel()
+    release.set()
+    async with house.gateway(max_run_tokens=1) as gateway:
+        await gateway.watch(run_id)
+    return run_id
+
+
 async def _decided(house: House, *decisions: tuple[int, str]) -> str:
     await house.add_agent(DeployAgent())
     asking = step("a", "deploy", "deploy shop 1.2")
@@ -188,6 +210,7 @@ SCENARIOS: tuple[Callable[[House], Awaitable[str]], ...] = (
     denied,
     revised,
     not_mended,
+    budgeted,
 )
 
 

@@ -5,6 +5,7 @@
 * An effect is never doubled silently.
 * What a client has seen is never taken back except by AnswerStarted.
 * Nothing acknowledged is lost.
+* Every log can be read, and no run fails for what another one does.
 * No sequence has a gap or a duplicate; a client that reconnects elsewhere behind its last sequence
   misses nothing and sees nothing twice.
 
@@ -17,6 +18,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
 from streamed import answer_text, logged
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
@@ -52,6 +54,12 @@ if TYPE_CHECKING:
             """Whether its effects may be asked for twice: they are known by their keys."""
 
 
+MISCHIEF = "mischief"
+"""In a question: its own agents or its plan misbehave; it must end all the same, but may fail."""
+POISON = "poison"
+"""In a question: it kills its owners, and may be given up."""
+ENDS_OTHERWISE = ("may it", "no plan")
+"""In questions: people decide about it, or it cannot be planned; such a run may fail."""
 # Two processes on one machine, one of which goes by the database's clock.
 _SAME_MOMENT_S = 0.1
 
@@ -92,13 +100,15 @@ class Verdict:
     late: list[str] = field(default_factory=list)
     """Attempts that a frozen owner began after its successor had the step's result: they end with
     the freeze, their results count nowhere, and their effects are known by their keys."""
+    innocent_failed: list[str] = field(default_factory=list)
+    """Runs that ended FAILED though nothing was wrong about them."""
     unknown: int = 0
     """Steps whose outcome is unknown, and said to be."""
 
     @property
     def broken(self) -> list[str]:
         """Everything that may not be."""
-        return [*self.lost, *self.doubled]
+        return [*self.lost, *self.doubled, *self.innocent_failed]
 
 
 @dataclass(slots=True)
@@ -131,11 +141,19 @@ async def stored_runs(dsn: str) -> dict[str, StoredRun]:
             str(run["run_id"]),
             run["request_id"],
             run["finished_at"] is not None,
-            [LogEvent.FromString(payload) for _, payload in events[run["run_id"]]],
+            [_parsed(payload) for _, payload in events[run["run_id"]]],
             [sequence for sequence, _ in events[run["run_id"]]],
         )
         for run in runs
     }
+
+
+def _parsed(payload: bytes) -> LogEvent:
+    """The event; one without any kind if it cannot be read."""
+    try:
+        return LogEvent.FromString(payload)
+    except DecodeError:
+        return LogEvent()
 
 
 async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Witness]) -> Verdict:
@@ -150,7 +168,11 @@ async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Wit
     verdict = Verdict(runs=len(runs))
     for run in runs.values():
         verdict.events += len(run.events)
-        _check_log(run, verdict)
+        if all(event.WhichOneof("event") for event in run.events):
+            _check_log(run, verdict)
+        else:
+            verdict.lost.append(f"{run.request_id}: its log cannot be read")
+            run.events.clear()
     for client in seen:
         stored = runs.get(client.request_id)
         if stored is None:
@@ -184,8 +206,8 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
     )
     if any(count > 1 for count in planned.values()):
         verdict.doubled.append(f"{name}: planned twice, {dict(planned)}")
-    if run.events[-1:] and run.events[-1].run_finished.response.error.type == OWNERS_DIED:
-        verdict.lost.append(f"{name}: given up")
+    if run.events[-1:]:
+        _check_end(run, verdict)
     try:
         fold(run.run_id, run.events)
     except BrokenLog as error:
@@ -207,6 +229,19 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
             if done.result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
                 succeeded.add(done.step_id)
             verdict.unknown += event.step_finished.result.error.type == OUTCOME_UNKNOWN
+
+
+def _check_end(run: StoredRun, verdict: Verdict) -> None:
+    """Who did nothing wrong is neither given up nor fails."""
+    response = run.events[-1].run_finished.response
+    if POISON in run.request.question:
+        return
+    if response.error.type == OWNERS_DIED:
+        verdict.lost.append(f"{run.request_id}: given up")
+    # With people in it, it may be theirs to let it fail; with a plan that fails, its planner's.
+    guilty = (MISCHIEF, *ENDS_OTHERWISE)
+    if response.status == RUN_STATUS_FAILED and not any(w in run.request.question for w in guilty):
+        verdict.innocent_failed.append(f"{run.request_id}: {response.error.type} {response.answer}")
 
 
 def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:

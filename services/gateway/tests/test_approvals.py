@@ -211,6 +211,26 @@ async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
     assert agent.landed == {}
 
 
+async def test_damaged_request_neither_keeps_others_from_being_listed_nor_from_timing_out(
+    house: House, agent: DeployAgent
+) -> None:
+    async with patient(house, approval_timeouts={"trigger_deployment": 4.0}) as gateway:
+        damaged, sound = Following(gateway, "One?"), Following(gateway, "Two?")
+        asked = [(await each.asked()).approval_id for each in (damaged, sound)]
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            tear = "UPDATE approvals SET payload = '\\xff' WHERE approval_id = $1"
+            await connection.execute(tear, asked[0])
+        page = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
+        assert {each.approval_id for each in page.approvals} == set(asked)
+        with pytest.raises(grpc.aio.AioRpcError, match="can only be denied"):
+            await respond(gateway, asked[0], APPROVE)
+        for following in (damaged, sound):
+            result = result_of(await following.end(), "a")
+            assert result.error.type == "hitl_timeout"
+            assert "trigger_deployment" in result.error.message
+    assert agent.landed == {}
+
+
 async def test_decision_stands_and_the_same_again_is_no_error(
     house: House, agent: DeployAgent
 ) -> None:
@@ -263,6 +283,24 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
                 while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
                     await connection.execute("SELECT pg_sleep(0.02)")
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
+
+
+async def test_request_that_cannot_be_read_keeps_no_other_from_timing_out(
+    house: House, agent: DeployAgent
+) -> None:
+    async with house.gateway(approval_timeout_s=600) as gateway:
+        broken, other = Following(gateway), Following(gateway)
+        approvals_of = [(await each.asked()).approval_id for each in (broken, other)]
+        async with connect(house.dsn, schema=SCHEMA) as connection:
+            await connection.execute(
+                "UPDATE approvals SET payload = '\\xff' WHERE approval_id = $1", approvals_of[0]
+            )
+            await connection.execute("UPDATE approvals SET expire_at = now()")
+        events = await other.end()
+        (told,) = [e.approval_resolved.approval for e in events if e.HasField("approval_resolved")]
+        assert told.status == APPROVAL_STATUS_TIMED_OUT
+        assert (await get(gateway, approvals_of[0])).status == APPROVAL_STATUS_TIMED_OUT
+        broken.task.cancel()
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from bos.runlog.v1 import (
 )
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.errors import Unavailable
+from bos_gateway import budget as budgets
 from bos_gateway.budget import (
     MIN_STEP_TOKENS,
     counted,
@@ -50,7 +51,7 @@ from bos_gateway.budget import (
 )
 from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.planning import usable_problems
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.state import RunState, add_usage, apply, fold
 from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.plans import step
 
@@ -203,6 +204,21 @@ def test_result_that_says_nothing_of_its_usage_counts_in_full(
     apply(state, finished("a", usage))
     assert counted(state.usage) == counts
     assert held_by_steps(state) == 0
+
+
+def test_version_with_other_shares_counts_the_same_of_an_old_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    revised = event(revision_started=RevisionStarted(revision=1, failed_step_ids=["a"]))
+    lost = event(plan_failed=PlanFailed(revision=1))
+    log = [accepted(10_000), adopted(), planned(step("a", "echo")), finished("a"), revised, lost]
+    before = fold("r", log).usage
+    for share in ("PLAN_SHARE", "COMPOSE_SHARE"):
+        monkeypatch.setattr(budgets, share, 0.1)
+    monkeypatch.setattr(budgets, "MIN_STEP_TOKENS", 1)
+    assert fold("r", log).usage == before
+    assert counted(before) == 5000
+    assert decide(fold("r", [accepted(10_000)]), START) == [MakePlan(0, 1000)]
 
 
 def test_planning_that_was_interrupted_counts_in_full() -> None:
@@ -377,6 +393,22 @@ async def test_without_a_budget_none_is_handed_on(house: House) -> None:
     requests = [house.planner.requests[-1], agent.inputs[-1], house.composer.requests[-1]]
     assert not any(request.HasField("token_budget") for request in requests)
     assert response.metadata.max_tokens == 0
+
+
+async def test_largest_budget_a_caller_can_name_is_one_that_can_be_added_up(house: House) -> None:
+    house.planner.error = Unavailable("Gone.")  # so that all that was held for planning counts
+    async with house.gateway() as gateway:
+        response = await gateway.ask(max_tokens=2**63 - 1)
+    assert response.metadata.max_tokens == budgets.MAX_RUN_TOKENS
+    assert response.metadata.usage.unreported_tokens == budgets.MAX_RUN_TOKENS // 4
+
+
+def test_sums_of_usage_saturate_and_never_shrink() -> None:
+    total = Usage(input_tokens=5, model_calls=2**31 - 2)
+    for _ in range(3):
+        add_usage(total, Usage(input_tokens=-9, output_tokens=2**62, model_calls=2**31 - 1))
+    assert (total.input_tokens, total.output_tokens) == (5, 2**53 - 1)
+    assert total.model_calls == 2**31 - 1
 
 
 @pytest.mark.parametrize(

@@ -542,6 +542,7 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
     accepted.settings.max_concurrency = accepted.settings.max_steps = 4
     accepted.settings.plan_timeout.FromSeconds(10)
     accepted.settings.compose_timeout.FromSeconds(10)
+    freeze_shares(accepted.settings)
     accepted.deadline.GetCurrentTime()
     accepted.deadline.seconds += 100
     run.event.create_time.GetCurrentTime()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from decide_logs import START, accepted, adopted, event, finished, planned, wanted
+from decide_logs import LIMIT, START, accepted, adopted, event, finished, planned, recorded, wanted
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
@@ -18,6 +18,7 @@ from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunFinished
 from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN, RESULT_TOO_LARGE
 from bos_gateway.state import BrokenLog, UnknownEvent, apply, fold
 from bos_testkit.plans import step
 
@@ -74,6 +75,54 @@ def test_step_interrupted_by_a_change_of_owner(side_effect: int, again: bool) ->
         assert [e.step_dispatched.attempt for e in record.events] == [2]
     else:
         assert record.events[-1].step_finished.result.error.type == "OutcomeUnknown"
+
+
+@pytest.mark.parametrize(
+    ("effect", "told"),
+    [
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, OUTCOME_UNKNOWN),
+        (SIDE_EFFECT_CLASS_NONE, DEADLINE_EXCEEDED),
+    ],
+)
+def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
+    effect: int, told: str
+) -> None:
+    start = accepted()
+    tool = Tool(name="act", side_effect=effect)
+    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
+    state = fold("r", [start, planned(step("a", "echo"), step("b", "echo", "x", "a"))])
+    assert wanted(state) == ["a"]
+    wanted(state, START + LIMIT)
+    results = [state.steps[name].result for name in "ab"]
+    # What was never sent has not acted, whatever its tools.
+    assert [r.error.type for r in results if r] == [told, DEADLINE_EXCEEDED]
+
+
+def test_step_of_large_inputs_is_decided_on_alone() -> None:
+    plan = planned(
+        step("first", "echo"),
+        *(step(name, "echo", "@{outputs.first.answer}", "first") for name in "ab"),
+    )
+    state = fold("r", [accepted(), plan])
+    wanted(state)
+    apply(state, finished("first", answer="x" * 70_000))
+    assert [recorded(state) for _ in range(2)] == [["step_dispatched"]] * 2
+
+
+def test_inputs_that_are_too_large_end_their_step_only() -> None:
+    plan = planned(
+        step("a", "echo"),
+        step("b", "echo", "@{outputs.a.answer} " * 20),
+        step("c", "echo", "@{outputs.a.answer}"),
+    )
+    state = fold("r", [accepted(), plan])
+    wanted(state)
+    apply(state, finished("a", answer="x" * 200_000))
+    assert wanted(state) == ["c"]
+    result = state.steps["b"].result
+    assert result is not None
+    assert result.error.type == RESULT_TOO_LARGE
+    assert state.steps["b"].sub_task is None
 
 
 def test_all_settled_wants_the_answer() -> None:

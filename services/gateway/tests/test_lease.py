@@ -113,6 +113,17 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         assert lease.held
 
 
+async def test_replica_that_was_just_started_gives_the_others_time_to_come_back(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """It cannot know whether there was an outage, after which all leases have run out."""
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        started = monotonic()
+        assert lease.others_judged_until() is None
+        await eventually(lambda: lease.others_judged_until() is not None)
+        assert monotonic() - started >= LEASE_S - 0.1
+
+
 async def test_lease_survives_the_loss_of_its_connection(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:

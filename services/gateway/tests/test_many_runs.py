@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 RUNS, WAITING, FAILED = 20_000, 300, 7
 _FILL = """
 INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question, status,
-                  created_at, finished_at)
+                  last_sequence, created_at, finished_at)
 SELECT gen_random_uuid(), 'ada', n::text, '', CASE WHEN n % 1000 = 0 THEN 'talk' ELSE '' END,
-       'why?', CASE WHEN n <= $3 THEN 8 WHEN n > $1 - $2 THEN 4 ELSE 6 END,
+       'why?', CASE WHEN n <= $3 THEN 8 WHEN n > $1 - $2 THEN 4 ELSE 6 END, 2,
        now() - make_interval(secs => $1 - n), CASE WHEN n <= $1 - $2 THEN now() END
 FROM generate_series(1, $1::int) AS n
 """
@@ -111,7 +111,8 @@ async def test_every_statement_of_a_reader_reads_little(
         hers = runs.of("ada")
         assert len(await hers.events(old)) == len(await hers.log(old)) == 2
         assert await hers.last_sequence(old) == 2
-        assert await hers.finished(old)
+        look = await hers.look(old, 1)
+        assert (len(look.events), look.finished) == (1, True)
         assert await hers.first_event(old)
         async with acquire(readers) as connection:
             for sql, arguments in asked:

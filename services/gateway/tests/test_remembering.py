@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf import struct_pb2
 
 from bos.common.v1 import (
     Clarification,
@@ -30,6 +31,7 @@ from bos.planner.v1 import MakePlanResponse, Plan
 from bos_chassis.errors import BosError, InvalidArgument, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
+from bos_chassis.values import MAX_DEPTH
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 
@@ -179,6 +181,23 @@ async def test_l_11_no_run_waits_for_memory_or_fails_by_it(
         await eventually(lambda: method in memory.calls)
 
 
+async def test_a_turn_of_the_deepest_context_is_told_of_and_the_next_question_builds_on_it(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    deepest = struct_pb2.Value(string_value="x")
+    for _ in range(MAX_DEPTH):
+        outer = struct_pb2.Value()
+        outer.struct_value.fields["k"].CopyFrom(deepest)
+        deepest = outer
+    context = struct_pb2.Struct(fields={"deep": deepest})
+    async with house.gateway(memory_target=target, **PATIENT) as client:
+        async with all_remembered(house):
+            first = await client.ask(conversation_id="c", context=context)
+        second = await client.ask(conversation_id="c")
+    assert [first.status, second.status] == [RUN_STATUS_SUCCEEDED] * 2
+    assert first.run_id in [turn.run_id for turn in memory.recorded]
+
+
 async def test_a_run_goes_on_where_nobody_is_memory(house: House) -> None:
     async with house.gateway(memory_target="127.0.0.1:1") as client:
         assert (await client.ask()).status == RUN_STATUS_SUCCEEDED
@@ -197,6 +216,24 @@ async def test_what_memory_was_not_told_of_comes_before_the_question_that_follow
 
     assert memory.calls[:2] == ["RecordTurn", "OpenTurn"]
     assert memory.recorded[0].question == "What was revenue in Q2?"
+
+
+async def test_a_turn_that_cannot_be_read_keeps_no_other_from_memory_and_is_not_tried_again(
+    house: House, target: str, memory: MemoryDouble
+) -> None:
+    async with house.gateway(memory_target="127.0.0.1:1") as client:
+        for question in ("What was revenue in Q1?", "And in Q2?"):
+            await client.ask(question, conversation_id="talk")
+    await unremembered(
+        house,
+        "UPDATE run_events SET payload = '\\xff' WHERE kind = 'run_accepted' AND run_id = "
+        "(SELECT run_id FROM runs ORDER BY created_at LIMIT 1)",
+    )
+    async with house.gateway(memory_target=target, **PATIENT) as client, all_remembered(house):
+        await client.ask("And in Q3?", conversation_id="talk")
+        assert list(house.planner.requests[-1].conversation_history) == [SAID]
+
+    assert [turn.question for turn in memory.recorded] == ["And in Q2?", "And in Q3?"]
 
 
 async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(

@@ -159,6 +159,44 @@ async def test_erasing_one_run_leaves_the_others(
     assert await run_ids(pool) == {kept}
 
 
+_BESIDE = """
+INSERT INTO run_inputs (run_id, kind, payload) VALUES ('{id}', 'cancel', '');
+INSERT INTO run_secrets (run_id, key_id, ciphertext) VALUES ('{id}', 'k', '');
+INSERT INTO approvals (approval_id, run_id, user_id, status, payload, agent_name, tools, created_at,
+                       expire_at)
+VALUES ('{id}', '{id}', 'ada', 2, '', '', '', now(), now());
+"""
+_TABLES = """
+SELECT table_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND column_name = 'run_id'
+"""
+
+
+@pytest.mark.parametrize("how", ["erased", "expired"])
+async def test_nothing_of_a_run_is_left_in_any_table(
+    house: House, pool: asyncpg.Pool[asyncpg.Record], how: str
+) -> None:
+    async with house.gateway() as gateway:
+        gone, kept = [UUID((await gateway.ask()).run_id) for _ in range(2)]
+    for run_id in (gone, kept):
+        await pool.execute(_BESIDE.format(id=run_id))
+    tables = [row["table_name"] for row in await pool.fetch(_TABLES)]
+    assert {"runs", "run_events", "run_inputs", "run_secrets", "approvals"} <= set(tables)
+    if how == "erased":
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            await erase(session, Scope(run_id=gone))
+    else:
+        await pool.execute(
+            "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
+        )
+        plan = UpkeepPlan(keep_s=86400.0)
+        await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
+    for table in tables:
+        left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
+        assert gone not in {row["run_id"] for row in left}, table
+    assert await run_ids(pool) == {str(kept)}
+
+
 async def test_run_under_way_is_erased_only_once_it_was_cancelled(
     house: House, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:

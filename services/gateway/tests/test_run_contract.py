@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from crash_house import WAITS, CrashHouse, follow_anywhere, open_crash_house
-from run_contract import Execution, Seen, Verdict, check_contract
+from run_contract import MISCHIEF, Execution, Seen, Verdict, check_contract
 
-from bos.gateway.v1 import OrchestratorResponse
+from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
+from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 
@@ -98,8 +99,8 @@ def run_again(crash: CrashHouse) -> None:
 
 
 def run_unannounced(crash: CrashHouse) -> None:
-    first = crash.quick.executions[0]
-    crash.quick.executions.append(Execution(first.step_key, 7, first.at))
+    first = crash.once.executions[0]
+    crash.once.executions.append(Execution(first.step_key, 7, first.at))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def run_unannounced(crash: CrashHouse) -> None:
         (cancel_in_vain, "cancel acknowledged"),
         (act_twice, "2 effects"),
         (act_never, "succeeded without its effect"),
-        (run_again, "came twice"),
+        (run_again, "came 2 times"),
         (run_unannounced, "0 dispatches"),
     ],
 )
@@ -127,6 +128,32 @@ async def test_attempt_after_the_end_is_found(crash: CrashHouse) -> None:
     first = crash.quick.executions[0]
     crash.quick.executions[0] = Execution(first.step_key, first.attempt, first.at + 60)
     assert len((await verdict_of(crash)).late) == 1
+
+
+async def test_log_that_cannot_be_read_is_found(crash: CrashHouse) -> None:
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection:
+        await connection.execute("UPDATE run_events SET payload = '\\xff' WHERE sequence = 3")
+    assert any("cannot be read" in each for each in (await verdict_of(crash)).lost)
+
+
+@pytest.mark.parametrize(("question", "found"), [("Go on?", 1), (f"A {MISCHIEF}?", 0)])
+async def test_innocent_run_that_failed_is_found(
+    crash: CrashHouse, question: str, found: int
+) -> None:
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection:
+        for kind in ("run_accepted", "run_finished"):
+            row = await connection.fetchrow("SELECT * FROM run_events WHERE kind = $1", kind)
+            event = LogEvent.FromString(row["payload"])
+            if kind == "run_accepted":
+                event.run_accepted.request.question = question
+            else:
+                event.run_finished.response.status = RUN_STATUS_FAILED
+            await connection.execute(
+                "UPDATE run_events SET payload = $1 WHERE sequence = $2",
+                event.SerializeToString(),
+                row["sequence"],
+            )
+    assert len((await verdict_of(crash)).innocent_failed) == found
 
 
 async def test_effect_that_is_known_by_its_key_may_be_asked_for_twice(crash: CrashHouse) -> None:

@@ -198,7 +198,7 @@ async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
         await gateway.ask()
         house.planner.steps = [step("a", "files")]
         with_files = (await gateway.ask()).run_id
-    plan = UpkeepPlan(compact_after_s=0.0, keep_s=0.0)
+    plan = UpkeepPlan(keep_s=0.0)
     metrics = GatewayMetrics(CollectorRegistry())
     async with open_database(house.dsn, schema=SCHEMA) as pool:
         await Upkeep(pool, plan, metrics).round()

@@ -77,6 +77,21 @@ async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failin
     assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
 
 
+async def test_input_that_cannot_be_read_keeps_no_other_run_from_its_own(house: House) -> None:
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    cancel = LogEvent(cancel_requested=CancelRequested(user_id="u", reason="enough"))
+    async with house.gateway(hold_off_s=60.0) as gateway:
+        broken = await run_under_way(gateway, slow)
+        other = await run_under_way(gateway, slow)
+        await give(house, broken, b"\xff")
+        await until_released(house, broken, 1)
+        await give(house, other, cancel.SerializeToString())
+        events = await gateway.watch(other)
+        assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+
+
 async def test_known_input_that_came_before_an_unknown_one_counts(house: House) -> None:
     slow = SlowAgent("slow")
     await house.add_agent(slow)

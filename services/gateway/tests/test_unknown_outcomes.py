@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from gateway_house import kinds, result_of
+from raw_agents import RawAgent, add_raw_agent, success
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentResult,
+    ExecuteResponse,
+    Tool,
+    TraceBatch,
+)
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
@@ -23,6 +31,8 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from gateway_house import Client, House
 
     from bos.gateway.v1 import Approval
@@ -101,6 +111,71 @@ async def test_it_is_left_as_it_is_if_the_person_says_so(house: House) -> None:
     result = result_of(events, "a")
     assert result.error.type == "OutcomeUnknown"
     assert [performed.outcome_unknown for performed in result.performed_actions] == [True]
+
+
+def sender(make: Any, effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RawAgent:
+    """An agent with a tool that acts without asking anybody."""
+    agent = RawAgent("sender", make)
+    agent.card.tools.append(Tool(name="send", side_effect=effect))
+    return agent
+
+
+async def gone(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Acts, and is gone before it could say so."""
+    yield ExecuteResponse(trace=TraceBatch())
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "gone after acting")
+
+
+async def silent(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Acts, and says nothing."""
+    yield ExecuteResponse(trace=TraceBatch())
+
+
+async def late_refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Begins, and only then says that it may not."""
+    yield ExecuteResponse(trace=TraceBatch())
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
+
+
+async def refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Does not even begin."""
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
+    yield ExecuteResponse()
+
+
+def nonsense(context: Any) -> AgentResult:
+    """Acts, and answers with what nobody can use."""
+    result = success()
+    result.start_time.seconds = 10**15
+    return result
+
+
+@pytest.mark.parametrize(
+    ("make", "effect", "told"),
+    [
+        (gone, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (gone, SIDE_EFFECT_CLASS_IDEMPOTENT, "Unavailable"),
+        (silent, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (silent, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
+        (nonsense, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (nonsense, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
+        (late_refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
+    ],
+)
+async def test_call_that_broke_off_may_have_acted_unless_it_never_began(
+    house: House, make: Any, effect: int, told: str
+) -> None:
+    agent = await add_raw_agent(house, sender(make, effect))
+    house.planner.steps = [step("a", "sender")]
+    async with house.gateway() as gateway:
+        events = await gateway.events("Send it?")
+    error = result_of(events, "a").error
+    assert error.type == told
+    assert ("may have been done" in error.message) is (told == "OutcomeUnknown")
+    # Only what cannot double anything is sent again, and no nonsense is asked for twice.
+    again = effect == SIDE_EFFECT_CLASS_IDEMPOTENT and make is not nonsense
+    assert len(agent.inputs) == (3 if again else 1)
 
 
 async def test_nobody_is_asked_about_what_is_known_by_its_key(house: House) -> None:

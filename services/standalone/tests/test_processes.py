@@ -76,7 +76,8 @@ async def test_a_killed_house_resumes_its_runs_and_whoever_watched_sees_the_end(
             async with bos, aclosing(bos.ask_stream(DEMO_QUESTION, context=CONTEXT)) as events:
                 async for event in events:
                     kinds.append(event.WhichOneof("event"))
-                    sequences.append(event.sequence)
+                    if kinds[-1] != "answer_delta":  # which has no sequence of its own
+                        sequences.append(event.sequence)
                     if kinds[-1] == "planned":
                         model.knobs.latency_s = 60  # holds the first step in the middle
                     if kinds[-1] == "step_started":
@@ -88,7 +89,8 @@ async def test_a_killed_house_resumes_its_runs_and_whoever_watched_sees_the_end(
                 async with folder.serving():
                     async for event in events:
                         kinds.append(event.WhichOneof("event"))
-                        sequences.append(event.sequence)
+                        if kinds[-1] != "answer_delta":
+                            sequences.append(event.sequence)
                     run = await bos.get_run(run_id)
 
     assert sequences == sorted(set(sequences))

@@ -10,7 +10,7 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import AlreadyExists, ResourceExhausted
 from bos_gateway import context
-from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
+from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found, parse_run_id
@@ -90,7 +90,6 @@ def new_run(
         limit_tokens = settings.max_run_tokens or normalised.max_tokens
         most = min(limit_tokens, MAX_RUN_TOKENS)
         accepted.settings.max_tokens = min(most, normalised.max_tokens)
-    freeze_shares(accepted.settings)
     bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from bos_gateway.bulletin import CHANNEL
 from bos_postgres import execute
 
 if TYPE_CHECKING:
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     import asyncpg
+
+    AnswerOf = Callable[[UUID], tuple[int, int, int, str] | None]
+    """Epoch, attempt, sequence of its AnswerStarted, and text of a run that is driven here."""
 
 _ROUND_S = 0.1
 # The whole text is written each time, so the longer it is the less often.
@@ -43,26 +45,17 @@ SELECT pg_notify($6, 'events ' || run_id) FROM written
 """
 
 
-class Answer(NamedTuple):
-    """The text of an answer so far."""
-
-    epoch: int
-    """Of its owner."""
-    attempt: int
-    sequence: int
-    """Of the AnswerStarted event of the attempt."""
-    text: str
-
-
 class Answers:
     """Writes the texts of runs driven here, as far as they changed and are followed elsewhere.
 
     Args:
         pool: Connections whose search path is the gateway's schema.
+        channel: Where to say that there is more.
     """
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], channel: str) -> None:
         self._pool = pool
+        self._channel = channel
         self._changed: dict[UUID, float] = {}
         self._written_until: dict[UUID, float] = {}
         self._waiting = asyncio.Event()
@@ -77,7 +70,7 @@ class Answers:
         self._changed.pop(run_id, None)
         self._written_until.pop(run_id, None)
 
-    async def write_for_ever(self, answer_of: Callable[[UUID], Answer | None]) -> None:
+    async def write_for_ever(self, answer_of: AnswerOf) -> None:
         """Write what changed, all of it in one statement, at most ten times a second."""
         while True:
             await self._waiting.wait()
@@ -86,29 +79,22 @@ class Answers:
                 self._waiting.clear()
             await asyncio.sleep(_ROUND_S)
 
-    async def write(self, answer_of: Callable[[UUID], Answer | None]) -> None:
+    async def write(self, answer_of: AnswerOf) -> None:
         """Write what changed and is due."""
         now = time.monotonic()
-        rows: list[tuple[UUID, Answer]] = []
+        rows: list[tuple[UUID, int, int, int, str]] = []
         room = _MOST_CHARACTERS
         for run_id in [run_id for run_id, due in self._changed.items() if due <= now]:
             if room <= 0:
                 break
             del self._changed[run_id]
-            answer = answer_of(run_id)
-            if answer is not None and answer.text:
-                rows.append((run_id, answer))
-                room -= len(answer.text)
-                self._written_until[run_id] = now + len(answer.text) / _CHARACTERS_PER_S
-        if rows:
-            await execute(
-                self._pool,
-                _WRITE,
-                [run_id for run_id, _ in rows],
-                [answer.epoch for _, answer in rows],
-                [answer.attempt for _, answer in rows],
-                [answer.sequence for _, answer in rows],
+            epoch, attempt, sequence, text = answer_of(run_id) or (0, 0, 0, "")
+            if text:
                 # A text in PostgreSQL cannot hold U+0000; no offset moves.
-                [answer.text.replace("\0", "\N{REPLACEMENT CHARACTER}") for _, answer in rows],
-                CHANNEL,
-            )
+                shown = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+                rows.append((run_id, epoch, attempt, sequence, shown))
+                room -= len(text)
+                self._written_until[run_id] = now + len(text) / _CHARACTERS_PER_S
+        if rows:
+            columns = (list(column) for column in zip(*rows, strict=True))
+            await execute(self._pool, _WRITE, *columns, self._channel)

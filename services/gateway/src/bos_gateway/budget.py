@@ -40,11 +40,9 @@ MIN_STEP_TOKENS = 1000
 
 
 def freeze_shares(settings: RunSettings) -> None:
-    """Put the parts of a run's budget beside it, in place; none without a budget."""
-    if limit := settings.max_tokens:
-        settings.plan_tokens = int(limit * PLAN_SHARE)
-        settings.compose_tokens = int(limit * COMPOSE_SHARE)
-        settings.min_step_tokens = MIN_STEP_TOKENS
+    """Put the shares of a run's budget beside it, in place."""
+    settings.plan_share, settings.compose_share = PLAN_SHARE, COMPOSE_SHARE
+    settings.min_step_tokens = MIN_STEP_TOKENS
 
 
 def counted(usage: Usage) -> int:
@@ -81,7 +79,8 @@ def for_planning(state: RunState) -> int | None:
         return None
     settings = state.request.settings
     kept = settings.min_step_tokens if state.replanning is not None else 0
-    return min(settings.plan_tokens, max(0, _beside_composing(state) - kept))
+    share = int(settings.max_tokens * settings.plan_share)
+    return min(share, max(0, _beside_composing(state) - kept))
 
 
 def enough_for_revision(state: RunState) -> bool:
@@ -101,7 +100,7 @@ def for_composing(state: RunState) -> int | None:
     if not settings.max_tokens:
         return None
     rest = left(state)
-    return min(rest, max(settings.compose_tokens, rest // 2))
+    return min(rest, max(_kept_for_composing(state), rest // 2))
 
 
 def for_classifying(state: RunState) -> int | None:
@@ -178,4 +177,9 @@ class StepBudget:
 
 
 def _beside_composing(state: RunState) -> int:
-    return max(0, left(state) - state.request.settings.compose_tokens)
+    return max(0, left(state) - _kept_for_composing(state))
+
+
+def _kept_for_composing(state: RunState) -> int:
+    settings = state.request.settings
+    return int(settings.max_tokens * settings.compose_share)

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from bos_gateway.answers import Answers
 from bos_gateway.sessions import session_name
 from bos_postgres import Notices, execute
 
@@ -75,6 +76,8 @@ class Bulletin:
         """Set when there may be inputs for runs driven here."""
         self.released = asyncio.Event()
         """Set when there may be runs to adopt."""
+        self.answers = Answers(pool, CHANNEL)
+        """Texts of answers, for those who follow elsewhere."""
         self._readers: dict[UUID, set[asyncio.Event]] = {}
         self._followed_until: dict[UUID, float] = {}
         self._outgoing: set[str] = set()
@@ -96,17 +99,13 @@ class Bulletin:
         """Tell the owner of a run that somebody here follows it; wears off after a while."""
         self._say(f"follow {run_id}")
 
-    def followed(self, run_id: UUID) -> bool:
-        """Whether somebody follows a run driven here from elsewhere."""
-        until = self._followed_until.get(run_id)
-        if until is not None and time.monotonic() >= until:
-            del self._followed_until[run_id]
-            until = None
-        return until is not None
-
-    def published(self, run_id: UUID) -> None:
-        """Events of a run driven here were committed."""
-        if self.followed(run_id):
+    def shown(self, run_id: UUID, *, text: bool) -> None:
+        """Events of a run driven here were committed, or there is more of its answer's text."""
+        if time.monotonic() >= self._followed_until.get(run_id, 0.0):
+            self._followed_until.pop(run_id, None)
+        elif text:
+            self.answers.changed(run_id)
+        else:
             self._say(f"events {run_id}")
 
     def adopted(self, run_id: UUID) -> None:
@@ -117,6 +116,7 @@ class Bulletin:
     def forget(self, run_id: UUID) -> None:
         """The run is no longer driven here."""
         self._followed_until.pop(run_id, None)
+        self.answers.forget(run_id)
 
     async def tell_for_ever(self) -> None:
         """Send what is waiting, all of it in one statement; what fails is left to the readers."""
@@ -126,14 +126,8 @@ class Bulletin:
             messages, self._outgoing = list(self._outgoing), set()
             await execute(self._pool, _NOTIFY, CHANNEL, messages)
 
-    async def listen_for_ever(
-        self, drives: Callable[[UUID], bool], on_follow: Callable[[UUID], None]
-    ) -> None:
-        """Hear the others.
-
-        Args:
-            drives: Whether a run is driven here.
-            on_follow: Told when somebody follows a run that is driven here.
+    async def listen_for_ever(self, drives: Callable[[UUID], bool]) -> None:
+        """Hear the others; ``drives`` says whether a run is driven here.
 
         Raises:
             Unavailable: PostgreSQL was not there to begin with.
@@ -145,16 +139,14 @@ class Bulletin:
                 if message is None:
                     self._look_everywhere()
                 else:
-                    self._heard(message, drives, on_follow)
+                    self._heard(message, drives)
 
     def _look_everywhere(self) -> None:
         # Those who follow a run look by themselves.
         self.inputs.set()
         self.released.set()
 
-    def _heard(
-        self, message: str, drives: Callable[[UUID], bool], on_follow: Callable[[UUID], None]
-    ) -> None:
+    def _heard(self, message: str, drives: Callable[[UUID], bool]) -> None:
         word, _, rest = message.partition(" ")
         if word == "released":
             self.released.set()
@@ -171,7 +163,7 @@ class Bulletin:
             self._followed_until[run_id] = time.monotonic() + _FOLLOWED_S
             # What was committed between its last look and now.
             self._say(f"events {run_id}")
-            on_follow(run_id)
+            self.answers.changed(run_id)
 
     def _wake(self, run_id: UUID) -> None:
         for news in self._readers.get(run_id, ()):

@@ -1,33 +1,33 @@
 """Runs that other replicas drive, followed here: each is read once, however many follow it.
 
-One query a second asks how far all of them have got; a run is read when that or its owner says that
-there is more. So a run that waits costs nothing but its place in that query.
+A run is read when its owner says that there is more, or when the query that asks once a second how
+far all of them have got says so. One that waits costs nothing but its place in that query.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bos_gateway.bulletin import POLL_S
 from bos_gateway.feed import RunFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.bulletin import Bulletin
-    from bos_gateway.runs import Progress, Runs
+    import asyncpg
 
-_FIRST_POLL_S = 0.05
+    from bos_gateway.bulletin import Bulletin
+    from bos_gateway.runs import Runs
+
 _FOLLOW_AGAIN_S = 5.0
-# Who is further behind than this reads the log; it is held once for everybody who keeps up.
-_HELD_BYTES = 1024 * 1024
+# A run may end before its owner hears that it is followed.
+_LOOK_AGAIN_S = 0.1
+# Who is further behind reads the log; these are held once for everybody who keeps up.
+_HELD_EVENTS = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -35,33 +35,11 @@ class _Followed:
     run_id: UUID
     user_id: str
     feed: RunFeed
-    news: asyncio.Event
+    news: asyncio.Event = field(default_factory=asyncio.Event)
     followers: int = 0
     task: asyncio.Task[None] | None = None
-    seen: Progress | None = None
-    looked: int = 0
-    """How often its progress was asked for in vain under its present owner. At first that is done
-    more often: a run may end before its owner hears that it is followed."""
-    due: float = 0.0
-    said: float = 0.0
-    held: deque[int] = field(default_factory=deque)
-    """Sizes of the events in the feed."""
-
-    def later(self, now: float) -> None:
-        """Set when to ask next: soon at first, then together with all others."""
-        wait_s = _FIRST_POLL_S * 2.0 ** min(self.looked, 10)
-        self.looked += 1
-        self.due = now + wait_s if wait_s < POLL_S else (now // POLL_S + 1) * POLL_S
-
-    def show(self, events: Sequence[LogEvent]) -> None:
-        """Show what was read, and hold no more than what those who keep up need."""
-        self.feed.publish(events)
-        self.held.extend(event.ByteSize() for event in events)
-        total, gone = sum(self.held), 0
-        while total > _HELD_BYTES:
-            total -= self.held.popleft()
-            gone += 1
-        self.feed.forget(self.feed.last_sequence - len(self.held))
+    seen: asyncpg.Record | None = None
+    told_owner: float = 0.0
 
 
 class Elsewhere:
@@ -79,7 +57,6 @@ class Elsewhere:
         self._drives = drives
         # By user as well: what one was allowed to read is shown to nobody else.
         self._followed: dict[tuple[UUID, str], _Followed] = {}
-        self._begun = asyncio.Event()
         self._stopping = False
 
     def stop(self) -> None:
@@ -95,11 +72,10 @@ class Elsewhere:
         It begins behind ``after_sequence``, or further on if others follow the run already. It is
         closed at the run's end, when the run comes to be driven here, and when it cannot be read.
         """
-        key = (run_id, user_id)
-        followed = self._followed.get(key)
+        followed = self._followed.get((run_id, user_id))
         if followed is None:
-            feed = RunFeed(before=after_sequence)
-            followed = self._followed[key] = _Followed(run_id, user_id, feed, asyncio.Event())
+            followed = _Followed(run_id, user_id, RunFeed(before=after_sequence))
+            self._followed[run_id, user_id] = followed
             followed.task = asyncio.create_task(self._read(followed), name=f"follow {run_id}")
         followed.followers += 1
         try:
@@ -110,79 +86,64 @@ class Elsewhere:
                 followed.task.cancel()
                 self._forget(followed)
 
-    async def look_for_ever(self) -> None:
-        """Ask how far the followed runs have got, all that are due in one query."""
-        while True:
-            self._begun.clear()
-            now = time.monotonic()
-            due = {f.run_id: f for f in self._followed.values() if f.due <= now}
-            if due:
-                await self._look(due, now)
-            wait_s = min((f.due - now for f in self._followed.values()), default=None)
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._begun.wait()
-            except TimeoutError:
-                continue
-
-    async def _look(self, due: dict[UUID, _Followed], now: float) -> None:
-        for followed in due.values():
-            followed.later(now)
+    async def look(self) -> None:
+        """Ask how far the followed runs have got, all of them in one query."""
+        if not self._followed:
+            return
+        all_followed = list(self._followed.values())
+        progress: dict[UUID, asyncpg.Record] = {}
         try:
-            progress = await self._runs.progress(list(due))
-        except BaseException:
-            for followed in due.values():
-                followed.news.set()  # and so learns why
-            raise
-        for run_id, followed in due.items():
-            found = progress.get(run_id)
-            if found is None or found != followed.seen:
-                followed.seen = found
-                followed.news.set()
-            elif found.driven:
-                self._tell_owner(followed, now)
+            progress = await self._runs.progress([followed.run_id for followed in all_followed])
+        finally:  # also without an answer: reading will say why
+            for followed in all_followed:
+                found = progress.get(followed.run_id)
+                if found is None or found != followed.seen:
+                    followed.seen = found
+                    followed.news.set()
+                elif found["driven"]:
+                    self._tell_owner(followed)
 
     async def _read(self, followed: _Followed) -> None:
         """Read the run until its end, or until it is driven here."""
-        feed = followed.feed
         error: Exception | None = None
         try:
             with self._bulletin.reading(followed.run_id, followed.news):
                 while not (self._stopping or self._drives(followed.run_id)):
                     followed.news.clear()
-                    if await self._read_on(followed):
+                    finished, told = await self._read_on(followed)
+                    if finished:
                         break
-                    await followed.news.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_AGAIN_S if told else None):
+                            await followed.news.wait()
         except Exception as reason:  # whatever it is, its followers are told
             error = reason
         self._forget(followed)
-        feed.close(error)
+        followed.feed.close(error)
 
-    async def _read_on(self, followed: _Followed) -> bool:
-        """Show what there is now; whether the run has ended."""
+    async def _read_on(self, followed: _Followed) -> tuple[bool, bool]:
+        """Show what there is now; whether the run has ended, and whether its owner was told."""
         feed, runs = followed.feed, self._runs.of(followed.user_id)
-        while True:
+        more = True
+        while more:
             attempt, _, text = feed.answer
             look = await runs.look(followed.run_id, feed.last_sequence, attempt, len(text))
-            followed.show([event for _, event in look.events])
+            feed.publish([event for _, event in look.events])
+            feed.forget(feed.last_sequence - _HELD_EVENTS)
             if look.text:
                 feed.resume(look.attempt, look.started_at, look.text)
             if any(event.HasField("run_adopted") for _, event in look.events):
-                # The new owner does not know who follows.
-                followed.looked, followed.said, followed.due = 0, 0.0, 0.0
-            if not look.more:
-                break
-        if not look.finished and not followed.due:
-            followed.later(time.monotonic())
-            self._begun.set()
-        if look.driven:
-            self._tell_owner(followed, time.monotonic())
-        return look.finished
+                followed.told_owner = 0.0  # the new one does not know who follows
+            more = look.more
+        return look.finished, look.driven and self._tell_owner(followed)
 
-    def _tell_owner(self, followed: _Followed, now: float) -> None:
-        if now >= followed.said + _FOLLOW_AGAIN_S:
-            followed.said = now
+    def _tell_owner(self, followed: _Followed) -> bool:
+        now = time.monotonic()
+        due = now >= followed.told_owner + _FOLLOW_AGAIN_S
+        if due:
+            followed.told_owner = now
             self._bulletin.follow(followed.run_id)
+        return due
 
     def _forget(self, followed: _Followed) -> None:
         key = (followed.run_id, followed.user_id)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.answers import Answers
     from bos_gateway.approvals import Approvals
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.lease import Lease
@@ -29,7 +28,6 @@ async def running_replica(
     replica: Replica,
     lease: Lease,
     bulletin: Bulletin,
-    answers: Answers,
     approvals: Approvals,
     waiting: WaitingApprovals,
     telemetry: Telemetry,
@@ -79,6 +77,10 @@ async def running_replica(
         timed_out.clear()
         await approvals.time_out()
 
+    async def follow() -> None:
+        await replica.reader.elsewhere.look()
+        await asyncio.sleep(POLL_S)
+
     async def count_waiting() -> None:
         await asyncio.sleep(await waiting.look())
 
@@ -90,9 +92,9 @@ async def running_replica(
         "approvals": time_out_approvals,
         "waiting": count_waiting,
         "telling": bulletin.tell_for_ever,
-        "listening": lambda: bulletin.listen_for_ever(replica.drives, answers.changed),
-        "answers": lambda: answers.write_for_ever(replica.answer),
-        "following": replica.reader.elsewhere.look_for_ever,
+        "listening": lambda: bulletin.listen_for_ever(replica.drives),
+        "answers": lambda: bulletin.answers.write_for_ever(replica.answer),
+        "following": follow,
     }
     async with lease:
         tasks = [asyncio.create_task(for_ever(*each), name=each[0]) for each in rounds.items()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +173,8 @@ class Remembering:
 
     async def _tell(self) -> None:
         while True:
-            await self._try_to_record([await self._ended.get()])
+            with suppress(BosError):
+                await self._record_each([await self._ended.get()])
 
     async def _look_for_ever(self) -> None:
         while True:
@@ -187,23 +188,30 @@ class Remembering:
                 # Whatever it was, the next look must come.
                 self._log.exception("turns not looked for")
                 continue
-            await self._try_to_record(left)
+            with suppress(BosError):
+                await self._record_each(left)
 
     async def _catch_up(self, user_id: str, conversation_id: str) -> None:
-        for run_id in await self._found(_OF_CONVERSATION, user_id, conversation_id, _LOOK_BACK_S):
-            await self._record(run_id)
+        left = await self._found(_OF_CONVERSATION, user_id, conversation_id, _LOOK_BACK_S)
+        await self._record_each(left)
 
-    async def _try_to_record(self, run_ids: Sequence[UUID]) -> None:
+    async def _record_each(self, run_ids: Sequence[UUID]) -> None:
+        """Tell of these runs; one that cannot be told of keeps no other from it.
+
+        Raises:
+            Unavailable, DeadlineExceeded: memory is away, and the rest would fare no better.
+        """
         for run_id in run_ids:
             try:
                 await self._record(run_id)
             except BosError as error:
                 self._missed("RecordTurn", run_id, error)
                 if isinstance(error, Unavailable | DeadlineExceeded):
-                    return  # the others would fare no better
+                    raise
             except Exception:
-                # Whatever it was, it concerns this turn alone.
+                # Its log makes no sense, and will make none the next time.
                 self._log.exception("turn not told of", run=str(run_id))
+                await execute(self._pool, _REMEMBERED, run_id)
 
     async def _record(self, run_id: UUID) -> None:
         """Tell of a run that has ended; what memory refuses for good is not told again."""

@@ -21,7 +21,6 @@ from bos_chassis.errors import (
 )
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
-from bos_gateway.answers import Answer
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.feed import RunFeed
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
-    from bos_gateway.answers import Answers
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
@@ -86,7 +84,6 @@ class Replica:
         ownership: Taking and freeing runs.
         lease: Whether runs here may go on.
         bulletin: What the other replicas say, and are told.
-        answers: Where others find the texts of answers that are being written here.
         collaborators: What runs need to make progress.
         day: What the tokens of the day allow.
         new_id: Makes run ids.
@@ -100,7 +97,6 @@ class Replica:
         ownership: Ownership,
         lease: Lease,
         bulletin: Bulletin,
-        answers: Answers,
         collaborators: Collaborators,
         day: DayBudget,
         new_id: Callable[[], UUID],
@@ -118,7 +114,6 @@ class Replica:
         self._driven: dict[UUID, _Driven] = {}
         self.reader = RunReader(runs, bulletin, self._feed_of)
         """What runs look like, also those that others drive."""
-        self._answers = answers
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
         self._stopping = False
@@ -230,10 +225,10 @@ class Replica:
         """Whether the run is under way here."""
         return run_id in self._driven
 
-    def answer(self, run_id: UUID) -> Answer | None:
-        """The text of the answer that is being written for a run under way here."""
+    def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
+        """Epoch, and as :attr:`RunFeed.answer` the text, of a run that is under way here."""
         driven = self._driven.get(run_id)
-        return None if driven is None else Answer(driven.run.epoch, *driven.feed.answer)
+        return None if driven is None else (driven.run.epoch, *driven.feed.answer)
 
     async def look(self) -> Look:
         """What there is to be done beside the runs that are driven here.
@@ -422,7 +417,7 @@ class Replica:
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
-            on_change=lambda text: self._shown(run_id, text=text),
+            on_change=lambda text: self._bulletin.shown(run_id, text=text),
         )
         run = OwnedRun(run_id, adopted.epoch, state, feed, secrets)
         orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
@@ -433,13 +428,6 @@ class Replica:
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
 
-    def _shown(self, run_id: UUID, *, text: bool) -> None:
-        """Tell those who follow a run of ours elsewhere that there is more."""
-        if text and self._bulletin.followed(run_id):
-            self._answers.changed(run_id)
-        elif not text:
-            self._bulletin.published(run_id)
-
     async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
         try:
             await self._attempt_to_drive(run_id, driven)
@@ -447,7 +435,6 @@ class Replica:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
                 self._bulletin.forget(run_id)
-                self._answers.forget(run_id)
             if self._remembering is not None and driven.run.state.finished:
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.gateway.v1 import (
@@ -136,16 +136,6 @@ class Look:
     """Whether there may be more events."""
 
 
-class Progress(NamedTuple):
-    """How far a run has got."""
-
-    finished: bool
-    driven: bool
-    last_sequence: int
-    attempt: int | None
-    characters: int | None
-
-
 class Runs:
     """Reads runs and their logs.
 
@@ -224,13 +214,12 @@ class Runs:
             more=len(page) == PAGE_EVENTS or sum(len(row["payload"]) for row in page) >= PAGE_BYTES,
         )
 
-    async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
         """How far these runs have got, whosever they are; those that are not stored are missing.
 
         For nobody's eyes: it only says which runs it is worth to read.
         """
-        rows = await fetch(self._pool, _PROGRESS, run_ids)
-        return {row["run_id"]: Progress(*row[1:]) for row in rows}
+        return {row["run_id"]: row for row in await fetch(self._pool, _PROGRESS, run_ids)}
 
     async def first_event(self, run_id: UUID) -> LogEvent:
         """The run's RunAccepted event, without the agents' cards.

@@ -21,7 +21,6 @@ from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
-from bos_gateway.answers import Answers
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     SERVICE_NAME,
@@ -169,7 +168,6 @@ async def serve(
             observer=observer,
         )
         bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
-        answers = Answers(pool)
         remembering = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)
@@ -180,27 +178,12 @@ async def serve(
             await stack.enter_async_context(remembering.running())
         day = DayBudget(pool, settings)
         replica = Replica(
-            writer,
-            runs,
-            ownership,
-            lease,
-            bulletin,
-            answers,
-            collaborators,
-            day,
-            new_run_id,
-            remembering,
+            writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
         approvals = Approvals(pool, readers, observer=observer)
         await stack.enter_async_context(
             running_replica(
-                replica,
-                lease,
-                bulletin,
-                answers,
-                approvals,
-                WaitingApprovals(pool, metrics),
-                telemetry,
+                replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
         )
         upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)

@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from bos.runlog.v1 import RunSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
-from bos_gateway.budget import MAX_RUN_TOKENS
+from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.run_secrets import SecretsKeyRing
 
 
@@ -277,6 +277,7 @@ class GatewaySettings(Settings):
             api_keys_config_refs=self.key_profiles,
             max_clarification_turns=self.max_clarification_turns,
         )
+        freeze_shares(settings)
         settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
         settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))
         return settings

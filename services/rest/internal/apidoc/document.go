@@ -204,8 +204,8 @@ func (b *builder) parameters(
 		parameters = append(parameters, object{
 			"name": "Last-Event-ID", "in": "header",
 			"description": "The `id` of the last event seen; browsers send it by themselves. " +
-				"The larger of this and `after_sequence` counts.",
-			"schema": object{"type": "string", "pattern": "^[0-9]{1,18}$"},
+				"What is further, this or `after_sequence` and `after_offset`, counts.",
+			"schema": object{"type": "string", "pattern": `^[0-9]{1,18}(\.[0-9]{1,18})?$`},
 		})
 	}
 	return parameters

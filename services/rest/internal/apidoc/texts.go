@@ -7,7 +7,8 @@ const introduction = `Questions in, runs and cited answers out.
 Fields have the names of the schemas in protos/. 64-bit integers are strings, times are RFC 3339 in
 UTC, durations are seconds with an "s". Unknown fields are refused. Every error has one shape.
 
-Streams are server-sent events: ` + "`id`" + ` is the event's sequence, ` + "`event`" + ` its kind,
+Streams are server-sent events: ` + "`id`" + ` is where to go on (the event's
+sequence, and behind a dot the characters of the answer so far), ` + "`event`" + ` its kind,
 ` + "`data`" + ` its JSON. A comment comes every 15 seconds while nothing happens. The last event is
 ` + "`done`" + `, or ` + "`error`" + ` with the error's JSON. A stream that ends otherwise was
 interrupted: go on with ` + "`GET /v1/runs/{run_id}:watch`" + ` and ` + "`Last-Event-ID`" + `, never
@@ -138,7 +139,7 @@ func streamResponse(alias bool) object {
 			"schema": object{ // of each event, as tools that read streams take it
 				"type": "object",
 				"properties": object{
-					"id":    object{"type": "string", "description": "Its sequence."},
+					"id":    object{"type": "string", "description": "Where to go on behind it."},
 					"event": object{"type": "string", "description": "Its name."},
 					"data":  object{"type": "string", "description": "Its JSON, on one line."},
 					"retry": object{"type": "integer", "description": "Milliseconds."},

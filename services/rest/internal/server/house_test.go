@@ -38,7 +38,7 @@ type gateway struct {
 
 	mu       sync.Mutex
 	metadata metadata.MD
-	watched  []int64
+	watched  [][2]int64
 	ended    bool
 }
 
@@ -142,7 +142,8 @@ func (g *gateway) WatchRun(
 	request *gatewayv1.WatchRunRequest, stream gatewayv1.OrchestratorService_WatchRunServer,
 ) error {
 	g.mu.Lock()
-	g.watched = append(g.watched, request.GetAfterSequence())
+	g.watched = append(g.watched,
+		[2]int64{request.GetAfterSequence(), request.GetAfterOffset()})
 	ended := g.ended
 	g.mu.Unlock()
 	if request.GetRunId() == "unknown" {
@@ -311,9 +312,9 @@ func accepted(sequence int64) *gatewayv1.RunEvent {
 	}}
 }
 
-func delta(sequence int64, text string) *gatewayv1.RunEvent {
+func delta(sequence, offset int64, text string) *gatewayv1.RunEvent {
 	return &gatewayv1.RunEvent{RunId: "r1", Sequence: sequence, Event: &gatewayv1.RunEvent_AnswerDelta{
-		AnswerDelta: &gatewayv1.AnswerDeltaEvent{Text: text, Attempt: 1},
+		AnswerDelta: &gatewayv1.AnswerDeltaEvent{Text: text, Attempt: 1, Offset: offset},
 	}}
 }
 

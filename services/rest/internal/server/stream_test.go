@@ -25,7 +25,7 @@ func TestAStreamHasIdsKindsAndAnEnd(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() {
-		for _, event := range []*gatewayv1.RunEvent{accepted(1), delta(4, "All."), finished(5)} {
+		for _, event := range []*gatewayv1.RunEvent{accepted(1), delta(4, 0, "Al"), delta(4, 2, "l."), finished(5)} {
 			g.events <- event
 		}
 	}()
@@ -49,7 +49,8 @@ func TestAStreamHasIdsKindsAndAnEnd(t *testing.T) {
 			t.Errorf("not JSON: %s", one.data)
 		}
 	}
-	want := []string{" open", "1 run_accepted", "4 answer_delta", "5 run_finished", " done"}
+	want := []string{" open", "1 run_accepted", "4.2 answer_delta", "4.4 answer_delta",
+		"5.4 run_finished", " done"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -80,7 +81,7 @@ func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
 			resolved(3, gatewayv1.ApprovalStatus_APPROVAL_STATUS_APPROVED),
 			resolved(4, gatewayv1.ApprovalStatus_APPROVAL_STATUS_DENIED),
 			resolved(5, gatewayv1.ApprovalStatus_APPROVAL_STATUS_TIMED_OUT),
-			delta(6, "All."), finished(7),
+			delta(6, 0, "All."), finished(7),
 		}, []string{"hitl_required", "hitl_approved", "hitl_denied", "hitl_timeout", "token", "done"}},
 		"an answer that came whole": {[]*gatewayv1.RunEvent{finished(2)}, []string{"token", "done"}},
 	} {
@@ -129,17 +130,26 @@ func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
 func TestALostGatewayIsInvisible(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
-	go func() { g.events <- accepted(1) }()
+	go func() {
+		g.events <- accepted(1)
+		g.events <- delta(1, 0, "Al")
+	}()
 	stream := framesOf(send(t, s, "POST", "/v1/runs:askStream", question))
+	stream.event(t)
 	stream.event(t)
 	target := g.target
 	g.server.Stop()
 	again := startGateway(t, target)
 	go func() {
 		again.events <- accepted(1) // a repetition
+		again.events <- delta(1, 0, "Al")
+		again.events <- delta(1, 2, "l.")
 		again.events <- finished(2)
 	}()
-	if one := stream.event(t); one.id != "2" {
+	if one := stream.event(t); one.id != "1.4" || !strings.Contains(one.data, `"text":"l."`) {
+		t.Errorf("%v", one)
+	}
+	if one := stream.event(t); one.id != "2.4" {
 		t.Errorf("%v", one)
 	}
 	if one := stream.event(t); one.event != "done" {
@@ -147,7 +157,7 @@ func TestALostGatewayIsInvisible(t *testing.T) {
 	}
 	again.mu.Lock()
 	defer again.mu.Unlock()
-	if len(again.watched) == 0 || again.watched[len(again.watched)-1] != 1 {
+	if len(again.watched) == 0 || again.watched[len(again.watched)-1] != [2]int64{1, 2} {
 		t.Errorf("resumed after %v", again.watched)
 	}
 }
@@ -189,23 +199,25 @@ func TestAnErrorInTheMiddleIsAnEventInTheShapeOfErrors(t *testing.T) {
 func TestResuming(t *testing.T) {
 	for name, one := range map[string]struct {
 		path, lastEventID string
-		after             int64
+		after             [2]int64
 	}{
-		"by header":         {"/v1/runs/r1:watch", "7", 7},
-		"by query":          {"/v1/runs/r1:watch?after_sequence=3", "", 3},
-		"the larger counts": {"/v1/runs/r1:watch?after_sequence=3", "7", 7},
+		"by header":          {"/v1/runs/r1:watch", "7", [2]int64{7, 0}},
+		"in an answer":       {"/v1/runs/r1:watch", "7.120", [2]int64{7, 120}},
+		"by query":           {"/v1/runs/r1:watch?after_sequence=3&after_offset=5", "", [2]int64{3, 5}},
+		"the further counts": {"/v1/runs/r1:watch?after_sequence=3&after_offset=5", "7", [2]int64{7, 0}},
+		"in either":          {"/v1/runs/r1:watch?after_sequence=7&after_offset=5", "7.4", [2]int64{7, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := startGateway(t, "")
 			s := start(t, g.target, nil)
 			go func() { g.events <- finished(9) }()
 			response := send(t, s, "GET", one.path, "", header("Last-Event-ID", one.lastEventID))
-			if event := framesOf(response).event(t); event.id != "9" {
+			if event := framesOf(response).event(t); !strings.HasPrefix(event.id, "9") {
 				t.Errorf("%v", event)
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if !slices.Equal(g.watched, []int64{one.after}) {
+			if !slices.Equal(g.watched, [][2]int64{one.after}) {
 				t.Errorf("%v", g.watched)
 			}
 		})
@@ -230,6 +242,14 @@ func TestErrorsBeforeTheFirstEventHaveTheirStatus(t *testing.T) {
 	} {
 		if got := send(t, s, "GET", path, "").StatusCode; got != want {
 			t.Errorf("%s: %d", path, got)
+		}
+	}
+	for query, field := range map[string]string{
+		"?after_offset=x": "after_offset", "?after_sequence=1.5": "after_sequence", "": "Last-Event-ID",
+	} {
+		response := send(t, s, "GET", "/v1/runs/r1:watch"+query, "", header("Last-Event-ID", "7.x"))
+		if got := read(t, response); response.StatusCode != 400 || !strings.Contains(got, field) {
+			t.Errorf("%s: %s %s", query, response.Status, got)
 		}
 	}
 	for body, want := range map[string]int{`{"question": ""}`: 400, `{"unknown": 1}`: 400} {
@@ -276,7 +296,7 @@ func TestAClientThatTakesNothingIsDropped(t *testing.T) {
 	large := strings.Repeat("x", 1<<18)
 	for sequence := int64(1); ; sequence++ {
 		select {
-		case g.events <- delta(sequence, large):
+		case g.events <- delta(sequence, (sequence-1)<<18, large):
 		case <-g.left:
 			return
 		}

@@ -24,6 +24,8 @@ const goodLeg = 30 * time.Second
 // item is what the follower found: an event, the end of the run, or why it stops.
 type item struct {
 	event *gatewayv1.RunEvent
+	// at is how far the run is seen with the event.
+	at cursor
 	// ended is set when the run is over and every event was seen before.
 	ended *gatewayv1.Run
 	err   error
@@ -31,8 +33,8 @@ type item struct {
 	interrupted bool
 }
 
-// follower reads the events of a run, across connections to the gateway that are lost on the way:
-// none is missing and none comes twice.
+// follower reads the events of a run and the text of its answer, across connections to the gateway
+// that are lost on the way: nothing is missing and nothing comes twice.
 type follower struct {
 	client   gatewayv1.OrchestratorServiceClient
 	settings Settings
@@ -42,7 +44,7 @@ type follower struct {
 	shown atomic.Bool
 
 	runID string
-	last  int64
+	seen  cursor
 }
 
 // receive is one connection's way to the next event.
@@ -67,7 +69,7 @@ func (f *follower) ask(request *gatewayv1.AskStreamRequest) func(context.Context
 
 func (f *follower) watch(ctx context.Context) (receive, error) {
 	stream, err := f.client.WatchRun(ctx, &gatewayv1.WatchRunRequest{
-		RunId: f.runID, AfterSequence: f.last,
+		RunId: f.runID, AfterSequence: f.seen.sequence, AfterOffset: f.seen.offset,
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (f *follower) follow(
 			failures = 0
 		}
 		if errors.Is(err, io.EOF) {
-			if events == 0 && f.last > 0 {
+			if events == 0 && f.seen.sequence > 0 {
 				if run := f.endedRun(ctx); run != nil {
 					send(item{ended: run})
 					return
@@ -150,12 +152,12 @@ func (f *follower) leg(
 		if err != nil {
 			return events, err
 		}
-		if event.GetSequence() <= f.last {
+		if !f.seen.take(event) {
 			continue
 		}
-		f.runID, f.last = event.GetRunId(), event.GetSequence()
+		f.runID = event.GetRunId()
 		events++
-		if !send(item{event: event}) {
+		if !send(item{event: event, at: f.seen}) {
 			return events, context.Canceled
 		}
 		if event.GetRunFinished() != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -119,20 +118,31 @@ func (s *Streams) watch(
 ) {
 	f := s.follower()
 	f.runID = parameters["run_id"]
-	for _, given := range []struct{ field, text string }{
-		{"after_sequence", r.URL.Query().Get("after_sequence")},
-		{"Last-Event-ID", r.Header.Get("Last-Event-ID")},
-	} {
-		if given.text == "" {
+	for _, given := range []struct {
+		field string
+		into  *int64
+	}{{"after_sequence", &f.seen.sequence}, {"after_offset", &f.seen.offset}} {
+		text := r.URL.Query().Get(given.field)
+		if text == "" {
 			continue
 		}
-		sequence, err := strconv.ParseInt(given.text, 10, 64)
-		if err != nil || sequence < 0 {
-			apierror.Write(w, apierror.Field(given.field,
-				"must be a whole number, the sequence of the last event seen"))
+		number, ok := parseCount(text)
+		if !ok {
+			apierror.Write(w, apierror.Field(given.field, "must be a whole number, 0 or more"))
 			return
 		}
-		f.last = max(f.last, sequence)
+		*given.into = number
+	}
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		last, ok := parseCursor(id)
+		if !ok {
+			apierror.Write(w, apierror.Field("Last-Event-ID",
+				"must be the id of the last event seen, such as 7 or 7.120"))
+			return
+		}
+		if f.seen.before(last) {
+			f.seen = last
+		}
 	}
 	s.stream(w, r, f, f.watch, names)
 }
@@ -206,7 +216,7 @@ func (s *stream) fail(w http.ResponseWriter, err error) {
 		apierror.Write(w, err)
 		return
 	}
-	_ = s.out.event(0, "error", apierror.JSON(err))
+	_ = s.out.event("", "error", apierror.JSON(err))
 }
 
 func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan item) {
@@ -251,7 +261,7 @@ func (s *stream) handle(w http.ResponseWriter, next item, failed *error) bool {
 	switch {
 	case next.event != nil:
 		s.follower.shown.Store(true)
-		*failed = s.event(next.event)
+		*failed = s.event(next.event, next.at)
 		return next.event.GetRunFinished() != nil
 	case next.ended != nil && !s.out.opened:
 		w.WriteHeader(http.StatusNoContent) // by which browsers know that there is no more
@@ -265,18 +275,18 @@ func (s *stream) handle(w http.ResponseWriter, next item, failed *error) bool {
 	return true
 }
 
-func (s *stream) event(event *gatewayv1.RunEvent) error {
+func (s *stream) event(event *gatewayv1.RunEvent, at cursor) error {
 	messages, err := s.names(event)
 	if err != nil || len(messages) == 0 {
 		return err
 	}
 	last := len(messages) - 1
 	for _, earlier := range messages[:last] {
-		if err := s.out.event(0, earlier.name, earlier.data); err != nil {
+		if err := s.out.event("", earlier.name, earlier.data); err != nil {
 			return err
 		}
 	}
-	if err := s.out.event(event.GetSequence(), messages[last].name, messages[last].data); err != nil {
+	if err := s.out.event(at.String(), messages[last].name, messages[last].data); err != nil {
 		return err
 	}
 	s.streams.observer.EventSent()
@@ -292,5 +302,5 @@ func (s *stream) done(runID string, outcome gatewayv1.RunStatus) error {
 	if err != nil {
 		return err
 	}
-	return s.out.event(0, doneName, data)
+	return s.out.event("", doneName, data)
 }

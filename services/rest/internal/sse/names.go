@@ -2,6 +2,8 @@ package sse
 
 import (
 	"encoding/json"
+	"hash/maphash"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -9,7 +11,7 @@ import (
 	"bos/rest/internal/codec"
 )
 
-// message is one server-sent event; only the last of an event's messages bears its sequence.
+// message is one server-sent event; only the last of an event's messages bears its id.
 type message struct {
 	name string
 	data []byte
@@ -37,17 +39,17 @@ var eventField = (&gatewayv1.RunEvent{}).ProtoReflect().Descriptor().Oneofs().By
 // sourceNames are the names of SPEC K-15 and M-09; events that these do not name are called by
 // their kind.
 func sourceNames() naming {
-	told := false
+	var text told
 	return func(event *gatewayv1.RunEvent) ([]message, error) {
 		switch kind := event.GetEvent().(type) {
 		case *gatewayv1.RunEvent_AnswerStarted:
-			told = false
+			text = told{attempt: kind.AnswerStarted.GetAttempt()}
 			return ofKind(event)
 		case *gatewayv1.RunEvent_AnswerDelta:
-			told = true
+			text.add(kind.AnswerDelta)
 			return named("token", kind.AnswerDelta)
 		case *gatewayv1.RunEvent_RunFinished:
-			return finished(kind.RunFinished.GetResponse(), told)
+			return finished(kind.RunFinished.GetResponse(), &text)
 		case *gatewayv1.RunEvent_ApprovalRequested:
 			return encoded("hitl_required", approvalRequested(kind.ApprovalRequested.GetApproval()))
 		case *gatewayv1.RunEvent_ApprovalResolved:
@@ -65,14 +67,39 @@ func sourceNames() naming {
 	}
 }
 
-// finished is the answer, if no part of it was sent before, and the whole response.
-func finished(response *gatewayv1.OrchestratorResponse, told bool) ([]message, error) {
+// told is what was sent of the text of an answer, without keeping it.
+type told struct {
+	attempt    int32
+	bytes      int
+	characters int64
+	hash       maphash.Hash
+}
+
+func (t *told) add(piece *gatewayv1.AnswerDeltaEvent) {
+	t.bytes += len(piece.GetText())
+	t.characters += int64(utf8.RuneCountInString(piece.GetText()))
+	_, _ = t.hash.WriteString(piece.GetText())
+}
+
+// rest is what of an answer was not sent, if it begins with what was.
+func (t *told) rest(answer string) string {
+	if len(answer) < t.bytes || maphash.String(t.hash.Seed(), answer[:t.bytes]) != t.hash.Sum64() {
+		return ""
+	}
+	return answer[t.bytes:]
+}
+
+// finished is what was not sent of the answer before, and the whole response.
+func finished(response *gatewayv1.OrchestratorResponse, text *told) ([]message, error) {
 	done, err := named(doneName, response)
-	if told || err != nil || response.GetAnswer() == "" {
+	rest := text.rest(response.GetAnswer())
+	if err != nil || rest == "" {
 		return done, err
 	}
-	whole, err := named("token", &gatewayv1.AnswerDeltaEvent{Text: response.GetAnswer(), Attempt: 1})
-	return append(whole, done...), err
+	last, err := named("token", &gatewayv1.AnswerDeltaEvent{
+		Text: rest, Attempt: max(text.attempt, 1), Offset: text.characters,
+	})
+	return append(last, done...), err
 }
 
 func named(name string, content proto.Message) ([]message, error) {

@@ -55,13 +55,13 @@ func (w *writer) comment(text string) error {
 	return w.flush()
 }
 
-// event sends one event; a sequence of 0 means that it has no id. data is one line of JSON.
-func (w *writer) event(sequence int64, name string, data []byte) error {
+// event sends one event; an empty id means that it has none. data is one line of JSON.
+func (w *writer) event(id, name string, data []byte) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	if sequence > 0 {
-		w.buffer.WriteString("id: " + strconv.FormatInt(sequence, 10) + "\n")
+	if id != "" {
+		w.buffer.WriteString("id: " + id + "\n")
 	}
 	w.buffer.WriteString("event: " + name + "\n")
 	for line := range bytes.SplitSeq(data, []byte("\n")) {

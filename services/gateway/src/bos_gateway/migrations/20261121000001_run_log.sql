@@ -35,7 +35,7 @@ CREATE TABLE runs (
                     (CASE WHEN finished_at IS NOT NULL THEN status END) STORED,
     token_day       date,
     UNIQUE (user_id, request_id)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
 COMMENT ON COLUMN runs.last_sequence IS 'where its log ends; an append must begin just behind it';
 COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
@@ -85,7 +85,8 @@ CREATE TABLE run_events (
     payload        bytea NOT NULL,
     created_at     timestamptz NOT NULL,
     PRIMARY KEY (run_id, sequence)
-);
+    -- A fifth of a large table, as is usual, would be dead before its room is used again.
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;

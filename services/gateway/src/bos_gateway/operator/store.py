@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CONNECT_S: Final = 3.0
 _STATEMENT_S: Final = 2.0
 _ALL_S: Final = 8.0
-_OLDEST_VERSION: Final = 14  # the first with multiranges
+_OLDEST_VERSION: Final = 15  # the oldest that its makers still mend
 _CLOCK_S: Final = 2.0
 _CLOCK_BAD_S: Final = 30.0
 # A lease lives for three seconds, and is looked for every second.
@@ -72,7 +72,7 @@ SELECT count(*) AS runs,
        count(*) FILTER (WHERE r.replica_id IS NULL) AS free,
        count(*) FILTER (WHERE p.lease_until < now()
                         OR r.replica_id IS NOT NULL AND p.replica_id IS NULL) AS of_dead,
-       coalesce(max(extract(epoch FROM now() - coalesce(p.lease_until, r.updated_at)))
+       coalesce(max(extract(epoch FROM now() - coalesce(p.lease_until, r.retry_at)))
                 FILTER (WHERE p.replica_id IS NULL OR p.lease_until < now()), 0)::float8 AS since_s
 FROM runs AS r LEFT JOIN replicas AS p ON p.replica_id = r.replica_id
 WHERE r.finished_at IS NULL AND r.status <> $1
@@ -256,7 +256,7 @@ async def _ownership(session: Session) -> Sequence[Finding]:
     alive = replicas["alive"]
     text = f"{alive} alive"
     if replicas["expired"]:
-        text += f", {replicas['expired']} of the last day ended without letting go"
+        text += f", leases of {replicas['expired']} have run out"
     first = ok("gateways", text)
     if not alive:
         first = problem("gateways", f"no gateway holds a lease ({text})", "Start a gateway.")
