@@ -25,7 +25,6 @@ from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
 from bos_gateway import day_budget
-from bos_gateway.budget import freeze_shares
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayBudget, DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
@@ -79,7 +78,6 @@ def bounded(pool: Pool, *, mine: int = 0, all_: int = 0) -> DayBudget:
 def run_of(user: str, tokens: int, request_id: str = "", *, active: int = 0) -> NewRun:
     run_id = new_run_id()
     accepted = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
-    freeze_shares(accepted.settings)
     return NewRun(
         run_id,
         user,
@@ -223,9 +221,6 @@ async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
             )
             frozen = LogEvent.FromString(payload).run_accepted
             assert frozen.settings.max_tokens == stored
-            # Its parts are those of the smaller budget.
-            assert frozen.settings.plan_tokens == stored // 4
-            assert frozen.settings.compose_tokens == stored // 5
 
 
 async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from bos.runlog.v1 import LogEvent
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted
-from bos_gateway.budget import MIN_STEP_TOKENS, PLAN_SHARE, counted, freeze_shares
+from bos_gateway.budget import MIN_STEP_TOKENS, PLAN_SHARE, counted
 from bos_gateway.clock import monotonic
 from bos_postgres import execute, fetchrow
 
@@ -290,5 +290,4 @@ def _with_tokens(run: NewRun, tokens: int) -> NewRun:
     event = LogEvent()
     event.CopyFrom(run.event)
     event.run_accepted.settings.max_tokens = tokens
-    freeze_shares(event.run_accepted.settings)
     return replace(run, event=event, counts_for_day=True)
