@@ -25,6 +25,7 @@ from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
 from bos_gateway import day_budget
+from bos_gateway.budget import freeze_shares
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayBudget, DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
