@@ -113,7 +113,7 @@ def run_unannounced(crash: CrashHouse) -> None:
         (cancel_in_vain, "cancel acknowledged"),
         (act_twice, "2 effects"),
         (act_never, "succeeded without its effect"),
-        (run_again, "came twice"),
+        (run_again, "came 2 times"),
         (run_unannounced, "0 dispatches"),
     ],
 )
