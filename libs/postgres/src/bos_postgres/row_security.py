@@ -9,6 +9,10 @@ that compare the owner of a row with the setting ``bos.user_id``::
 
 A query that forgets to ask for the owner then returns nothing of anybody else; one that does not
 say for whom it is returns nothing at all.
+
+The planner works such a setting out before it is in force, and expects no rows. Where a table is
+large and read by other keys than the user, compare inside of a function in PL/pgSQL, which it
+leaves alone (``is_caller`` of the gateway).
 """
 
 from __future__ import annotations
