@@ -123,7 +123,7 @@ async def test_reading_for_a_user_still_goes_by_index(postgres_dsn: str) -> None
                     f"EXPLAIN (FORMAT JSON) {for_user(query)}", "user7", argument
                 )
                 assert "Seq Scan" not in json.dumps(plan), (query, plan)
-            look = (uuid4(), 0, 500, 0, 0)
+            look = (uuid4(), 0, 500, 2**20, 0, 0)
             plan = await connection.fetchval(
                 f"EXPLAIN (FORMAT JSON) {_LOOK.for_user}", "user7", *look
             )
