@@ -67,7 +67,7 @@ _POOL_SIZE = 8
 _READERS = 8
 MOST_SESSIONS = _POOL_SIZE + _READERS + 5
 """Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
-is slow), the lease and the listener. Two more for a moment while it starts."""
+is slow), the lease and the listener."""
 _DEADLINE_MARGIN_S = 30.0
 
 
