@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bos.agent.v1 import ProposedAction
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_APPROVED,
@@ -102,7 +103,9 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
     run_id = new_run_id()
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
-    approval = Approval(approval_id=str(uuid4()), run_id=str(run_id), user_id="u")
+    approval = Approval(
+        approval_id=str(uuid4()), run_id=str(run_id), user_id="u", actions=[ProposedAction()]
+    )
     approval.status = APPROVAL_STATUS_PENDING
     now = datetime.now(UTC)
     approval.create_time.FromDatetime(now)
