@@ -107,6 +107,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
         approval_id=str(uuid4()), run_id=str(run_id), user_id="u", actions=[ProposedAction()]
     )
     approval.status = APPROVAL_STATUS_PENDING
+    approval.actions.add(tool="trigger_deployment")
     now = datetime.now(UTC)
     approval.create_time.FromDatetime(now)
     approval.expire_time.FromDatetime(now.replace(year=now.year + 1))
