@@ -26,6 +26,7 @@ from bos.runlog.v1 import (
     RunSettings,
     StepFinished,
 )
+from bos_gateway.budget import freeze_shares
 from bos_gateway.decide import Classify, Record, RunStep, decide
 from bos_gateway.state import RunState, apply, fold
 from bos_testkit.plans import step
@@ -43,6 +44,7 @@ def event(now: datetime = START, **kind: object) -> LogEvent:
 def accepted(**request: object) -> LogEvent:
     settings = RunSettings(max_concurrency=2, max_steps=8)
     settings.compose_timeout.FromSeconds(10)
+    freeze_shares(settings)
     body = RunAccepted(request=AgentRequest(question="?", **request), settings=settings)
     body.deadline.FromDatetime(START + LIMIT)
     return event(run_accepted=body)

@@ -116,6 +116,8 @@ class ComposerDouble(ComposerServiceServicer):
     requests: list[ComposeRequest] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event | None = None
+    output: ComposerOutput | None = None
+    """In the place of what would be made of the deltas."""
 
     async def Compose(
         self, request: ComposeRequest, context: Any
@@ -128,6 +130,9 @@ class ComposerDouble(ComposerServiceServicer):
             await self.release.wait()
         if self.error is not None:
             raise self.error
+        if self.output is not None:
+            yield ComposeResponse(output=self.output)
+            return
         output = ComposerOutput(answer="".join(self.deltas))
         for result in request.results:
             if result.HasField("table") and not output.HasField("data"):

@@ -126,9 +126,8 @@ async def test_client_moved_by_a_crash_of_the_owner_sees_the_new_attempt_whole(
     assert answer_text(there.seen) == there.seen[-1].run_finished.response.answer == "It is done."
 
 
-async def test_run_is_read_once_however_many_follow_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Takes the run of every look from now on."""
     looks: list[UUID] = []
     look = Runs.look
 
@@ -137,6 +136,13 @@ async def test_run_is_read_once_however_many_follow_it(
         return await look(self, run_id, *arguments)
 
     monkeypatch.setattr(Runs, "look", counted)
+    return looks
+
+
+async def test_run_is_read_once_however_many_follow_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
     slow = SlowAgent("slow")
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
@@ -152,6 +158,29 @@ async def test_run_is_read_once_however_many_follow_it(
     for follower in followers[1:]:
         assert follower.seen == followers[1].seen
         assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def test_cursor_from_beyond_the_end_waits_and_disturbs_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as owner, house.gateway() as other:
+        run_id = await run_under_way(owner, slow)
+        most = 2**63 - 1
+        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
+        await eventually(lambda: other_follows(other))
+        honest = Watching(other, run_id)
+        await eventually(lambda: honest.has("step_started"), within_s=10)
+        slow.release.set()
+        await asyncio.gather(odd.task, honest.task)
+        assert await other.watch(run_id, most) == []
+    assert [event.sequence for event in logged(honest.seen)][:3] == [1, 2, 3]
+    assert honest.has("run_finished")
+    assert odd.has("run_finished")
+    assert len(looks) < 30
 
 
 async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(

@@ -16,6 +16,7 @@ from raw_agents import RawAgent, add_raw_agent, nested, success, wide
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     SIDE_EFFECT_CLASS_NONE,
     AgentResult,
@@ -25,13 +26,25 @@ from bos.agent.v1 import (
     Tool,
     TraceBatch,
 )
-from bos.common.v1 import AgentError, Source, Table, TraceEvent, Usage, Value, ValueList, ValueMap
+from bos.common.v1 import (
+    AgentError,
+    Clarification,
+    ClarifyingQuestion,
+    Source,
+    Table,
+    TraceEvent,
+    Usage,
+    Value,
+    ValueList,
+    ValueMap,
+)
+from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import InvalidArgument, from_rpc_error
 from bos_chassis.values import MAX_DEPTH, make_table
-from bos_gateway.results import MAX_CALL_TOKENS, MAX_RESULT_BYTES, clamp_result, fit
+from bos_gateway.results import MAX_CALL_TOKENS, MAX_RESULT_BYTES, clamp_result, fit, result_problem
 from bos_gateway.run_log import SCHEMA
 from bos_plans import MAX_VALUES
 from bos_postgres import connect
@@ -235,6 +248,23 @@ async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: 
 
 
 @pytest.mark.parametrize(
+    ("columns", "fields", "problem"),
+    [
+        (10_000, 10_000, None),
+        (10_001, 1, "its table has more than 10000 columns"),
+        (1, 10_001, "its data have more than 10000 fields"),
+    ],
+)
+def test_columns_and_fields_of_a_result_are_bounded(
+    columns: int, fields: int, problem: str | None
+) -> None:
+    result = success(data=ValueMap(fields={str(n): Value() for n in range(fields)}))
+    for number in range(columns):
+        result.table.columns.add(name=str(number))
+    assert result_problem(result) == problem
+
+
+@pytest.mark.parametrize(
     "result",
     [
         success(answer="x" * 3_000_000),
@@ -242,9 +272,9 @@ async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: 
         success(sources=[Source(excerpt="x" * 3_000_000)]),
         success(highlights=["x" * 300] * 10_000),
         success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
-        success(data=ValueMap(fields={str(n) + "x" * 100: Value() for n in range(30_000)})),
+        success(data=ValueMap(fields={str(n) + "x" * 300: Value() for n in range(10_000)})),
         success(
-            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(30_000)})
+            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(10_000)})
         ),
         success(task_description="x" * 3_000_000, answer="y" * 100_000),
         success(performed_actions=[PerformedAction(result=HUGE)]),
@@ -278,6 +308,26 @@ async def test_references_that_blow_up_fail_their_step_and_nobody_else_notices(
     assert len(good.inputs) == 1
 
 
+@pytest.mark.parametrize("number", [-5, INT64])
+async def test_output_of_a_composer_is_bounded_as_well(house: House, number: int) -> None:
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    house.planner.steps = [step("a", "good")]
+    output = ComposerOutput(answer="Here it is.", usage=hostile_usage(number))
+    output.data.columns.add(name="c")
+    output.data.rows.add(values=[nested(MAX_DEPTH + 1)])
+    output.sources.add(relevance=math.nan, excerpt="x" * 3_000_000)
+    output.trace.add(data={"k": nested(MAX_DEPTH + 1)})
+    house.composer.output = output
+    async with house.gateway(max_run_tokens=10**12) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(house, gateway, events)
+    response = events[-1].run_finished.response
+    assert (response.answer, response.status) == ("Here it is.", RUN_STATUS_SUCCEEDED)
+    assert not response.HasField("data")
+    assert response.sources[0].relevance == 0
+    assert response.metadata.usage.output_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
+
+
 async def test_trace_whose_details_are_too_deep_is_kept_without_them(house: House) -> None:
     async def tracing(context: Any) -> Any:
         deep = TraceEvent(message="deep", data={"k": nested(MAX_DEPTH + 1)})
@@ -292,6 +342,32 @@ async def test_trace_whose_details_are_too_deep_is_kept_without_them(house: Hous
         await read_by_all(house, gateway, events)
     traced = {t.message: len(t.data) for e in events for t in e.step_progress.events}
     assert traced == {"deep": 0, "fine": 1}
+
+
+async def test_questions_of_many_steps_can_be_received(house: House) -> None:
+    asked = Clarification(questions=[ClarifyingQuestion(question="What? " * 1000)] * 100)
+    asks = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    await add_raw_agent(
+        house, RawAgent("asking", lambda c: success(status=asks, clarification=asked))
+    )
+    house.planner.steps = [step(f"s{n}", "asking") for n in range(16)]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(house, gateway, events)
+    response = events[-1].run_finished.response
+    assert response.ByteSize() < 1024 * 1024
+    assert response.clarification.questions[0].question.startswith("What?")
+
+
+@pytest.mark.parametrize("name", ["send\0", "Send", "x" * 64, ""])
+async def test_agent_with_a_tool_that_has_no_name_is_none(house: House, name: str) -> None:
+    agent = RawAgent("odd", lambda c: success())
+    agent.card.tools.append(Tool(name=name))
+    await add_raw_agent(house, agent)
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    async with house.gateway() as gateway:
+        await gateway.ask()
+    assert {card.name for card in house.planner.requests[-1].cards} == {"good"}
 
 
 @pytest.mark.parametrize(("depth", "known"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])

@@ -14,7 +14,7 @@ import pytest
 from bos.gateway.v1 import ListRunsRequest
 from bos_chassis.errors import ConfigurationError, NotFound
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import READER, Look, Runs
+from bos_gateway.runs import _LOOK, READER, Look, Runs
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import acquire, connect, for_user, migrate, open_database
 
@@ -123,6 +123,11 @@ async def test_reading_for_a_user_still_goes_by_index(postgres_dsn: str) -> None
                     f"EXPLAIN (FORMAT JSON) {for_user(query)}", "user7", argument
                 )
                 assert "Seq Scan" not in json.dumps(plan), (query, plan)
+            look = (uuid4(), 0, 500, 2**20, 0, 0)
+            plan = await connection.fetchval(
+                f"EXPLAIN (FORMAT JSON) {_LOOK.for_user}", "user7", *look
+            )
+            assert "Seq Scan" not in json.dumps(plan), plan
 
 
 @pytest.mark.parametrize("attributes", ["CREATEROLE", ""])

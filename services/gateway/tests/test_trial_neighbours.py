@@ -248,6 +248,7 @@ async def test_one_account_cannot_take_every_stream_of_a_replica(
                 if await code_of(again.read()) is grpc.StatusCode.OK:
                     break
         gated.gate.set()
-        async for _ in again:
-            pass
+        while (message := await again.read()) is not grpc.aio.EOF:
+            last = message
+        assert last.event.HasField("run_finished")
         call.cancel()

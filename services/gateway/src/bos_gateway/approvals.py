@@ -134,7 +134,7 @@ class Approvals:
         Raises:
             NotFound: there is no such request, or it belongs to somebody else.
             InvalidArgument: instructions that cannot be followed.
-            AlreadyExists: it was decided otherwise, or its time is over (SPEC M-08).
+            AlreadyExists: it was decided otherwise, or its time is over.
         """
         approve = request.decision == APPROVAL_DECISION_APPROVE
         instructions = request.instructions.strip()

@@ -16,7 +16,7 @@ from bos_gateway.effects import COMPOSER
 from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.reaching import streamed
 from bos_gateway.response import composed_response, fallback_output, final_answer
-from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_output
+from bos_gateway.results import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Compose
@@ -65,6 +65,7 @@ async def _composed(
     try:
         async for message in messages:
             if message.WhichOneof("payload") == "output":
+                clamp_usage(message.output.usage)
                 return message.output, ""
             room -= len(message.delta.encode())
             if room >= 0:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bos_gateway.waiting import WaitingApprovals
 
 _RETRY_S = 0.2
+# Between two shares of what is to be adopted: time for the others to take theirs.
+_NEXT_SHARE_S = 0.1
 # A lease that is about to run out is looked at just after that, not just before.
 _JUST_AFTER_S = 0.02
 
@@ -64,7 +66,8 @@ async def running_replica(
             wait_s = wait_s if due_s is None or due_s < 0 else min(wait_s, due_s + _JUST_AFTER_S)
         if seen.time_out_s is not None and seen.time_out_s <= 0:
             timed_out.set()
-        await replica.adopt(seen)
+        if await replica.adopt(seen):
+            wait_s = _NEXT_SHARE_S
         await _woken(bulletin.released, wait_s)
 
     async def take_inputs() -> None:

@@ -40,13 +40,12 @@ from bos_gateway.log_items import Append
 from bos_gateway.pipeline import Pipeline
 from bos_gateway.planning import make_plan
 from bos_gateway.preparing import prepare_agents
-from bos_gateway.response import broken_response, explained_response
+from bos_gateway.response import broken_response
 from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
 from bos_gateway.stepping import run_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from datetime import datetime
     from typing import Any
     from uuid import UUID
 
@@ -143,34 +142,24 @@ class Orchestrator:
             finally:
                 await self._stop_effects()
 
-    async def fail(self, error: AgentError | None = None) -> None:
-        """End the run, so that nobody waits for it in vain.
-
-        Args:
-            error: What its user is told; None after a defect of ours.
+    async def fail(self) -> None:
+        """End the run after a defect of ours, so that nobody waits for it in vain.
 
         Raises:
             LostRun: another replica owns the run now.
             BosError: its log cannot be written.
         """
-        now = self._with.clock.now()
-        if error is None:
-            response = broken_response(self._state)
-        else:
-            response = explained_response(self._state, now, error)
-        event = LogEvent(run_finished=RunFinished(response=response))
-        event.create_time.FromDatetime(now)
+        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
+        event = self._with.clock.stamped(event)
         try:
             if not self._state.finished:
                 await self._store([event])
             await self._pipeline.committed()
         except LogRefused:
-            await self._end_behind_what_is_stored(now)
+            await self._end_behind_what_is_stored(event)
 
-    async def _end_behind_what_is_stored(self, now: datetime) -> None:
+    async def _end_behind_what_is_stored(self, event: LogEvent) -> None:
         """End a run whose log refused an event: the state is ahead of it and counts no more."""
-        event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
-        event.create_time.FromDatetime(now)
         first = self._pipeline.last_sequence + 1
         await self._writer.append(
             Append(

@@ -182,6 +182,7 @@ SET replica_id = NULL,
         CASE WHEN $5 THEN $7::float8 * 2::float8 ^ least(c.failures - 1, 30)
              ELSE greatest($7, extract(epoch FROM now() - c.unreadable_since)::float8) END))
 FROM counted AS c WHERE r.run_id = c.run_id
+RETURNING r.run_id
 """  # noqa: S608  our own text
 
 _RELEASE_ALL = """

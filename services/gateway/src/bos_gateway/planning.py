@@ -23,7 +23,7 @@ from bos_gateway.failures import (
     error_trace,
 )
 from bos_gateway.reaching import answered
-from bos_gateway.results import clamp_usage, shorten, sound_trace, unit
+from bos_gateway.results import MAX_CLARIFICATION_BYTES, clamp_usage, shorten, sound_trace, unit
 from bos_gateway.revision import completed, revision_problems
 from bos_plans import OutOfBounds, extent, plan_problems
 
@@ -115,7 +115,8 @@ def bound_answer(answer: MakePlanResponse, now: datetime) -> None:
         extent(answer.decision.guardrails.values())
     except OutOfBounds:
         answer.decision.guardrails.clear()
-    for part in (answer.decision, answer.intent, answer.clarification):
+    shorten(answer.clarification, MAX_CLARIFICATION_BYTES)
+    for part in (answer.decision, answer.intent):
         shorten(part, _MAX_BESIDE_BYTES)
     trace = sound_trace(answer.trace, now)
     del answer.trace[:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _DESCRIBE_TIMEOUT_S = 3.0
 _MISSING_S = 2.0
+_MAX_CARD_BYTES = 256 * 1024
+_TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NEVER_ANSWERED = "The agent has not answered yet."
 
 
@@ -120,21 +123,32 @@ class Registry:
                 self._log.warning("agent does not answer", agent=name, reason=error.reason)
             agent.unavailable_reason = error.message
             return
-        if answer.card.name != name:
-            agent.unavailable_reason = f'The agent calls itself "{answer.card.name}".'
-            self._log.error("agent has another name", agent=name, card=answer.card.name)
-            return
-        try:
-            # Cards are stored with every run.
-            extent(v for tool in answer.card.tools for v in tool.input_schema.fields.values())
-        except OutOfBounds as error:
-            agent.unavailable_reason = f"The card of the agent {error}."
-            self._log.error("agent has an impossible card", agent=name, why=str(error))
+        if problem := _card_problem(answer.card, name):
+            agent.unavailable_reason = problem
+            self._log.error("agent has an impossible card", agent=name, why=problem)
             return
         if agent.unavailable_reason:
             self._log.info("agent answers", agent=name, version=answer.card.version)
         agent.card = answer.card
         agent.unavailable_reason = ""
+
+
+def _card_problem(card: AgentCard, name: str) -> str | None:
+    """Why the card of the agent that is configured as ``name`` cannot be used; None if it can.
+
+    It is stored with every run, and names of its tools with what people are asked.
+    """
+    if card.name != name:
+        return f'The agent calls itself "{card.name[:64]}".'
+    if card.ByteSize() > _MAX_CARD_BYTES:
+        return f"The card of the agent is larger than {_MAX_CARD_BYTES // 1024} KiB."
+    if not all(_TOOL_NAME.fullmatch(tool.name) for tool in card.tools):
+        return "The card of the agent has a tool whose name is none."
+    try:
+        extent(value for tool in card.tools for value in tool.input_schema.fields.values())
+    except OutOfBounds as error:
+        return f"The card of the agent {error}."
+    return None
 
 
 @asynccontextmanager

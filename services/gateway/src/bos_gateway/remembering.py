@@ -1,4 +1,4 @@
-"""What memory knows before a run is planned, and what it is told of it (SPEC L-01, L-09, L-11).
+"""What memory knows before a run is planned, and what it is told of it.
 
 No run waits longer for memory than ``memory_timeout_s``, and none fails by it. A turn is told of
 when its run has ended; if that fails, or its owner is gone, any gateway does so later, and before a

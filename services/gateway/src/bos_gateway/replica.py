@@ -238,11 +238,15 @@ class Replica:
         """
         return await self._ownership.look()
 
-    async def adopt(self, seen: Look) -> None:
-        """Take over runs that nobody owns, as far as there is room, and free those of the dead."""
+    async def adopt(self, seen: Look) -> bool:
+        """Take over runs that nobody owns, as far as there is room, and free those of the dead.
+
+        Returns:
+            Whether there were any: there may be more, once all others have had their share.
+        """
         if self._stopping or self._suspended:
-            return
-        buried = 0
+            return False
+        buried, adopted = 0, list[Adopted]()
         if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
             buried = await self._ownership.bury(judge_until)
         if (seen.runs or buried) and (room := self._room()) > 0:
@@ -251,9 +255,11 @@ class Replica:
                 for run_id, driven in self._driven.items()
                 if driven.adopted.failures >= SUSPECT_FROM
             ]
-            await self._resume_all(await self._ownership.adopt(room, suspects), {})
+            adopted = await self._ownership.adopt(room, suspects)
+            await self._resume_all(adopted, {})
         if strays := await self._strays.let_go(list(self._driven)):
             self._log.warning("runs let go that nobody drove here", runs=strays)
+        return bool(adopted)
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.

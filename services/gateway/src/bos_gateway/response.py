@@ -94,6 +94,7 @@ def explained_response(state: RunState, now: datetime, error: AgentError) -> Orc
     response.error.CopyFrom(error)
     # Whoever plans or composes is stopped with the run, and will not say what that consumed.
     response.metadata.usage.unreported_tokens += held_beside_steps(state)
+    fit_response(response)
     return response
 
 
@@ -106,6 +107,7 @@ def clarification_response(state: RunState, now: datetime) -> OrchestratorRespon
         response.clarification.assumptions.extend(clarification.assumptions)
     lines = [question.question for question in response.clarification.questions]
     response.answer = "\n".join(["Before I can answer:", *(f"- {line}" for line in lines)])
+    fit_response(response)
     return response
 
 

@@ -35,6 +35,8 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
 """Of what a step is sent: agents take 8 MiB unless told otherwise."""
 MAX_RESPONSE_BYTES = 7 * 512 * 1024
 """Of a whole response: gRPC clients take 4 MiB unless told otherwise."""
+MAX_CLARIFICATION_BYTES = 16 * 1024
+"""Of the questions of one step, or of the planner; those of all steps are told together."""
 MAX_TRACE_EVENTS = 500
 """Trace events kept of one step; agents that write more lose the rest."""
 MAX_TRACE_BYTES = 1024 * 1024
@@ -62,7 +64,7 @@ _MAX_USAGE = {
 }
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 _MAX_MODELS, _MAX_MODEL_CHARS = 16, 200
-_MAX_COLUMNS = 10_000
+_MAX_COLUMNS = _MAX_FIELDS = 10_000
 
 
 def result_problem(result: AgentResult) -> str | None:
@@ -71,6 +73,8 @@ def result_problem(result: AgentResult) -> str | None:
         return f"its table {problem}"
     if result.HasField("start_time") and not is_time(result.start_time):
         return "its start time is not a time"
+    if max(len(result.data.fields), len(result.partial_data.fields)) > _MAX_FIELDS:
+        return f"its data have more than {_MAX_FIELDS} fields"
     try:
         extent(_values_of(result))
     except OutOfBounds as error:
@@ -162,8 +166,8 @@ def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
         copy = AgentResult()
         copy.CopyFrom(result)
         copies.append(copy)
-    while sum(copy.ByteSize() for copy in copies) > budget:
-        if not _shrink(max(copies, key=AgentResult.ByteSize)):
+    while (excess := sum(copy.ByteSize() for copy in copies) - budget) > 0:
+        if not _shrink(max(copies, key=AgentResult.ByteSize), excess):
             break
     return copies
 
@@ -173,7 +177,6 @@ def fit_output(output: ComposerOutput, now: datetime) -> None:
     text = output.answer.encode()
     if len(text) > MAX_ANSWER_BYTES:
         output.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
-    clamp_usage(output.usage)
     clamp_sources(output.sources)
     trace = sound_trace(output.trace, now)
     del output.trace[:]
@@ -198,10 +201,16 @@ def room_for_inputs(state: RunState) -> int:
 
 
 def fit_response(response: OrchestratorResponse) -> None:
-    """Cut the results in ``response``, in place, until clients can receive all of it.
+    """Cut trace and results in ``response``, in place, until clients can receive all of it.
 
     Whoever asks for the trace gets it twice, in the results and merged.
     """
+    room = MAX_TRACE_BYTES
+    for count, event in enumerate(response.trace):
+        room -= event.ByteSize()
+        if room < 0:
+            del response.trace[count:]
+            break
     results = list(response.agent_results)
     traced = sum(event.ByteSize() for result in results for event in result.trace)
     rest = response.ByteSize() - sum(result.ByteSize() for result in results) + traced
@@ -210,8 +219,11 @@ def fit_response(response: OrchestratorResponse) -> None:
     response.agent_results.extend(fitting)
 
 
-def _shrink(result: AgentResult) -> bool:
-    """Make the result smaller by its largest part; False if nothing is left to take away."""
+def _shrink(result: AgentResult, excess: int) -> bool:
+    """Make the result smaller by its largest part; False if nothing is left to take away.
+
+    Of its fields the largest go, until ``excess`` bytes or half of them are gone.
+    """
     table = result.table.ByteSize() if result.HasField("table") else 0
     fields = {
         (part, name): value.ByteSize()
@@ -230,13 +242,16 @@ def _shrink(result: AgentResult) -> bool:
         if not result.table.rows:
             result.ClearField("table")
     else:
-        by_size = sorted(fields, key=lambda key: fields[key], reverse=True)
-        for part, name in by_size[: max(1, len(by_size) // 4)]:
+        left = min(excess, sum(fields.values()) // 2)
+        for part, name in sorted(fields, key=lambda key: fields[key], reverse=True):
             fields_of = getattr(result, part).fields
+            left -= fields[part, name] + len(name)
             del fields_of[name]
             dropped = fields_of["truncated_fields"].list_value.values
             if len(dropped) < _MAX_DROPPED:
                 dropped.add(string_value=name[:_MAX_DROPPED_CHARS])
+            if left <= 0:
+                break
     return True
 
 

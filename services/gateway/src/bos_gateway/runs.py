@@ -96,7 +96,8 @@ _LOOK = _query(f"""
 SELECT 0 AS sequence, NULL AS payload, r.finished_at IS NOT NULL AS finished,
        r.replica_id IS NOT NULL AS driven, a.attempt, a.sequence AS started_at,
        CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END AS text
-FROM runs AS r LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch
+FROM runs AS r
+     LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch AND r.finished_at IS NULL
 WHERE r.run_id = $1
 UNION ALL
 (SELECT sequence, payload, NULL, NULL, NULL, NULL, NULL {_OF_LOG})

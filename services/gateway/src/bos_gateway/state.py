@@ -51,17 +51,12 @@ __all__ = [
     "waits",
 ]
 
-_MAX_INT32, _MAX_COUNT = 2**31 - 1, 2**53 - 1
 _MAX_NANOS = 2**62
-_MAX_USAGE = {
-    "model_calls": _MAX_INT32,
-    "input_tokens": _MAX_COUNT,
-    "output_tokens": _MAX_COUNT,
-    "api_calls": _MAX_INT32,
-    "cost_micros": _MAX_COUNT,
-    "cached_input_tokens": _MAX_COUNT,
-    "unreported_tokens": _MAX_COUNT,
-    "abandoned_calls": _MAX_INT32,
+# Counts of Usage and where their sums end, so that those can be added up and stored again.
+_COUNTS = {
+    field.name: 2**31 - 1 if field.type == field.TYPE_INT32 else 2**53 - 1
+    for field in Usage.DESCRIPTOR.fields
+    if field.type in (field.TYPE_INT32, field.TYPE_INT64)
 }
 WAITING_FOR_APPROVAL = "waiting_for_approval"
 """Reason of RunReleased: nothing can go on before somebody has decided."""
@@ -399,7 +394,7 @@ def add_usage(total: Usage, more: Usage) -> None:
 
     Wall-clock times add up as work, not as latency.
     """
-    for name, most in _MAX_USAGE.items():
+    for name, most in _COUNTS.items():
         setattr(total, name, min(most, getattr(total, name) + max(0, getattr(more, name))))
     nanos = total.duration.ToNanoseconds() + max(0, more.duration.ToNanoseconds())
     total.duration.FromNanoseconds(min(nanos, _MAX_NANOS))

@@ -59,6 +59,7 @@ from bos_gateway.proposals import (
     proposal_timeout,
 )
 from bos_gateway.results import (
+    MAX_CLARIFICATION_BYTES,
     MAX_REQUEST_BYTES,
     MAX_RESULT_BYTES,
     MAX_TRACE_BYTES,
@@ -66,6 +67,7 @@ from bos_gateway.results import (
     clamp_result,
     fit,
     result_problem,
+    shorten,
     sound_trace,
 )
 from bos_gateway.state import add_usage
@@ -255,6 +257,7 @@ class _StepRun:
         if clamped:
             names = ", ".join(clamped)
             await self._tell(f"Impossible numbers of the result were bounded: {names}.")
+        shorten(checked.clarification, MAX_CLARIFICATION_BYTES)
         del checked.trace[:]  # which is what it has told of on the way
         checked.agent_id = self._step.agent_id
         checked.agent_name = self._agent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -28,25 +29,28 @@ T = TypeVar("T")
 _DAY_S = 86400.0
 # Between two batches of a backlog, so that the runs under way come first.
 _BREATH_S = 0.05
+_TIDY_S = 60.0
 # Any number of our own; it names the right to do the upkeep of this database.
 LOCK = 0x626F73_75706B
 
 # What the statement that ends a run does not take along: texts of answers, inputs written while the
 # run was ending, and credentials if a version that knows nothing of them ended it. A minute later
-# nothing under way has to do with them.
+# nothing under way has to do with them. Subqueries, so that each row is looked up by key and runs
+# are never searched, however many there are.
 _LEFT_OVER = (
     """
-    DELETE FROM answers AS a WHERE NOT EXISTS (
-        SELECT FROM runs AS r WHERE r.run_id = a.run_id AND r.finished_at IS NULL
-    )
+    DELETE FROM answers AS a
+    WHERE (SELECT r.finished_at IS NULL FROM runs AS r WHERE r.run_id = a.run_id) IS NOT TRUE
     """,
     """
-    DELETE FROM run_inputs AS i USING runs AS r
-    WHERE r.run_id = i.run_id AND r.finished_at < now() - interval '1 minute'
+    DELETE FROM run_inputs AS i
+    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = i.run_id)
+          < now() - interval '1 minute'
     """,
     """
-    DELETE FROM run_secrets AS s USING runs AS r
-    WHERE r.run_id = s.run_id AND r.finished_at < now() - interval '1 minute'
+    DELETE FROM run_secrets AS s
+    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = s.run_id)
+          < now() - interval '1 minute'
     """,
 )
 
@@ -88,6 +92,7 @@ class Upkeep:
         self._pool = pool
         self._plan = plan
         self._metrics = metrics
+        self._tidy_at = 0.0
 
     async def round(self) -> bool:
         """Do a batch of everything that is due; whether there is more of it.
@@ -98,7 +103,8 @@ class Upkeep:
             BosError: the database is away.
         """
         settled = await self._alone(settle, 0)
-        await self._alone(tidy, None)
+        if time.monotonic() >= self._tidy_at and await self._alone(tidy, False):
+            self._tidy_at = time.monotonic() + _TIDY_S
         expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
         return settled == SETTLED_AT_ONCE or expired == self._plan.batch
 
@@ -131,11 +137,12 @@ class Upkeep:
                     return await action(session)
 
 
-async def tidy(session: Session) -> None:
+async def tidy(session: Session) -> bool:
     """Delete what the ends of runs, and of days, left over."""
     await forget_days(session)
     for statement in _LEFT_OVER:
         await session.execute(statement)
+    return True
 
 
 @asynccontextmanager
