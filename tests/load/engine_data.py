@@ -67,7 +67,7 @@ async def fill(dsn: str, template: str, finished: int, waiting: int, *, seed: in
             await connection.execute(
                 _waiting(columns), first, last, str(seed + 1), waiting, template, timeout=600
             )
-        await connection.execute("VACUUM ANALYZE", timeout=600)
+        await connection.execute("VACUUM (FREEZE, ANALYZE)", timeout=600)
 
 
 async def whole_runs(dsn: str) -> list[UUID]:

@@ -42,17 +42,24 @@ if TYPE_CHECKING:
 
 _TOKEN = "token "
 _BETWEEN_TOKENS_S = 0.02
+_STEP_S = 0.05
 _MORE_STEPS_THAN_EVER = 1024
 TIMEOUT_S = 60.0
 
 
 class Planner(PlannerServiceServicer):
-    """Three steps of which one needs the others; of ``slow`` questions, one that waits."""
+    """Three steps of which one needs the others; of ``slow`` questions, one that waits.
+
+    Of questions to ``tell`` something five that take their time, as those of real agents do.
+    """
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
         steps = [step("a", "echo"), step("b", "echo"), step("c", "echo", "", "a", "b")]
         if request.question.startswith("slow"):
             steps = [step("a", "gated")]
+        if request.question.startswith("Tell"):
+            steps = [step("a", "steady"), step("b", "steady"), step("c", "steady", "", "a", "b")]
+            steps += [step("d", "steady", "", "c"), step("e", "steady", "", "d")]
         return MakePlanResponse(plan=Plan(steps=steps, origin="bench"), only_plan=True)
 
 
@@ -82,6 +89,18 @@ class GatedAgent(EchoAgent):
     async def behave(self, task: Any) -> Any:
         """Wait, then echo."""
         await self.gate.wait()
+        return await super().behave(task)
+
+
+class SteadyAgent(EchoAgent):
+    """Takes a twentieth of a second."""
+
+    def __init__(self) -> None:
+        super().__init__("steady")
+
+    async def behave(self, task: Any) -> Any:
+        """Take it, then echo."""
+        await asyncio.sleep(_STEP_S)
         return await super().behave(task)
 
 
@@ -143,7 +162,7 @@ class House:
 
 @asynccontextmanager
 async def open_house() -> AsyncIterator[House]:
-    """Serve planner, composer and two agents."""
+    """Serve planner, composer and three agents."""
     settings = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=0.2)
     async with AsyncExitStack() as stack:
         quiet = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
@@ -158,7 +177,7 @@ async def open_house() -> AsyncIterator[House]:
             await stack.enter_async_context(
                 agent_server(agent, telemetry=telemetry, max_concurrent_steps=_MORE_STEPS_THAN_EVER)
             )
-            for agent in (EchoAgent("echo"), gated)
+            for agent in (EchoAgent("echo"), gated, SteadyAgent())
         ]
         yield House(
             await served(
@@ -167,6 +186,6 @@ async def open_house() -> AsyncIterator[House]:
             await served(
                 Composer(), add_ComposerServiceServicer_to_server, "bos.composer.v1.ComposerService"
             ),
-            f"echo={agents[0]},gated={agents[1]}",
+            f"echo={agents[0]},gated={agents[1]},steady={agents[2]}",
             gated,
         )
