@@ -56,11 +56,11 @@ test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of 
 	    $(PYTEST_ARGS)
 
 .PHONY: test-crash-full
-test-crash-full: install ## The same at random, until KILLS=1000 or SECONDS=3600; SEED=N repeats
+test-crash-full: install ## The same at random, with hostile agents, until KILLS=1000 or SECONDS=5400; SEED=N
 	BOS_TEST_INTERLEAVINGS=$(or $(INTERLEAVINGS),2000) \
 	    $(BIN)/pytest -q services/gateway/tests/test_interleavings.py
 	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
-	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
+	    --seconds $(or $(SECONDS),5400) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: test-crash-power
 test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS=100 times; SEED=N

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 PATIENCE = "patience"
 """In a question: one of its steps takes longer than a poison needs to kill."""
-SLOW_S = 3.0
-KILLS_AFTER_S = 1.0
+SLOW_S = 1.5
+KILLS_AFTER_S = 0.5
 _INT64_MAX = 2**63 - 1
 _REFERENCED = 250_000
 

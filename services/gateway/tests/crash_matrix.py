@@ -33,7 +33,7 @@ from crash_tally import Tally
 
 _ROUND_S = 45.0
 _LEASE_S = 3.0
-_PAUSE_S = 1.2
+_PAUSE_S = 2.5
 
 
 async def matrix(options: argparse.Namespace) -> int:

@@ -237,7 +237,7 @@ def _check_end(run: StoredRun, verdict: Verdict) -> None:
     if POISON in run.request.question:
         return
     if response.error.type == OWNERS_DIED:
-        verdict.lost.append(f"{run.request_id}: given up")
+        verdict.lost.append(f"{run.request_id}: given up, {run.request.question!r}")
     # With people in it, it may be theirs to let it fail; with a plan that fails, its planner's.
     guilty = (MISCHIEF, *ENDS_OTHERWISE)
     if response.status == RUN_STATUS_FAILED and not any(w in run.request.question for w in guilty):
