@@ -103,8 +103,8 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
     approval = Approval(approval_id=str(uuid4()), run_id=str(run_id), user_id="u")
-    approval.actions.add(action_id="one", tool="deploy", digest="d")
     approval.status = APPROVAL_STATUS_PENDING
+    approval.actions.add(tool="trigger_deployment")
     now = datetime.now(UTC)
     approval.create_time.FromDatetime(now)
     approval.expire_time.FromDatetime(now.replace(year=now.year + 1))
