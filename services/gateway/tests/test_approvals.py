@@ -285,24 +285,6 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
 
 
-async def test_request_that_cannot_be_read_keeps_no_other_from_timing_out(
-    house: House, agent: DeployAgent
-) -> None:
-    async with house.gateway(approval_timeout_s=600) as gateway:
-        broken, other = Following(gateway), Following(gateway)
-        approvals_of = [(await each.asked()).approval_id for each in (broken, other)]
-        async with connect(house.dsn, schema=SCHEMA) as connection:
-            await connection.execute(
-                "UPDATE approvals SET payload = '\\xff' WHERE approval_id = $1", approvals_of[0]
-            )
-            await connection.execute("UPDATE approvals SET expire_at = now()")
-        events = await other.end()
-        (told,) = [e.approval_resolved.approval for e in events if e.HasField("approval_resolved")]
-        assert told.status == APPROVAL_STATUS_TIMED_OUT
-        assert (await get(gateway, approvals_of[0])).status == APPROVAL_STATUS_TIMED_OUT
-        broken.task.cancel()
-
-
 @pytest.mark.parametrize(
     ("mode", "heading", "overridden"),
     [

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bos.agent.v1 import ProposedAction
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_APPROVED,
@@ -103,9 +102,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
     run_id = new_run_id()
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
-    approval = Approval(
-        approval_id=str(uuid4()), run_id=str(run_id), user_id="u", actions=[ProposedAction()]
-    )
+    approval = Approval(approval_id=str(uuid4()), run_id=str(run_id), user_id="u")
     approval.status = APPROVAL_STATUS_PENDING
     approval.actions.add(tool="trigger_deployment")
     now = datetime.now(UTC)

@@ -224,6 +224,18 @@ def test_text_that_is_no_unicode_cannot_even_be_put_into_a_context() -> None:
         struct_pb2.Struct.FromString(sent.replace(b"a", b"\xff"))
 
 
+async def test_nul_characters_in_values_and_keys_reach_no_column_of_text(house: House) -> None:
+    odd = ValueMap(fields={"a\0b": Value(string_value="c\0d")})
+    await add_raw_agent(house, RawAgent("odd", lambda c: success(answer="x\0y", data=odd)))
+    house.planner.steps = [step("a", "odd"), step("b", "odd", "with @{outputs.a.answer}")]
+    house.composer.output = ComposerOutput(answer="x\0y")
+    context = struct_pb2.Struct(fields={"a\0b": struct_pb2.Value(string_value="c\0d")})
+    async with house.gateway() as gateway:
+        events = await gateway.events(context=context)
+        await read_by_all(house, gateway, events)
+    assert events[-1].run_finished.response.answer == "x\0y"
+
+
 async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: House) -> None:
     def many(context: Any) -> AgentResult:
         return success(data=ValueMap(fields={"k": wide(MAX_VALUES + 1)}))

@@ -213,8 +213,6 @@ def _approval(row: asyncpg.Record) -> Approval:
 
 
 def _input(approval: Approval) -> bytes:
-    if not approval.step_id:
-        return b""  # nobody can tell what was decided about: its run makes no sense either
     event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
     event.create_time.CopyFrom(approval.respond_time)
     return event.SerializeToString()

@@ -359,8 +359,9 @@ class Replica:
             reading = False
             if state.finished:
                 return  # its end was sent before the lease was lost, and came to be written since
-            word = RELEASED if events[-1].HasField("run_released") else LEASE_EXPIRED
-            reason = adopted.reason or word
+            # A drain may have had no time for a word in the log; it counts no failure either.
+            released = not adopted.failures or events[-1].HasField("run_released")
+            reason = adopted.reason or (RELEASED if released else LEASE_EXPIRED)
             adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
             append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
