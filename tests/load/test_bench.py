@@ -19,8 +19,7 @@ WAYS = ("separate", "standalone", "openai", "aiohttp", "http")
 DIAMOND = {f"{way}_{what}" for way in WAYS for what in ("runs_per_s", "p50_ms", "cpu_ms")}
 EXPECTED = {
     "log": {
-        "append, asynchronous": APPEND,
-        "append, durable": APPEND,
+        "append": APPEND,
         "accept": {"runs_per_s", "cpu_us", "runs_per_statement"},
     },
     "run": {

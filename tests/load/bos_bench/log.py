@@ -40,7 +40,6 @@ INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version,
                         created_at)
 VALUES ($1, $2, $3, 1, $4, 1, $5, $6)
 """
-_SYNCHRONOUS_COMMIT = {"asynchronous": "off", "durable": "on"}
 
 
 async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
@@ -48,31 +47,28 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     name = "bench_log"
     dsn = await store.fresh_log(name)
     metrics = GatewayMetrics(CollectorRegistry())
-    part: Part = {f"append, {mode}": {} for mode in _SYNCHRONOUS_COMMIT}
+    append: Table = {}
     accept: Table = {}
     async with AsyncExitStack() as stack:
         writer = await stack.enter_async_context(
             LogWriter(dsn, uuid4(), metrics=metrics, telemetry=telemetry)
         )
-        plain = {
-            mode: await stack.enter_async_context(_plain_writer(dsn, mode))
-            for mode in _SYNCHRONOUS_COMMIT
-        }
+        plain = await stack.enter_async_context(_plain_writer(dsn))
         log = _Log(writer, metrics, [_new_run() for _ in range(max(effort.at_once))])
         await log.accept_all()
-        await warm_up(effort.warm_up, lambda worker: log.append(worker, durable=True))
-        for mode, appenders in itertools.product(_SYNCHRONOUS_COMMIT, effort.at_once):
+        await warm_up(effort.warm_up, log.append)
+        for appenders in effort.at_once:
             rounds = [
-                await _compare(store, log, plain[mode], mode, appenders, effort.round_s)
+                await _compare(store, log, plain, appenders, effort.round_s)
                 for _ in range(effort.rounds)
             ]
-            part[f"append, {mode}"][f"{appenders} at once"] = medians(rounds)
+            append[f"{appenders} at once"] = medians(rounds)
         for callers in effort.at_once:
             rounds = [
                 await _accepted(store, log, callers, effort.round_s) for _ in range(effort.rounds)
             ]
             accept[f"{callers} at once"] = medians(rounds)
-    return {**part, "accept": accept}
+    return {"append": append, "accept": accept}
 
 
 class _Log:
@@ -90,11 +86,11 @@ class _Log:
     async def accept(self, _: int) -> None:
         await self._writer.accept(_new_run())
 
-    async def append(self, worker: int, *, durable: bool) -> None:
+    async def append(self, worker: int) -> None:
         sequence = self._next_sequence[worker]
         self._next_sequence[worker] += 1
         run_id = self._runs[worker].run_id
-        await self._writer.append(Append(run_id, 1, sequence, [_event()], durable=durable))
+        await self._writer.append(Append(run_id, 1, sequence, [_event()]))
 
     def statements(self) -> float:
         """Statements sent so far."""
@@ -137,14 +133,12 @@ class _PlainWriter:
 
 
 @asynccontextmanager
-async def _plain_writer(dsn: str, mode: str) -> AsyncIterator[_PlainWriter]:
+async def _plain_writer(dsn: str) -> AsyncIterator[_PlainWriter]:
     async with AsyncExitStack() as stack:
         connections = [
             await stack.enter_async_context(connect(dsn, schema=SCHEMA))
             for _ in range(_PLAIN_CONNECTIONS)
         ]
-        for connection in connections:
-            await connection.execute(f"SET synchronous_commit = {_SYNCHRONOUS_COMMIT[mode]}")
         plain = _PlainWriter(connections)
         await plain.accept(connections[0])
         for _ in connections:
@@ -153,11 +147,10 @@ async def _plain_writer(dsn: str, mode: str) -> AsyncIterator[_PlainWriter]:
 
 
 async def _compare(
-    store: Store, log: _Log, plain: _PlainWriter, mode: str, appenders: int, seconds: float
+    store: Store, log: _Log, plain: _PlainWriter, appenders: int, seconds: float
 ) -> Figures:
-    durable = mode == "durable"
     statements, server_cpu = log.statements(), store.cpu_s()
-    ours = await closed_loop(appenders, seconds, lambda worker: log.append(worker, durable=durable))
+    ours = await closed_loop(appenders, seconds, log.append)
     statements, server_cpu = log.statements() - statements, store.cpu_s() - server_cpu
     plain_server_cpu = store.cpu_s()
     theirs = await closed_loop(appenders, seconds, plain.append)
