@@ -212,14 +212,14 @@ class Round:
     async def _until_all_serve(self) -> None:
         """Until every gateway answers a question, so has its lease and its writer."""
         for slot in self._slots:
+            seen = Seen(uuid4().hex)
+            self._crash.seen.append(seen)
             for _ in range(1000):
                 if slot.gateway is not None:
                     with suppress(grpc.aio.AioRpcError):
-                        seen = Seen(uuid4().hex)
                         seen.response = await slot.gateway.client.ask(
                             "Up?", request_id=seen.request_id, trace=True
                         )
-                        self._crash.seen.append(seen)
                         break
                 await asyncio.sleep(_STEP_S)
 

@@ -79,16 +79,16 @@ async def test_end_that_is_refused_for_good_costs_little_and_comes_once_it_is_ta
 ) -> None:
     agent = await add_raw(house, "good")
     house.planner.steps = [step("a", "good")]
-    async with replica(house, hold_off_s=0.1) as (_, client, _):
+    async with replica(house, hold_off_s=0.05) as (_, client, _):
         await refuse_ends(house)
         call = client.stream("refused?")
         await call.read()
         # Tried, let go, and taken again, often enough to tell for good from for now.
-        await until(house, "bool_and(epoch >= 8) FROM runs")
+        await until(house, "bool_and(epoch >= 7) FROM runs")
         assert len(house.composer.requests) <= 6
         assert len(agent.inputs) == 1
         composed = len(house.composer.requests)
-        await until(house, "bool_and(epoch >= 10) FROM runs")
+        await until(house, "bool_and(epoch >= 8) FROM runs")
         assert len(house.composer.requests) == composed
         await execute(house, "DROP TRIGGER no ON run_events")
         # Back-off has grown by now; here nobody waits for it.

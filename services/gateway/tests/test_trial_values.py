@@ -123,7 +123,7 @@ async def test_absurd_usage_of_two_runs_at_once_closes_nobodys_day(house: House)
 
     async def evil(_: AgentInput, __: Any) -> AgentResult:
         await both.wait()
-        return of_usage(input_tokens=2**62, output_tokens=2**62)()
+        return of_usage(input_tokens=2**62, output_tokens=2**62, unreported_tokens=2**62)()
 
     await add_raw(house, "evil", evil)
     await add_raw(house, "good")
@@ -133,7 +133,7 @@ async def test_absurd_usage_of_two_runs_at_once_closes_nobodys_day(house: House)
         for n in range(2):
             await ended_once(house, f"evil {n}?")
         assert (await client.ask("good?")).status == RUN_STATUS_SUCCEEDED
-        # One call can be claimed to have cost a lot, but not more than any call ever did.
+        # A run can be claimed to have cost more than it was given, but not any amount more.
         (row,) = await fetch(house, "SELECT coalesce(max(tokens), 0) AS tokens FROM token_days")
     assert 0 <= row["tokens"] < DAY_TOKENS
 

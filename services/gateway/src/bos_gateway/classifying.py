@@ -53,6 +53,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
         # Nobody will say what a call that broke off has consumed.
         classified.usage.CopyFrom(Usage(unreported_tokens=command.token_budget or 0))
     else:
+        answer.DiscardUnknownFields()
         if answer.mode == INSTRUCTION_MODE_OVERRIDE:
             classified.mode = answer.mode
         classified.trace.extend(sound_trace(answer.trace, run.now()))

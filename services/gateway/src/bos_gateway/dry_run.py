@@ -49,6 +49,7 @@ class DryRun:
         """
         settings, registry = self._with.settings, self._with.registry
         cards = registry.require_cards()
+        request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
         continued = await continued_by(request, user_id, self._runs)
         normalised = context.normalise(

@@ -79,6 +79,8 @@ class RunFeed:
         self._take(events)
         self._show_text()
         self._on_change(False)
+        if self._text and any(event.HasField("answer_started") for event in events):
+            self._on_change(True)  # it was said before it could be shown
 
     def say(self, attempt: int, text: str) -> None:
         """Append to the answer's text; a higher attempt starts it over."""
@@ -138,7 +140,8 @@ class RunFeed:
         if sequence < self._before:
             return None
         attempt, started_at, text = self.answer
-        if attempt and sequence >= started_at and offset < len(text):
+        # Who is ahead of what is here may have seen another attempt by now.
+        if attempt and started_at <= sequence <= self.last_sequence and offset < len(text):
             return sequence, Piece(attempt, offset, text[offset:])
         if sequence < self.last_sequence:
             return sequence + 1, self._events[sequence - self._before]

@@ -84,7 +84,7 @@ WITH wanted AS (
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ), touched AS (
     UPDATE runs AS r
-    SET last_sequence = w.last_sequence, updated_at = now(),
+    SET last_sequence = w.last_sequence, updated_at = now(), unreadable_since = NULL,
         status = CASE WHEN w.status > 0 THEN w.status ELSE r.status END,
         finished_at = CASE WHEN w.finished THEN now() END{handed_on}
     FROM wanted AS w JOIN owned USING (run_id)
@@ -146,17 +146,21 @@ _MORE = """), asked AS (
     WHERE s.run_id = w.run_id AND w.finished
 """
 
+# An agent may claim anything; a day is not closed by what one run says it took beyond its budget.
+_BELIEVED = 4
+
 APPEND = _APPEND.format(more="", handed_on="")
 """For events that neither end a run nor concern a person, as nearly all are: $1 to $15."""
 APPEND_ANY = _APPEND.format(
     more=_MORE,
-    handed_on=""",
+    handed_on=f""",
         replica_id = CASE WHEN r.run_id <> ALL ($23) THEN r.replica_id END,
         retry_at = CASE WHEN r.run_id <> ALL ($23) THEN r.retry_at ELSE 'infinity' END,
         tokens = coalesce((
-            SELECT t.tokens FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
+            SELECT least(t.tokens, {_BELIEVED} * r.tokens)
+            FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
             WHERE t.run_id = r.run_id
-        ), r.tokens)""",
+        ), r.tokens)""",  # noqa: S608  our own text
 )
 """For all others: $1 to $30."""
 

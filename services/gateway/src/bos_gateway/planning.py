@@ -107,6 +107,7 @@ def plan_request(
 
 def bound_answer(answer: MakePlanResponse, now: datetime) -> None:
     """Bring what a planner says beside its plan within bounds, in place."""
+    answer.DiscardUnknownFields()
     clamp_usage(answer.usage)
     for judged in (answer.decision, answer.intent):
         if (possible := unit(judged.confidence)) != judged.confidence:

@@ -123,6 +123,7 @@ class Registry:
                 self._log.warning("agent does not answer", agent=name, reason=error.reason)
             agent.unavailable_reason = error.message
             return
+        answer.DiscardUnknownFields()
         if problem := _card_problem(answer.card, name):
             agent.unavailable_reason = problem
             self._log.error("agent has an impossible card", agent=name, why=problem)

@@ -159,6 +159,7 @@ class Remembering:
         )
         timeout_s = self._settings.memory_timeout_s
         opened: OpenTurnResponse = await self._call("OpenTurn", request, run.run_id, timeout_s)
+        opened.DiscardUnknownFields()
         return opened
 
     async def _extract(self, run: NewRun) -> None:

@@ -135,6 +135,7 @@ class Replica:
             ResourceExhausted: too many runs are under way, here or of this user.
             Unavailable: the replica is stopping, or no agent has ever answered.
         """
+        request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
         digest = context.digest(request)
         # Side by side; what was asked before comes first all the same, whatever the other says.

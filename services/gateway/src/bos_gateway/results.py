@@ -174,6 +174,7 @@ def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
 
 def fit_output(output: ComposerOutput, now: datetime) -> None:
     """Bring what a composer says within bounds, in place; an answer that is cut says so."""
+    output.DiscardUnknownFields()
     text = output.answer.encode()
     if len(text) > MAX_ANSWER_BYTES:
         output.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT

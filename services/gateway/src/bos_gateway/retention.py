@@ -76,8 +76,11 @@ WITH size AS (
     FROM run_events WHERE run_id = ANY ($1)
 ), texts AS (
     DELETE FROM answers WHERE run_id = ANY ($1)
+), locked AS (
+    -- In the order in which everybody locks runs.
+    SELECT run_id FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR UPDATE
 ), gone AS (
-    DELETE FROM runs WHERE run_id = ANY ($1) RETURNING run_id
+    DELETE FROM runs USING locked WHERE runs.run_id = locked.run_id RETURNING runs.run_id
 )
 SELECT (SELECT count(*) FROM gone) AS runs, events, bytes FROM size
 """

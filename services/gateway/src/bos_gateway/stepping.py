@@ -177,7 +177,7 @@ class _StepRun:
         """The result, cut if it is too large to be kept; that is said in the trace."""
         settings = self._run.services.settings
         rest = settings.max_run_result_bytes - self._run.state.held_bytes
-        limit, wanted = MAX_RESULT_BYTES, min(settings.max_result_bytes, rest)
+        limit, wanted = MAX_RESULT_BYTES, max(0, min(settings.max_result_bytes, rest))
         room = self._run.services.result_room
         if room.take(self._run.state, min(wanted, result.ByteSize())):
             limit = max(limit, wanted)
@@ -227,6 +227,7 @@ class _StepRun:
             with StepFiles(self._run.services.file_room) as files:
                 async for message in call:
                     begun = True
+                    message.DiscardUnknownFields()  # no bound could see into them
                     match message.WhichOneof("payload"):
                         case "result":
                             result, again = await self._checked(message.result, repeatable)
