@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -110,6 +111,11 @@ async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_n
     async with house.gateway() as gateway, connect(house.dsn, schema=SCHEMA) as session:
         run_id = await begun(gateway)
         await slow.started.wait()
+        async with asyncio.timeout(30):  # its owner is asked to go on, not found to have lost it
+            while not await session.fetchval(  # noqa: ASYNC110
+                "SELECT count(*) FROM run_events WHERE kind = 'step_dispatched'"
+            ):
+                await asyncio.sleep(0.01)
         await session.execute("UPDATE runs SET replica_id = NULL")
         await eventually(lambda: len(slow.inputs) == 2, within_s=30)
         slow.release.set()
