@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
+_RELEASE_S = 5.0
 _RESUMED_AT_ONCE = 4
 _CANCEL = "cancel"
 _UNKNOWN_EVENT = "unknown_event"
@@ -116,8 +117,10 @@ class Replica:
         """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
-        self._stopping = False
+        self.stopping = False
+        """Whether this process is on its way out: nothing new begins."""
         self._suspended = False
+        self._released = True
         # Runs stopped when the lease was lost; those not taken by others are taken up again.
         self._set_aside: list[_Driven] = []
         self._log = collaborators.telemetry.logger("bos.gateway.replica")
@@ -245,7 +248,7 @@ class Replica:
         Returns:
             Whether there were any: there may be more, once all others have had their share.
         """
-        if self._stopping or self._suspended:
+        if self.stopping or self._suspended:
             return False
         buried, adopted = 0, list[Adopted]()
         if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
@@ -268,7 +271,7 @@ class Replica:
         Raises:
             BosError: the database is away; nothing has changed.
         """
-        if self._stopping:
+        if self.stopping:
             return
         ours: list[Adopted] = []
         while not self._lease.held:  # taking it may last longer than it lives
@@ -288,17 +291,29 @@ class Replica:
         self._set_aside += await self._stop_driving()
 
     async def stop(self) -> None:
-        """Stop driving, let go of every run, and send followers elsewhere."""
-        self._stopping = True
+        """Stop driving, let go of every run, and send followers elsewhere.
+
+        What cannot be let go, because the database is away, is left to those who bury this replica
+        once its lease has run out. Another call lets go of what was accepted after the first.
+        """
+        self.stopping = True
         self.reader.stop()
         stopped = await self._stop_driving()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
                 await asyncio.gather(
-                    *(driven.orchestrator.release(self._released("drain")) for driven in stopped),
+                    *(driven.orchestrator.release(self._release_event("drain")) for driven in stopped),
                     return_exceptions=True,
                 )
-        await self._ownership.release_all()
+        if not self._released:
+            return  # the first call has waited for the database long enough
+        try:
+            async with asyncio.timeout(_RELEASE_S):
+                await self._ownership.release_all()
+        except Exception as error:
+            # Whatever it is, the process ends all the same.
+            self._released = False
+            self._log.warning("runs not released", error=type(error).__name__, at=str(error))
 
     async def _stop_driving(self) -> list[_Driven]:
         """End every loop, and those of runs that are being accepted; returns what was stopped."""
@@ -318,7 +333,7 @@ class Replica:
                 each.task.cancel()
         return driven
 
-    def _released(self, reason: str) -> LogEvent:
+    def _release_event(self, reason: str) -> LogEvent:
         released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
         return self._with.clock.stamped(LogEvent(run_released=released))
 
@@ -471,7 +486,7 @@ class Replica:
         except _PASSING as error:
             if isinstance(error, UnknownEvent):
                 with suppress(LostRun, BosError):
-                    await driven.orchestrator.release(self._released(_UNKNOWN_EVENT))
+                    await driven.orchestrator.release(self._release_event(_UNKNOWN_EVENT))
             await self._put_off(driven.adopted, error)
         except Exception:
             self._log.exception("run cannot be ended here", run=str(run_id))
@@ -509,7 +524,7 @@ class Replica:
         return self._with.settings.max_active_runs - used
 
     def _require_room(self) -> None:
-        if self._stopping or self._suspended:
+        if self.stopping or self._suspended:
             raise unavailable()
         if self._room() <= 0:
             self._with.metrics.refused.labels("replica_full").inc()
