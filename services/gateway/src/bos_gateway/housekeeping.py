@@ -45,7 +45,7 @@ async def running_replica(
         while True:
             try:
                 await action()
-                await asyncio.sleep(0)  # an action that has nothing to wait for keeps nobody waiting
+                await asyncio.sleep(0)  # also if it had nothing to wait for
             except Exception:
                 # Whatever it was, the next round must come.
                 log.exception("housekeeping failed", what=what)
