@@ -98,7 +98,7 @@ class AskingGateway(Gateway):
 
     desk: Desk = field(default_factory=Desk)
 
-    async def _tell(self, after: int) -> AsyncIterator[RunEvent]:
+    async def _tell(self, after: int, offset: int) -> AsyncIterator[RunEvent]:
         *told, end = story()
         for event in told:
             yield event

@@ -8,12 +8,13 @@ from decimal import Decimal
 
 import pytest
 from google.protobuf import struct_pb2
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.type.date_pb2 import Date
 
 from bos.common.v1 import Value, ValueList, ValueMap
 from bos_chassis.values import MAX_DEPTH, from_value, to_value
-from bos_plans import MAX_VALUES, Extent, OutOfBounds, extent
+from bos_plans import MAX_VALUES, Extent, OutOfBounds, extent, is_duration
 
 
 def nested(depth: int, kind: str) -> Value:
@@ -106,3 +107,29 @@ def test_whatever_can_be_made_of_python_passes(python: object) -> None:
     value = to_value(python)
     assert extent([value]) == Extent(1, 0)
     assert str(from_value(value)) == str(python)
+
+
+@pytest.mark.parametrize(
+    "duration",
+    [
+        Duration(),
+        Duration(seconds=315_576_000_000, nanos=999_999_999),
+        Duration(seconds=-315_576_000_000, nanos=-999_999_999),
+        Duration(seconds=315_576_000_001),
+        Duration(seconds=-315_576_000_001),
+        Duration(seconds=2**62),
+        Duration(seconds=-(2**63)),
+        Duration(nanos=10**9),
+        Duration(nanos=-(10**9)),
+        Duration(seconds=1, nanos=-1),
+        Duration(seconds=-1, nanos=1),
+    ],
+    ids=lambda d: f"{d.seconds}s{d.nanos}ns",
+)
+def test_duration_is_one_exactly_if_json_can_say_it(duration: Duration) -> None:
+    try:
+        duration.ToJsonString()
+    except ValueError:
+        assert not is_duration(duration)
+    else:
+        assert is_duration(duration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,18 @@ def test_a_diamond_with_references_is_fine() -> None:
         step("c", inputs={"nested": {"list": ["sum of @{outputs.a.data.total}"]}}),
         step("d", "computation", tool_name="run", depends_on=["b", "c"]),
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (315_576_000_000, []),
+        (315_576_000_001, ['The timeout of step "a" is not a duration.']),
+        (-(2**63), ['The timeout of step "a" is not a duration.']),
+    ],
+)
+def test_timeout_of_a_step_is_a_duration(seconds: int, expected: list[str]) -> None:
+    assert problems(step("a", timeout=Duration(seconds=seconds))) == expected
 
 
 def test_an_empty_plan_is_fine() -> None:

@@ -23,7 +23,7 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished, RunSettings
 from bos_chassis.auth import LOCAL_USER
-from bos_chassis.errors import ConfigurationError, ResourceExhausted, from_rpc_error
+from bos_chassis.errors import ConfigurationError, NotFound, ResourceExhausted, from_rpc_error
 from bos_gateway import day_budget
 from bos_gateway.budget import freeze_shares
 from bos_gateway.clock import monotonic
@@ -262,7 +262,7 @@ async def test_an_end_that_says_nothing_counts_with_all_that_was_held(
 
 
 @pytest.mark.parametrize(
-    ("reported", "settles"), [(-5, 0), (2**62, 2**40), (2**63 - 1, 2**40), (40, 90)]
+    ("reported", "settles"), [(-5, 0), (2**62, 40_000), (2**63 - 1, 40_000), (40, 90)]
 )
 async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
     store: str, pool: Pool, reported: int, settles: int
@@ -592,6 +592,24 @@ async def test_erasing_a_user_gives_nothing_back_of_today_and_forgets_earlier_da
         with pytest.raises(DayLimit) as caught:
             await accept(bounded(pool, mine=7999), log, run_of("anna", 5000))
     assert caught.value.left == 4999
+
+
+async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,), connect(store, schema=SCHEMA) as session:
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(run, 4000))
+        await erase(session, Scope(user_id="anna"))
+        assert await days(store) == {"anna": 4000, "": 4000}
+        await session.execute("UPDATE token_days SET day = day - 1")
+        assert (await erase(session, Scope(user_id="anna"))).runs == 0
+        assert await days(store) == {"": 4000}
+        # The sum of everybody is nobody's, however it is asked for.
+        for nobody in ("anna", ""):
+            with pytest.raises(NotFound):
+                await erase(session, Scope(user_id=nobody))
+    assert await days(store) == {"": 4000}
 
 
 async def test_upkeep_forgets_days_that_no_run_can_belong_to_any_more(

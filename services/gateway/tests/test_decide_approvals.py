@@ -40,6 +40,7 @@ from bos.gateway.v1 import (
     RUN_STATUS_WAITING_FOR_APPROVAL,
 )
 from bos.runlog.v1 import CancelRequested, LogEvent
+from bos_gateway.budget import counted
 from bos_gateway.decide import Classify, Compose, Record, RunStep, decide, next_wake
 from bos_gateway.state import BrokenLog, RunState, apply, fold
 from bos_testkit.plans import step
@@ -271,3 +272,73 @@ def test_log_with_two_decisions_or_requests_at_once_is_refused(second: str) -> N
         apply(state, decided(requested))
     with pytest.raises(BrokenLog):
         apply(state, requested if second == "request" else decided(requested))
+
+
+def classifying(max_tokens: int, *others: object, spent: int = 0) -> tuple[RunState, Classify]:
+    """A run with a budget in which it is being found out what instructions mean."""
+    start = accepted()
+    start.run_accepted.settings.max_tokens = max_tokens
+    state = fold("r", [start, planned(step("a", "echo"), *others)])
+    wanted(state)
+    requested = proposing()
+    requested.approval_requested.result.usage.input_tokens = spent
+    apply(state, requested)
+    apply(state, decided(requested, instructions="and more"))
+    for command in decide(state, START):
+        if isinstance(command, Classify):
+            return state, command
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "spent", "held"), [(0, 7, 0), (2000, 1000, 600), (100_000, 7, 1000)]
+)
+def test_classifying_counts_in_full_when_the_run_ends_meanwhile(
+    max_tokens: int, spent: int, held: int
+) -> None:
+    state, command = classifying(max_tokens, spent=spent)
+    assert (command.token_budget or 0) == held
+    apply(state, event(cancel_requested=CancelRequested()))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    metadata = record.events[-1].run_finished.response.metadata
+    assert counted(metadata.usage) == spent + held
+
+
+def test_classifying_that_has_ended_counts_what_it_took() -> None:
+    state, command = classifying(100_000)
+    told = classified(command)
+    told.instructions_classified.usage.output_tokens = 7
+    apply(state, told)
+    apply(state, event(cancel_requested=CancelRequested()))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert counted(record.events[-1].run_finished.response.metadata.usage) == 7
+
+
+def test_classifying_that_is_interrupted_counts_in_full_and_holds_tokens_anew() -> None:
+    state, _ = classifying(100_000)
+    for adoptions in (1, 2):
+        apply(state, adopted())
+        assert counted(state.usage) == adoptions * 1000
+        (command,) = decide(state, START)
+        assert isinstance(command, Classify)
+        assert command.token_budget == 1000
+
+
+def test_classifying_that_comes_too_late_counts_in_full() -> None:
+    state, _ = classifying(100_000)
+    apply(state, finished("a"))
+    assert counted(state.usage) == 1000
+    apply(state, adopted())
+    assert counted(state.usage) == 1000
+
+
+def test_tokens_of_classifying_are_no_other_steps() -> None:
+    state, command = classifying(2000, step("b", "echo", "x", "c"), step("c", "echo"))
+    assert command.token_budget == 1000
+    # Nothing is left for c beside it, and it may give some back.
+    assert wanted(state) == [Classify]
+    assert not state.steps["c"].settled
+    apply(state, classified(command))
+    assert recorded(state) == ["step_dispatched"]

@@ -12,9 +12,12 @@ import grpc
 import pytest
 from gateway_house import kinds, result_of
 from google.protobuf import struct_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToJson
 from raw_agents import RawAgent, add_raw_agent, nested, success, wide
 
 from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
@@ -39,7 +42,7 @@ from bos.common.v1 import (
     ValueMap,
 )
 from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, RunEvent
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, ListAgentsRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import InvalidArgument, from_rpc_error
@@ -73,7 +76,10 @@ async def read_by_all(house: House, gateway: Client, events: list[RunEvent]) -> 
     assert [e.HasField("run_finished") for e in log] == [False] * (len(log) - 1) + [True]
     run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
     assert run.response.run_id == run_id
-    assert kinds(await gateway.watch(run_id))[-1] == "run_finished"
+    watched = await gateway.watch(run_id)
+    assert kinds(watched)[-1] == "run_finished"
+    for message in (run, *watched):
+        assert MessageToJson(message), "what HTTP clients read"
 
 
 def hostile_usage(number: int) -> Usage:
@@ -181,6 +187,38 @@ async def test_deeper_value_of_a_result_fails_its_step(house: House, where: str)
     assert "nests lists and maps more than 24 deep" in error.message
 
 
+async def test_duration_of_an_action_that_is_none_is_dropped(house: House) -> None:
+    def action(name: str, seconds: int) -> ProposedAction:
+        made = ProposedAction(action_id=name, tool="look", digest=f"sha256:{name}")
+        made.approval_timeout.seconds = seconds
+        return made
+
+    def proposing(context: Any) -> AgentResult:
+        asks = AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+        return success(status=asks, proposed_actions=[action("p", 60), action("q", 2**62)])
+
+    def performing(context: Any) -> AgentResult:
+        did = action("p", 60), action("q", -(2**63))
+        return success(performed_actions=[PerformedAction(action=each) for each in did])
+
+    agent = RawAgent("proposing", proposing)
+    agent.card.tools.append(Tool(name="look"))
+    await add_raw_agent(house, agent)
+    await add_raw_agent(house, RawAgent("performing", performing))
+    house.planner.steps = [step("a", "performing"), step("b", "proposing", "x", "a")]
+    async with house.gateway(approval_timeout_s=1.0) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(house, gateway, events)
+    (asked,) = [e.approval_requested.approval for e in events if e.HasField("approval_requested")]
+    did = [each.action for each in result_of(events, "a").performed_actions]
+    for actions in (asked.actions, did):
+        assert [a.action_id for a in actions] == ["p", "q"]
+        assert actions[0].approval_timeout.seconds == 60
+        assert not actions[1].HasField("approval_timeout")
+    told = [t.message for e in events for t in e.step_progress.events]
+    assert sum("approval_timeout" in text for text in told) == 2
+
+
 def context_of(depth: int) -> struct_pb2.Struct:
     value = struct_pb2.Value(string_value="x")
     for _ in range(depth):
@@ -204,6 +242,22 @@ async def test_deepest_context_can_be_read_by_all_and_a_deeper_one_is_refused(
     assert isinstance(error, InvalidArgument)
     assert [v.field for v in error.violations] == ["request.context"]
     assert "more than 24 deep. Send it flatter" in error.violations[0].description
+
+
+@pytest.mark.parametrize("duration", [Duration(seconds=2**62), Duration(seconds=1, nanos=-1)])
+async def test_timeout_of_a_request_that_is_no_duration_is_refused(
+    house: House, duration: Duration
+) -> None:
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    house.planner.steps = [step("a", "good")]
+    async with house.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await gateway.ask(timeout=duration)
+        longest = Duration(seconds=315_576_000_000)
+        assert (await gateway.ask(timeout=longest)).status == RUN_STATUS_SUCCEEDED
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    assert [v.field for v in error.violations] == ["request.timeout"]
 
 
 async def test_context_that_is_no_json_is_refused(house: House) -> None:
@@ -256,7 +310,7 @@ async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(house: 
         await read_by_all(house, gateway, events)
     assert "holds more than 100000 values" in result_of(events, "a").error.message
     assert result_of(events, "b").table.truncated
-    assert result_of(events, "b").ByteSize() <= MAX_RESULT_BYTES
+    assert result_of(events, "b").table.row_count <= MAX_VALUES // 2
 
 
 @pytest.mark.parametrize(
@@ -395,3 +449,23 @@ async def test_agent_whose_card_is_too_deep_is_none(house: House, depth: int, kn
         await read_by_all(house, gateway, events)
     names = {card.name for card in house.planner.requests[-1].cards}
     assert names == ({"good", "deep"} if known else {"good"})
+
+
+@pytest.mark.parametrize("field", ["default_timeout", "latency_budget"])
+@pytest.mark.parametrize(("seconds", "known"), [(315_576_000_000, True), (2**62, False)])
+async def test_agent_whose_card_has_a_duration_that_is_none_is_none(
+    house: House, field: str, seconds: int, known: bool
+) -> None:
+    agent = RawAgent("slow", lambda c: success())
+    getattr(agent.card, field).CopyFrom(Duration(seconds=seconds))
+    await add_raw_agent(house, agent)
+    await add_raw_agent(house, RawAgent("good", lambda c: success()))
+    house.planner.steps = [step("a", "slow" if known else "good")]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(house, gateway, events)
+        agents = await gateway.stub.ListAgents(ListAgentsRequest())
+        assert MessageToJson(agents)
+    assert {a.card.name: a.available for a in agents.agents} == {"good": True, "slow": known}
+    names = {card.name for card in house.planner.requests[-1].cards}
+    assert names == ({"good", "slow"} if known else {"good"})

@@ -16,13 +16,17 @@ from bos.agent.v1 import (
     SideEffectClass,
 )
 from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
     RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
     AskStreamRequest,
+    CancelRunRequest,
     GetRunRequest,
 )
+from bos_gateway import orchestrator
 from bos_gateway.run_log import SCHEMA
+from bos_gateway.state import BrokenLog
 from bos_postgres import connect
 from bos_testkit.agents import CountingAgent, EchoAgent
 from bos_testkit.plans import step
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateway_house import House
+
+    from bos.runlog.v1 import LogEvent
+    from bos_gateway.state import RunState
 
 _HOLD = """
 CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -116,3 +123,49 @@ async def test_a_run_whose_log_refuses_an_event_ends_behind_what_is_stored(house
     assert run.finished
     assert run.sequences == list(range(1, len(run.events) + 1))
     assert [event.HasField("run_finished") for event in run.events].count(True) == 1
+
+
+async def test_nothing_that_acts_begins_once_the_run_was_cancelled(house: House) -> None:
+    """Though its dispatch comes into the log, before the cancel or together with it."""
+    acting, pure = (
+        CountingAgent("acting", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE),
+        EchoAgent("p"),
+    )
+    await house.add_agent(acting)
+    await house.add_agent(pure)
+    house.planner.steps = [step("p", "p"), step("a", "acting")]
+    async with house.gateway() as gateway:
+        async with held(house.dsn, "step_dispatched"):
+            call = gateway.stub.AskStream(
+                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
+            )
+            first = await call.read()
+            await eventually(lambda: bool(pure.inputs), within_s=20)
+            request = CancelRunRequest(run_id=first.event.run_id, reason="no")
+            await gateway.stub.CancelRun(request, timeout=20)
+        while (message := await call.read()) is not grpc.aio.EOF:
+            last = message.event
+    assert last.run_finished.response.status == RUN_STATUS_CANCELLED
+    assert not acting.inputs
+
+
+async def test_a_defect_in_applying_an_event_ends_the_run_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, sound = EchoAgent("pure"), orchestrator.apply
+
+    def broken(state: RunState, event: LogEvent) -> None:
+        sound(state, event)
+        if event.HasField("step_finished"):
+            raise BrokenLog("a defect")
+
+    await house.add_agent(agent)
+    house.planner.steps = [step("p", "pure")]
+    monkeypatch.setattr(orchestrator, "apply", broken)
+    async with house.gateway() as gateway:
+        response = await gateway.ask("Go?", request_id="r")
+    assert response.status == RUN_STATUS_FAILED
+    assert len(agent.inputs) == 1
+    run = (await stored_runs(house.dsn))["r"]
+    assert run.sequences == list(range(1, len(run.events) + 1))
+    assert not any(event.HasField("run_adopted") for event in run.events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -28,12 +29,13 @@ from bos.runlog.v1 import (
     StepProgressed,
 )
 from bos_chassis.telemetry import Telemetry
-from bos_gateway import run_log
+from bos_gateway import lanes, run_log
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogRefused, LogWriter, LostRun, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_postgres import connect, migrate
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -361,6 +363,7 @@ async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
     store: str, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(lanes, "_TIME_OUTS", 10_000)
     held, free = new_run(), [new_run() for _ in range(5)]
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await asyncio.gather(*(log.accept(run) for run in (held, *free)))
@@ -388,12 +391,63 @@ async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
                 assert await log.accept(late)
                 await log.append(Append(late.run_id, 1, 2, [progress("x")]))
             assert not any(each.done() for each in slow)
-        if others == "locked":
-            assert await asyncio.gather(*slow) == [True, True]
-            await log.append(Append(held.run_id, 1, 4, [progress("y")]))
-        else:
-            await asyncio.gather(*slow, return_exceptions=True)
+        assert await asyncio.gather(*slow) == [True, True]
+        await log.append(Append(held.run_id, 1, 4, [progress("y")]))
     assert (2, "step_progressed") in await stored(store, free[0].run_id)
+
+
+async def test_a_lock_on_the_whole_table_is_waited_for_however_long_it_lasts(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an index that is being built without CONCURRENTLY."""
+    monkeypatch.setattr(run_log, "_LOCK_TIMEOUT", "20ms")
+    run, tries, judge = new_run(), 0, lanes._OneSession.judge
+
+    async def judged(session: lanes._OneSession, error: Exception) -> lanes._Trouble:
+        nonlocal tries
+        tries += isinstance(error, asyncpg.LockNotAvailableError)
+        return await judge(session, error)
+
+    monkeypatch.setattr(lanes._OneSession, "judge", judged)
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await log.accept(run)
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE run_events IN SHARE MODE")
+            append = log.submit(Append(run.run_id, 1, 2, [progress("x")]))
+            await eventually(lambda: tries > 2 * lanes._TIME_OUTS, within_s=60)
+            assert not append.done()
+        assert await append
+
+
+async def test_the_lock_of_one_user_refuses_no_question_of_another(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_log, "_LOCK_TIMEOUT", "50ms")
+    blocked, other = (replace(new_run(), user_id=user, max_active=5) for user in "ab")
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(20261122, hashtext('a'))")
+            outcomes = await asyncio.gather(
+                log.accept(blocked), log.accept(other), return_exceptions=True
+            )
+        assert isinstance(outcomes[0], LogRefused)
+        assert outcomes[1] is True
+
+
+async def test_what_follows_a_run_that_was_set_apart_follows_it_there(store: str) -> None:
+    """Also when the batch of both was refused for the event of another run."""
+    locked, refused = new_run(), new_run()
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await asyncio.gather(log.accept(locked), log.accept(refused))
+        await connection.execute("ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
+        async with connection.transaction():
+            query = "SELECT FROM runs WHERE run_id = $1 FOR UPDATE"
+            await connection.execute(query, locked.run_id)
+            bad = log.submit(Append(refused.run_id, 1, 2, [LogEvent(run_adopted=RunAdopted())]))
+            two, three = (log.submit(Append(locked.run_id, 1, n, [progress("x")])) for n in (2, 3))
+            with pytest.raises(LogRefused):
+                await bad
+        assert await asyncio.gather(two, three) == [True, True]
 
 
 async def test_a_run_whose_statements_never_come_to_an_end_is_refused(

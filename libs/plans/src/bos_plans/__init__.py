@@ -1,6 +1,6 @@
 """Plans as data: references between steps, validation, stages and order. Pure."""
 
-from bos_plans.bounds import MAX_VALUES, Extent, OutOfBounds, extent, is_time
+from bos_plans.bounds import MAX_VALUES, Extent, OutOfBounds, extent, is_duration, is_time
 from bos_plans.graph import dependencies, execution_order, stages
 from bos_plans.references import (
     InputTooLarge,
@@ -31,6 +31,7 @@ __all__ = [
     "dependencies",
     "execution_order",
     "extent",
+    "is_duration",
     "is_time",
     "malformed_references",
     "output_field",

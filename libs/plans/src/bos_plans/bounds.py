@@ -1,4 +1,4 @@
-"""Bounds of typed values from outside: nesting depth, number of values, dates and decimals. Pure.
+"""Bounds of typed values from outside: nesting depth, number of values, times and decimals. Pure.
 
 What passes can be copied, stored inside any event of a run, and read again: a reader of protobuf
 gives up at 100 messages inside one another, and a level of maps costs three.
@@ -23,6 +23,7 @@ _DECIMAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|NaN|Infinity)")
 _MAX_DECIMAL_CHARS = 262_200
 _MIN_SECONDS = -62_135_596_800  # 0001-01-01, the first time that Timestamp can hold
 _MAX_SECONDS = 253_402_300_799  # 9999-12-31
+_MAX_DURATION_S = 315_576_000_000  # 10,000 years: most that JSON of a Duration may say
 
 
 class OutOfBounds(Exception):
@@ -71,6 +72,12 @@ def is_time(stamp: Any) -> bool:
     """Whether a ``google.protobuf.Timestamp`` is a time between the years 1 and 9999."""
     possible = _MIN_SECONDS <= stamp.seconds <= _MAX_SECONDS and 0 <= stamp.nanos < 1_000_000_000
     return bool(possible)
+
+
+def is_duration(span: Any) -> bool:
+    """Whether a ``google.protobuf.Duration`` is one, and so can be written as JSON."""
+    possible = abs(span.seconds) <= _MAX_DURATION_S and abs(span.nanos) < 1_000_000_000
+    return bool(possible and span.seconds * span.nanos >= 0)
 
 
 def _is_date(day: Any) -> bool:

@@ -7,7 +7,7 @@ from graphlib import CycleError
 from typing import TYPE_CHECKING
 
 from bos.planner.v1 import Plan, Step
-from bos_plans.bounds import OutOfBounds, extent
+from bos_plans.bounds import OutOfBounds, extent, is_duration
 from bos_plans.graph import dependencies, stages
 from bos_plans.references import malformed_references, number_of_references, references_of
 
@@ -102,6 +102,8 @@ def _work_problems(step: Step, cards: Mapping[str, AgentCard]) -> Iterator[str]:
         yield f'Step "{step.step_id}" has no task.'
     if len(step.task) > MAX_TASK_CHARS:
         yield f'The task of step "{step.step_id}" exceeds {MAX_TASK_CHARS} characters.'
+    if not is_duration(step.timeout):
+        yield f'The timeout of step "{step.step_id}" is not a duration.'
     card = cards.get(step.agent)
     if card is None:
         yield f'Step "{step.step_id}" names the unknown agent "{step.agent}".'

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
-from bos_chassis.errors import AlreadyExists, ResourceExhausted
+from bos_chassis.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found, parse_run_id
+from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,8 @@ def new_run(
         InvalidArgument: the request cannot be run; names fields and fixes.
         Unavailable: no agent has ever answered.
     """
+    if not is_duration(request.timeout):
+        raise InvalidArgument.field("request.timeout", "is not a duration; 10,000 years at most")
     cards = registry.require_cards()
     normalised = context.normalise(
         with_inherited(request, goes_on_from),

@@ -1,13 +1,13 @@
 """What a run may still spend: tokens held before a call and settled after it, and steps. Pure.
 
 Everything follows from the log alone. A dispatch and the start of composing say what they hold;
-planning holds what :func:`for_planning` says of the state it began in, by the shares that were
-frozen into the run when it was accepted: another version of this code, with other shares, counts
-the same of an old log. What was consumed counts as soon as
-it is reported, and what nobody will report any more counts as if all that was held had been
-consumed: the model may have been paid for it. So what is counted and held never exceeds the budget,
-as long as every call keeps to what it was given (``bos_llm.budget`` sees to that); a call that does
-not is paid for by those after it.
+planning and classifying hold what :func:`for_planning` and :func:`for_classifying` say, by the
+shares that were frozen into the run when it was accepted: another version of this code, with other
+shares, counts the same of an old log. What was consumed counts as soon as it is reported, and what
+nobody will report any more counts as if all that was held had been consumed: the model may have
+been paid for it. So what is counted and held never exceeds the budget, as long as every call keeps
+to what it was given (``bos_llm.budget`` sees to that); a call that does not is paid for by those
+after it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,17 @@ def held_by_steps(state: RunState) -> int:
 
 
 def held_beside_steps(state: RunState) -> int:
-    """Tokens held for planning and composing under way.
+    """Tokens held for planning, classifying and composing under way.
 
-    Planning is taken to have begun: the log does not tell.
+    Planning and classifying are taken to have begun: the log does not tell.
     """
     planning = for_planning(state) if state.planning is not None else None
-    return (planning or 0) + state.answer_tokens
+    return (planning or 0) + held_for_classifying(state) + state.answer_tokens
+
+
+def held_for_classifying(state: RunState) -> int:
+    """Tokens held for finding out what instructions mean, of all steps together."""
+    return (for_classifying(state) or 0) * _unclassified(state)
 
 
 def left(state: RunState) -> int:
@@ -104,11 +109,15 @@ def for_composing(state: RunState) -> int | None:
 
 
 def for_classifying(state: RunState) -> int | None:
-    """What classifying instructions may consume; None for no bound. It is one short call."""
+    """What classifying the instructions of one step may consume; None for no bound.
+
+    It is one short call.
+    """
     settings = state.request.settings
     if not settings.max_tokens:
         return None
-    return min(_beside_composing(state), settings.min_step_tokens)
+    share = _beside_composing(state) // max(1, _unclassified(state))
+    return min(share, settings.min_step_tokens)
 
 
 def for_attempt(rest: int, retries_left: int) -> int:
@@ -138,7 +147,7 @@ class StepBudget:
     def __init__(self, state: RunState) -> None:
         self.limit = state.request.settings.max_tokens
         self.least = state.request.settings.min_step_tokens
-        self.available = _beside_composing(state)
+        self.available = _beside_composing(state) - held_for_classifying(state)
         open_steps = [step for step in state.steps.values() if not step.settled]
         waiting = [
             step
@@ -149,7 +158,8 @@ class StepBudget:
         ]
         self._waiting = len(waiting)
         self._at_work = any(
-            step.status == AGENT_EXECUTION_STATUS_RUNNING and not step.interrupted
+            (step.status == AGENT_EXECUTION_STATUS_RUNNING and not step.interrupted)
+            or step.unclassified
             for step in open_steps
         )
 
@@ -174,6 +184,10 @@ class StepBudget:
         self._waiting -= 1
         self._at_work = True
         return share
+
+
+def _unclassified(state: RunState) -> int:
+    return sum(step.unclassified for step in state.steps.values())
 
 
 def _beside_composing(state: RunState) -> int:

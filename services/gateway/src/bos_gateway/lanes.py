@@ -8,6 +8,7 @@ time-out, goes to the :class:`SlowLane`, where every run is by itself.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -36,8 +37,11 @@ _RETRY_FIRST_S: Final = 0.05
 _RETRY_MAX_S: Final = 0.5
 _MAX_BATCH: Final = 512
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-# A lone run whose statement is cancelled for its time-out this often is not written here any more.
-_TIME_OUTS: Final = 3
+# A lone run whose statement is cancelled for its time-out this often is not written any more. The
+# locks of others pass, however long they last.
+_TIME_OUTS: Final = 6
+# What is slow by itself would hold up others with each of its events.
+_APART_S: Final = 60.0
 
 _SLOW = (
     asyncpg.QueryCanceledError,
@@ -160,6 +164,7 @@ class Lane:
             written elsewhere because its rows are locked.
         stuck: Given what could not be written soon.
         log: For what goes wrong.
+        singly: Whether what is slow together is tried one by one before it counts as stuck.
     """
 
     def __init__(
@@ -168,11 +173,15 @@ class Lane:
         write: Write,
         stuck: Callable[[Sequence[Pending]], None],
         log: FilteringBoundLogger,
+        *,
+        singly: bool = False,
     ) -> None:
         self._session = _OneSession(open_session, log)
         self._write = write
         self._stuck = stuck
         self._log = log
+        self._singly = singly
+        self._closed = False
         self._pending: deque[Pending] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -191,12 +200,16 @@ class Lane:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._closed = True
         for pending in self._pending:
             pending.settle(shutting_down())
         await self._session.close()
 
     def put(self, pending: Pending) -> None:
         """Write this after all that was put here before."""
+        if self._closed:
+            pending.settle(shutting_down())
+            return
         self._pending.append(pending)
         self._wake.set()
 
@@ -234,19 +247,30 @@ class Lane:
                             self._refuse_new(left)
                         await asyncio.sleep(wait_s)
                         wait_s = min(wait_s * 2, _RETRY_MAX_S)
-                    case _Trouble.SLOW:
-                        self._stuck(left)
-                        return
                     case _Trouble.REFUSED if len(left) == 1:
                         left[0].settle(LogRefused("The run could not be stored."))
-                    case _Trouble.REFUSED:
-                        for each in left:  # nobody else's events go down with it
-                            await self._store([each])
+                    case _Trouble.SLOW if len(left) == 1 or not self._singly:
+                        self._stuck(left)
+                        return
+                    case _:
+                        await self._store_singly(left)
                         return
             else:
                 if elsewhere:
                     self._stuck(elsewhere)
                     return
+
+    async def _store_singly(self, batch: Sequence[Pending]) -> None:
+        """Write each by itself, so that nobody else's events go down with one that is refused."""
+        handed_on: set[UUID] = set()
+        for each in batch:
+            run_id = each.item.run_id
+            if run_id in handed_on:  # what follows of a run goes where the first of it went
+                self._stuck([each])
+                continue
+            await self._store([each])
+            if not each.settled:
+                handed_on.add(run_id)
 
     def _refuse_new(self, left: Sequence[Pending]) -> None:
         """Runs under way wait for room; a question that nobody waits for yet need not."""
@@ -273,6 +297,8 @@ class SlowLane:
         self._log = log
         self._pending: dict[UUID, deque[Pending]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._apart_until: dict[UUID, float] = {}
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -283,6 +309,7 @@ class SlowLane:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -292,16 +319,18 @@ class SlowLane:
         await self._session.close()
 
     def holds(self, run_id: UUID) -> bool:
-        """Whether something of the run is still to be written here, so that more must follow it."""
-        return run_id in self._pending
+        """Whether more of the run must be written here, too."""
+        return run_id in self._pending or self._apart_until.get(run_id, 0.0) > time.monotonic()
 
     def put(self, pending: Pending) -> None:
         """Write this after all that was put here before of the same run."""
         run_id = pending.item.run_id
+        if self._closed:
+            pending.settle(shutting_down())
+            return
         if run_id in self._pending:
             self._pending[run_id].append(pending)
             return
-        self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
         self._pending[run_id] = deque([pending])
         task = asyncio.create_task(self._write_run(run_id), name=f"slow {run_id}")
         self._tasks.add(task)
@@ -314,10 +343,14 @@ class SlowLane:
                 before = len(pending)
                 try:
                     async with self._turn:
-                        await self._write(await self._session.ready(), take_batch(deque(pending)))
+                        batch = take_batch(deque(pending))
+                        if await self._write(await self._session.ready(), batch):
+                            self._keep_apart(run_id)
                 except Exception as error:
                     trouble = await self._session.judge(error)
-                    time_outs += trouble is _Trouble.SLOW
+                    if trouble is _Trouble.SLOW:
+                        self._keep_apart(run_id)
+                    time_outs += isinstance(error, asyncpg.QueryCanceledError)
                     if trouble is _Trouble.REFUSED or time_outs >= _TIME_OUTS:
                         # Nothing behind it can be written either.
                         for each in pending:
@@ -333,8 +366,14 @@ class SlowLane:
             for each in pending:
                 each.settle(shutting_down())
             del self._pending[run_id]
-            if not self._pending and not self._turn.locked():
-                await self._session.close()
+            async with self._turn:
+                if not self._pending:
+                    await self._session.close()
+
+    def _keep_apart(self, run_id: UUID) -> None:
+        now = time.monotonic()
+        self._apart_until = {r: until for r, until in self._apart_until.items() if until > now}
+        self._apart_until[run_id] = now + _APART_S
 
 
 def take_batch(pending: deque[Pending]) -> list[Pending]:

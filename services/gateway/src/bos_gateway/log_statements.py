@@ -84,7 +84,7 @@ WITH wanted AS (
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ), touched AS (
     UPDATE runs AS r
-    SET last_sequence = w.last_sequence, updated_at = now(),
+    SET last_sequence = w.last_sequence, updated_at = now(), unreadable_since = NULL,
         status = CASE WHEN w.status > 0 THEN w.status ELSE r.status END,
         finished_at = CASE WHEN w.finished THEN now() END{handed_on}
     FROM wanted AS w JOIN owned USING (run_id)

@@ -138,6 +138,7 @@ class Orchestrator:
                         await self._until_lease_held()
                         self._reconcile(commands)
                         await self._store(await self._next_events())
+                self._reconcile([])  # nothing may begin any more when a commit is through
                 await self._pipeline.committed()
             finally:
                 await self._stop_effects()
@@ -151,11 +152,15 @@ class Orchestrator:
         """
         event = LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
         event = self._with.clock.stamped(event)
+        # What was applied and never handed on is in no log; neither is what the log refused.
+        whole = self._state.last_sequence == self._pipeline.end
         try:
-            if not self._state.finished:
+            if whole and not self._state.finished:
                 await self._store([event])
             await self._pipeline.committed()
         except LogRefused:
+            whole = False
+        if not whole:
             await self._end_behind_what_is_stored(event)
 
     async def _end_behind_what_is_stored(self, event: LogEvent) -> None:
@@ -238,6 +243,7 @@ class Orchestrator:
             if self._acts(command):
                 try:
                     await self._pipeline.committed()
+                    await self._until_lease_held()
                 except Exception:
                     return  # the loop is told by the pipeline
             try:

@@ -40,6 +40,8 @@ class Pipeline:
         self._writer = writer
         self.last_sequence = last_sequence
         """Of the last event that is committed."""
+        self.end = last_sequence
+        """Of the last event that was added."""
         self._publish = publish
         self._broken = broken
         self._under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = deque()
@@ -51,6 +53,7 @@ class Pipeline:
         """Have events written behind all that was added before."""
         future = self._writer.submit(append)
         self._added += 1
+        self.end += len(append.events)
         self._under_way.append((future, append.events))
         future.add_done_callback(self._advance)
 

@@ -23,6 +23,7 @@ from bos.gateway.v1 import (
 from bos.runlog.v1 import ApprovalResolved, LogEvent, StepFinished, StepProgressed
 from bos_gateway.failures import DENIED, HITL_TIMEOUT, error_trace, failed_result
 from bos_gateway.unknown_outcomes import left_unknown
+from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,6 +62,15 @@ def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResul
     return None
 
 
+def drop_impossible_timeouts(result: AgentResult) -> list[str]:
+    """Drop approval time-outs that JSON of a duration cannot say, in place; what was dropped."""
+    actions = [*result.proposed_actions, *(each.action for each in result.performed_actions)]
+    impossible = [action for action in actions if not is_duration(action.approval_timeout)]
+    for action in impossible:
+        action.ClearField("approval_timeout")
+    return ["approval_timeout"] if impossible else []
+
+
 def proposal_timeout(
     actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
 ) -> timedelta:
@@ -75,7 +85,6 @@ def proposal_timeout(
     def seconds(action: ProposedAction) -> float:
         if action.tool in by_tool:
             return by_tool[action.tool]
-        # An agent's number may be any, more than a timedelta holds included.
         asked = action.HasField("approval_timeout")
         return action.approval_timeout.ToNanoseconds() / 1e9 if asked else default_s
 

@@ -12,7 +12,7 @@ from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import BosError, Unavailable
-from bos_plans import OutOfBounds, extent
+from bos_plans import OutOfBounds, extent, is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -145,6 +145,8 @@ def _card_problem(card: AgentCard, name: str) -> str | None:
         return f"The card of the agent is larger than {_MAX_CARD_BYTES // 1024} KiB."
     if not all(_TOOL_NAME.fullmatch(tool.name) for tool in card.tools):
         return "The card of the agent has a tool whose name is none."
+    if not all(map(is_duration, (card.default_timeout, card.latency_budget))):
+        return "The card of the agent has a duration that is none."
     try:
         extent(value for tool in card.tools for value in tool.input_schema.fields.values())
     except OutOfBounds as error:

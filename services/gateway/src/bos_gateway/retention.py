@@ -6,7 +6,9 @@
     python -m bos_gateway.retention erase --run R      # one run
     … --cancel                                         # end what is still under way first
 
-A deleted run leaves nothing behind in the log's database; backups of it are the operator's.
+A deleted run leaves nothing behind in the log's database but its tokens in the sums of their days;
+backups are the operator's. The sum that a user has of the current day is kept with it: erasing the
+user once more on a later day deletes that, too.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ SELECT count(*)::int FROM gone
 """
 # A text for a user and one for a run, as each is planned by an index of its own.
 _ANY = "SELECT EXISTS (SELECT FROM runs WHERE {whose} = $1)"
+_ANY_DAY = "SELECT EXISTS (SELECT FROM token_days WHERE user_id = $1)"
 _UNFINISHED = """
 SELECT run_id FROM runs WHERE {whose} = $1 AND finished_at IS NULL ORDER BY created_at
 """
@@ -186,7 +189,11 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             in an artefact store that is not known here, and this one was not deleted.
         Unavailable: the artefact store is away; some runs may be deleted.
     """
-    if not await session.fetchval(scope.asked(_ANY), scope.key):
+    known = await session.fetchval(scope.asked(_ANY), scope.key)
+    # Without a name it would be the sums of everybody.
+    if not known and scope.user_id:
+        known = await session.fetchval(_ANY_DAY, scope.user_id)
+    if not known:
         raise NotFound(f"Nothing is stored of {scope}.")
     if running := await unfinished(session, scope):
         shown = ", ".join(map(str, running[:_SHOWN]))

@@ -88,7 +88,8 @@ class LogWriter:
         self._metrics = metrics
         self._observer = observer
         log = telemetry.logger("bos.gateway.run_log")
-        self._accepts = Lane(self._open, self._write_accepts, _turned_away, log)
+        self._log = log
+        self._accepts = Lane(self._open, self._write_accepts, _turned_away, log, singly=True)
         self._appends = Lane(self._open, self._write_appends, self._set_apart, log)
         self._apart = SlowLane(self._open, self._write_appends, log)
         self._lanes = AsyncExitStack()
@@ -154,6 +155,7 @@ class LogWriter:
         for pending in stuck:
             self._apart.put(pending)
         for run_id in {pending.item.run_id for pending in stuck}:
+            self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
             for pending in self._appends.take_out(run_id):
                 self._apart.put(pending)
 

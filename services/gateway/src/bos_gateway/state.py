@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
     Approval,
     RunStatus,
 )
-from bos_gateway.budget import for_planning
+from bos_gateway.budget import for_classifying, for_planning, held_for_classifying
 from bos_gateway.failures import NO_NEW_PLAN
 from bos_gateway.run_state import Attempt, BrokenLog, RunState, StepState, UnknownEvent
 from bos_plans import dependencies, execution_order
@@ -236,6 +236,9 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
         # Ended by the gateway while an agent was at work: nobody will say what that consumed.
         count_unreported(state, step.reserved_tokens)
     step.reserved_tokens = 0
+    if step.unclassified:  # and nobody asks any more what its instructions mean
+        count_unreported(state, for_classifying(state) or 0)
+        step.unclassified = False
 
 
 def _approval_requested(state: RunState, event: LogEvent) -> None:
@@ -329,13 +332,14 @@ def _cancel_requested(state: RunState, event: LogEvent) -> None:
 def _run_adopted(state: RunState, event: LogEvent) -> None:
     """Whatever was under way ended with its owner, and nobody will say what it consumed.
 
-    Planning is taken to have begun: the log does not tell.
+    Planning and classifying are taken to have begun: the log does not tell.
     """
     state.let_go = False
     for step in state.steps.values():
         step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
     if state.planning is not None:
         count_unreported(state, for_planning(state) or 0)
+    count_unreported(state, held_for_classifying(state))
     _forfeit_steps(state)
     count_unreported(state, state.answer_tokens)
     state.answer_tokens = 0

@@ -55,6 +55,7 @@ from bos_gateway.proposals import (
     approval_for,
     denied_before,
     done_before,
+    drop_impossible_timeouts,
     proposal_problem,
     proposal_timeout,
 )
@@ -250,14 +251,14 @@ class _StepRun:
 
     async def _checked(self, result: AgentResult, repeatable: bool) -> tuple[AgentResult, bool]:
         """The agent's own result made whole, or a failure if it makes no sense."""
-        checked, clamped = result, clamp_result(result)
+        checked, clamped = result, clamp_result(result) + drop_impossible_timeouts(result)
         problem = result_problem(result)
         if problem is not None:
             text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
             return _sent(await self._failed(AGENT_PROTOCOL, text), repeatable), False
         if clamped:
             names = ", ".join(clamped)
-            await self._tell(f"Impossible numbers of the result were bounded: {names}.")
+            await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")
         shorten(checked.clarification, MAX_CLARIFICATION_BYTES)
         del checked.trace[:]  # which is what it has told of on the way
         checked.agent_id = self._step.agent_id

@@ -245,8 +245,7 @@ func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan 
 				return
 			}
 			heartbeat.Reset(s.streams.settings.Heartbeat)
-			last := s.handle(w, next, &err)
-			if last {
+			if last := s.handle(w, next); last {
 				return
 			}
 		}
@@ -256,13 +255,18 @@ func (s *stream) serve(ctx context.Context, w http.ResponseWriter, items <-chan 
 	}
 }
 
-// handle writes one item; it returns true after the last.
-func (s *stream) handle(w http.ResponseWriter, next item, failed *error) bool {
+// handle writes one item; it returns true after the last, and if nothing more can be written.
+func (s *stream) handle(w http.ResponseWriter, next item) bool {
 	switch {
 	case next.event != nil:
 		s.follower.shown.Store(true)
-		*failed = s.event(next.event, next.at)
-		return next.event.GetRunFinished() != nil
+		err := s.event(next.event, next.at)
+		if err != nil && s.out.failed == nil { // the client is there, and the event is no JSON
+			s.streams.log.Error("event cannot be sent", "run_id", next.event.GetRunId(),
+				"sequence", next.event.GetSequence(), "error", err)
+			s.fail(w, err)
+		}
+		return err != nil || next.event.GetRunFinished() != nil
 	case next.ended != nil && !s.out.opened:
 		w.WriteHeader(http.StatusNoContent) // by which browsers know that there is no more
 	case next.ended != nil:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentv1 "bos/rest/gen/bos/agent/v1"
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 )
 
@@ -56,9 +60,7 @@ func afterOneEvent(then func(context.Context) error) func(context.Context) (rece
 		return func() (*gatewayv1.RunEvent, error) {
 			if first {
 				first = false
-				return &gatewayv1.RunEvent{RunId: "r1", Sequence: 1, Event: &gatewayv1.RunEvent_RunAccepted{
-					RunAccepted: &gatewayv1.RunAcceptedEvent{Question: "how much?"},
-				}}, nil
+				return accepted(), nil
 			}
 			return nil, then(ctx)
 		}, nil
@@ -171,5 +173,67 @@ func TestADefectInTheMiddleIsAnErrorEvent(t *testing.T) {
 	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
 		!strings.Contains(got, `"status":"INTERNAL"`) || strings.Contains(got, "hunter2") {
 		t.Error(got)
+	}
+}
+
+// unsayable is an event that JSON has no words for.
+func unsayable(sequence int64) *gatewayv1.RunEvent {
+	action := &agentv1.ProposedAction{ApprovalTimeout: &durationpb.Duration{Seconds: 1 << 62}}
+	return &gatewayv1.RunEvent{RunId: "r1", Sequence: sequence, Event: &gatewayv1.RunEvent_ApprovalRequested{
+		ApprovalRequested: &gatewayv1.ApprovalRequestedEvent{
+			Approval: &gatewayv1.Approval{Actions: []*agentv1.ProposedAction{action}},
+		},
+	}}
+}
+
+func inTurn(events ...*gatewayv1.RunEvent) func(context.Context) (receive, error) {
+	return func(ctx context.Context) (receive, error) {
+		return func() (*gatewayv1.RunEvent, error) {
+			if len(events) == 0 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			next := events[0]
+			events = events[1:]
+			return next, nil
+		}, nil
+	}
+}
+
+func accepted() *gatewayv1.RunEvent {
+	return &gatewayv1.RunEvent{RunId: "r1", Sequence: 1, Event: &gatewayv1.RunEvent_RunAccepted{
+		RunAccepted: &gatewayv1.RunAcceptedEvent{Question: "how much?"},
+	}}
+}
+
+func TestAnEventThatIsNoJSONEndsTheStreamWithAnErrorEvent(t *testing.T) {
+	h := newHouse()
+	got := h.serve(t.Context(), http.MethodGet, inTurn(accepted(), unsayable(2))).Body.String()
+	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
+		!strings.Contains(got, `"status":"INTERNAL"`) || strings.Contains(got, "approval_requested") {
+		t.Error(got)
+	}
+	if !strings.Contains(h.log.String(), "sequence=2") || !strings.Contains(h.log.String(), "run_id=r1") {
+		t.Error(h.log.String())
+	}
+}
+
+func TestAFirstEventThatIsNoJSONIsAnErrorAfterWhichNobodyComesBack(t *testing.T) {
+	got := newHouse().serve(t.Context(), http.MethodGet, inTurn(unsayable(2)))
+	check(t, got, http.StatusInternalServerError, "INTERNAL", "INTERNAL")
+}
+
+// gone is a client that takes nothing.
+type gone struct{ *httptest.ResponseRecorder }
+
+func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAClientThatIsGoneIsNoErrorOfOurs(t *testing.T) {
+	h := newHouse()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/runs/r1:watch", nil)
+	w := gone{httptest.NewRecorder()}
+	h.streams.stream(w, request, h.streams.follower(), inTurn(accepted(), unsayable(2)), kindNames())
+	if h.log.Len() != 0 {
+		t.Error(h.log.String())
 	}
 }
