@@ -1,8 +1,8 @@
 """A run's state as a pure fold over its log.
 
-``fold(events)`` is the only way to a state: the owner applies each event as it hands it to the log's
-writer, an adopter applies all that were stored at once, and both hold the same state. What a state
-holds is in ``run_state``.
+``fold(events)`` is the only way to a state: the owner applies each event as it hands it to the
+log's writer, an adopter applies all that were stored at once, and both hold the same state. What a
+state holds is in ``run_state``.
 """
 
 from __future__ import annotations
