@@ -239,7 +239,7 @@ async def test_run_whose_log_cannot_be_read_ends_after_as_many_failures_as_may_b
     await pool.execute("UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", run_id)
     async with house.gateway(max_failures=max_failures, hold_off_s=0.01) as client:
         if max_failures == 3:
-            assert await end_of(pool, run_id) == "RunUnreadable"
+            assert await end_of(pool, run_id) == "OwnersDied"
             assert await pool.fetchval("SELECT failures FROM runs") == 3
         else:
             await until(pool, "SELECT failures > 4 FROM runs WHERE run_id = $1", run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
@@ -14,18 +15,24 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import strays
 from bos_gateway.clock import DatabaseClock
+from bos_gateway.log_session import insert_runs
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.ownership import Ownership
+from bos_gateway.ownership import Adopted, Ownership
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import Runs
 from bos_gateway.service import MIGRATIONS, new_run_id
-from bos_postgres import migrate, open_database
+from bos_gateway.state import fold
+from bos_postgres import connect, migrate, open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     import asyncpg
+    from gateway_house import House
 
 
 class HeldUpWriter(LogWriter):
@@ -123,13 +130,12 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     monkeypatch.setattr(strays, "_GRACE_S", 0.0)
     monkeypatch.setattr(strays, "_LOOK_S", 0.0)
     resumed = await accepted(writer)
-    taking = asyncio.create_task(replica.take_lease())
+    await replica.take_lease()
     await writer.waiting.wait()
     stray = await accepted(writer)
     await replica.adopt(await replica.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
-    taking.cancel()
-    await asyncio.gather(taking, return_exceptions=True)
+    await replica.suspend()
     assert {row["run_id"]: row["replica_id"] for row in rows} == {
         resumed: writer.replica_id,
         stray: None,
@@ -144,9 +150,102 @@ async def test_run_that_somebody_else_took_first_is_no_error(
     lines: Lines,
 ) -> None:
     await accepted(writer)
-    taking = asyncio.create_task(replica.take_lease())
+    await replica.take_lease()
     await writer.waiting.wait()
     await pool.execute("UPDATE runs SET epoch = epoch + 1, replica_id = $1", uuid4())
     writer.go_on.set()
-    await taking
+    await eventually(lambda: bool(lines.of))
     assert lines.of == {"info": ["run not taken up, it has another owner"]}
+
+
+async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
+    writer: HeldUpWriter,
+    pool: asyncpg.Pool[asyncpg.Record],
+    postgres_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strays, "_GRACE_S", 0.0)
+    locked, *_ = [await accepted(writer) for _ in range(3)]
+    finding = strays.Strays(Ownership(pool, writer.replica_id, 60.0))
+    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+        await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", locked)
+        assert await finding.let_go([]) == 2
+        assert await finding.let_go([]) == 0
+    assert await finding.let_go([]) == 1
+
+
+async def unowned(pool: asyncpg.Pool[asyncpg.Record], count: int) -> list[UUID]:
+    """Runs that nobody owns, all at once."""
+    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    runs = [
+        NewRun(run_id, "u", str(run_id), b"", "", "?", accepted)
+        for run_id in (new_run_id() for _ in range(count))
+    ]
+    async with pool.acquire() as session:
+        await insert_runs(session, uuid4(), runs)
+    run_ids = [run.run_id for run in runs]
+    await pool.execute("UPDATE runs SET replica_id = NULL WHERE run_id = ANY ($1)", run_ids)
+    return run_ids
+
+
+async def until_ended(pool: asyncpg.Pool[asyncpg.Record], run_ids: list[UUID]) -> None:
+    ended = "SELECT bool_and(finished_at IS NOT NULL) FROM runs WHERE run_id = ANY ($1)"
+    async with asyncio.timeout(20):
+        while not await pool.fetchval(ended, run_ids):
+            pass
+
+
+async def test_runs_whose_rows_are_locked_once_they_are_adopted_hold_up_no_other(
+    house: House, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.add_agent(EchoAgent("pure"))
+    house.planner.steps = [step("a", "pure")]
+    read, held = Runs.log, asyncio.Event()
+    async with connect(house.dsn, schema=SCHEMA) as session, house.gateway():
+
+        async def then_locked(runs: Runs, run_id: UUID) -> Any:
+            events = await read(runs, run_id)
+            if not held.is_set():
+                held.set()
+                await session.execute("SELECT FROM runs FOR UPDATE")
+            return events
+
+        monkeypatch.setattr(Runs, "log", then_locked)
+        async with session.transaction():
+            locked = await unowned(pool, 6)  # more than are read at once
+            await asyncio.wait_for(held.wait(), 10)
+            await until_ended(pool, await unowned(pool, 1))
+            assert await pool.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 6
+        await until_ended(pool, locked)
+
+
+@pytest.mark.parametrize(("epoch", "driven"), [(1, False), (2, True)])
+async def test_loop_that_comes_late_takes_no_place_of_a_later_owner(
+    house: House, monkeypatch: pytest.MonkeyPatch, epoch: int, driven: bool
+) -> None:
+    """Neither that, nor anything once the process is on its way out."""
+    replicas: list[Replica] = []
+    made = Replica.__init__
+
+    def remembered(replica: Replica, *given: Any) -> None:
+        made(replica, *given)
+        replicas.append(replica)
+
+    monkeypatch.setattr(Replica, "__init__", remembered)
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    house.planner.steps = [step("a", "slow")]
+    async with house.gateway() as client:
+        asking = asyncio.create_task(client.ask())
+        await slow.started.wait()
+        (replica,) = replicas
+        ((run_id, there),) = replica._driven.items()
+        there.run = replace(there.run, epoch=2)
+        event = LogEvent(run_accepted=RunAccepted(user_id="u"))
+        replica._drive(Adopted(run_id, epoch), fold(str(run_id), [event]), [event], {})
+        assert (replica._driven[run_id] is not there) == driven
+        asking.cancel()
+        await replica.stop()
+        replica._driven.clear()
+        replica._drive(Adopted(run_id, 9), fold(str(run_id), [event]), [event], {})
+        assert not replica._driven

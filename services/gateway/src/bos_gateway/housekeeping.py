@@ -45,6 +45,7 @@ async def running_replica(
         while True:
             try:
                 await action()
+                await asyncio.sleep(0)  # also if it had nothing to wait for
             except Exception:
                 # Whatever it was, the next round must come.
                 log.exception("housekeeping failed", what=what)
@@ -52,6 +53,8 @@ async def running_replica(
 
     async def keep_lease() -> None:
         await lease.until_lost()
+        if replica.stopping:
+            await asyncio.Event().wait()  # a process on its way out takes no other lease
         await replica.suspend()
         await replica.take_lease()
         log.info("lease taken again")

@@ -170,7 +170,7 @@ _BACK_OFF_CAP_S = 600.0
 _RELEASE = f"""
 WITH held AS (
     SELECT run_id FROM runs WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
 ), {_COUNTED.format(further=_GOT_FURTHER.format(kinds="$4"))}
 UPDATE runs AS r
 SET replica_id = NULL,
@@ -357,7 +357,7 @@ class Ownership:
 
     async def release(
         self, run_id: UUID, epoch: int, *, failed: bool = True, unreadable: bool = False
-    ) -> None:
+    ) -> bool:
         """Let go of a run that does not get on here, if it is still ours; it is due again later.
 
         Args:
@@ -365,9 +365,12 @@ class Ownership:
             epoch: Ours.
             failed: Count it as a failure: the back-off doubles with each.
             unreadable: Its log defies this version, or everybody.
+
+        Returns:
+            Whether it was let go; not if it is not ours, or while somebody has its row locked.
         """
         given = (run_id, epoch, self._replica_id, list(GETS_FURTHER), failed, unreadable)
-        await self._commit(RELEASE, _RELEASE, *given, self._hold_off_s)
+        return bool(await self._commit(RELEASE, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once.

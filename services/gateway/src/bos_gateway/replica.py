@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
+    from bos.common.v1 import AgentError
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.day_budget import DayBudget
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
+_RELEASE_S = 5.0
 _RESUMED_AT_ONCE = 4
 _CANCEL = "cancel"
 _UNKNOWN_EVENT = "unknown_event"
@@ -116,10 +118,15 @@ class Replica:
         """What runs look like, also those that others drive."""
         self._accepting: set[asyncio.Task[bool]] = set()
         self._strays = Strays(ownership)
-        self._stopping = False
+        self.stopping = False
+        """Whether this process is on its way out: nothing new begins."""
         self._suspended = False
-        # Runs stopped when the lease was lost; those not taken by others are taken up again.
-        self._set_aside: list[_Driven] = []
+        self._released = True
+        self._resuming: dict[asyncio.Task[None], Adopted] = {}
+        self._turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
+        # Secrets of runs stopped when the lease was lost, until those that are still ours are
+        # driven again: without a key they are nowhere else.
+        self._set_aside: dict[UUID, Mapping[str, str]] = {}
         self._log = collaborators.telemetry.logger("bos.gateway.replica")
 
     async def accept(
@@ -245,30 +252,30 @@ class Replica:
         Returns:
             Whether there were any: there may be more, once all others have had their share.
         """
-        if self._stopping or self._suspended:
+        if self.stopping or self._suspended:
             return False
         buried, adopted = 0, list[Adopted]()
         if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
             buried = await self._ownership.bury(judge_until)
         if (seen.runs or buried) and (room := self._room()) > 0:
-            suspects = [
-                run_id
-                for run_id, driven in self._driven.items()
-                if driven.adopted.failures >= SUSPECT_FROM
-            ]
+            here = (*self._resuming.values(), *(each.adopted for each in self._driven.values()))
+            suspects = {each.run_id for each in here if each.failures >= SUSPECT_FROM}
             adopted = await self._ownership.adopt(room, suspects)
-            await self._resume_all(adopted, {})
-        if strays := await self._strays.let_go(list(self._driven)):
+            self._resume_all(adopted)
+        held = {*self._driven, *(each.run_id for each in self._resuming.values())}
+        if strays := await self._strays.let_go(held):
             self._log.warning("runs let go that nobody drove here", runs=strays)
         return bool(adopted)
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.
 
+        That they are is not waited for.
+
         Raises:
             BosError: the database is away; nothing has changed.
         """
-        if self._stopping:
+        if self.stopping:
             return
         ours: list[Adopted] = []
         while not self._lease.held:  # taking it may last longer than it lives
@@ -276,36 +283,57 @@ class Replica:
             written_at, ours = await self._ownership.take()
             self._lease.taken(sent, written_at)
         self._suspended = False
-        secrets = {driven.run.run_id: driven.run.secrets for driven in self._set_aside}
-        self._set_aside = []
-        await self._resume_all(ours, secrets)
+        still_ours = {adopted.run_id for adopted in ours}
+        self._set_aside = {
+            run_id: secrets for run_id, secrets in self._set_aside.items() if run_id in still_ours
+        }
+        self._resume_all(ours)
 
     async def suspend(self) -> None:
         """Stop driving: somebody else may own the runs of this process by now."""
         if not self._suspended:
             self._suspended = True
             self._log.warning("lease lost, runs stopped", runs=len(self._driven))
-        self._set_aside += await self._stop_driving()
+        stopped = await self._stop_driving()
+        self._set_aside |= {driven.run.run_id: driven.run.secrets for driven in stopped}
 
     async def stop(self) -> None:
-        """Stop driving, let go of every run, and send followers elsewhere."""
-        self._stopping = True
+        """Stop driving, let go of every run, and send followers elsewhere.
+
+        What cannot be let go, because the database is away, is left to those who bury this replica
+        once its lease has run out. Another call lets go of what was accepted after the first.
+        """
+        self.stopping = True
         self.reader.stop()
         stopped = await self._stop_driving()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
                 await asyncio.gather(
-                    *(driven.orchestrator.release(self._released("drain")) for driven in stopped),
+                    *(
+                        driven.orchestrator.release(self._release_event("drain"))
+                        for driven in stopped
+                    ),
                     return_exceptions=True,
                 )
-        await self._ownership.release_all()
+        if not self._released:
+            return  # the first call has waited for the database long enough
+        try:
+            async with asyncio.timeout(_RELEASE_S):
+                await self._ownership.release_all()
+        except Exception as error:
+            # Whatever it is, the process ends all the same.
+            self._released = False
+            self._log.warning("runs not released", error=type(error).__name__, at=str(error))
 
     async def _stop_driving(self) -> list[_Driven]:
         """End every loop, and those of runs that are being accepted; returns what was stopped."""
+        resuming = list(self._resuming)
+        for task in resuming:
+            task.cancel()
         stopped = self._cancel_all()
         await _ended(stopped)
-        if self._accepting:
-            await asyncio.wait(self._accepting, timeout=_FAREWELL_S)
+        if beginning := {*resuming, *self._accepting}:
+            await asyncio.wait(beginning, timeout=_FAREWELL_S)
             late = self._cancel_all()
             await _ended(late)
             stopped += late
@@ -318,7 +346,7 @@ class Replica:
                 each.task.cancel()
         return driven
 
-    def _released(self, reason: str) -> LogEvent:
+    def _release_event(self, reason: str) -> LogEvent:
         released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
         return self._with.clock.stamped(LogEvent(run_released=released))
 
@@ -333,30 +361,31 @@ class Replica:
         self._drive(Adopted(run.run_id, 1), state, [run.event], secrets)
         return True
 
-    async def _resume_all(
-        self, adopted: Sequence[Adopted], secrets: Mapping[UUID, Mapping[str, str]]
-    ) -> None:
-        if not adopted:
+    def _resume_all(self, adopted: Sequence[Adopted]) -> None:
+        """Take these up, each in a task of its own: what holds one up holds up nothing else."""
+        if self.stopping or self._suspended:
             return
-        turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
+        for run in adopted:
+            task = asyncio.create_task(self._resume(run), name=f"resume {run.run_id}")
+            self._resuming[task] = run
+            task.add_done_callback(self._resumed)
 
-        async def resume(run: Adopted) -> None:
-            async with turns:
-                await self._resume(run, secrets.get(run.run_id, {}))
+    def _resumed(self, task: asyncio.Task[None]) -> None:
+        adopted = self._resuming.pop(task)
+        if not task.cancelled():
+            self._set_aside.pop(adopted.run_id, None)
 
-        with self._strays.spared(adopted):
-            await asyncio.gather(*(resume(run) for run in adopted))
-
-    async def _resume(self, adopted: Adopted, secrets: Mapping[str, str]) -> None:
+    async def _resume(self, adopted: Adopted) -> None:
         """Record the adoption, then drive the run from where its log ends."""
         run_id, reading = adopted.run_id, False
         try:
             if adopted.failures >= self._with.settings.max_failures:
-                await self._end_unread(adopted)
+                await self._end_unread(adopted, given_up(adopted.failures))
                 return
             reading = True
-            events = await self._runs.log(run_id)
-            state = fold(str(run_id), events)
+            async with self._turns:
+                events = await self._runs.log(run_id)
+                state = fold(str(run_id), events)
             reading = False
             if state.finished:
                 return  # its end was sent before the lease was lost, and came to be written since
@@ -366,11 +395,13 @@ class Replica:
             adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
             append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
-            await self._writer.append(append)
+            await self._writer.append(append)  # outside of any turn: its row may be locked
             apply(state, event)
-            inputs = await self._ownership.inputs([run_id])
-            if state.request.secret_keys and not secrets:
-                secrets = await self._with.vault.load(run_id)
+            async with self._turns:
+                inputs = await self._ownership.inputs([run_id])
+                secrets = self._set_aside.get(run_id, {})
+                if state.request.secret_keys and not secrets:
+                    secrets = await self._with.vault.load(run_id)
         except LostRun:
             self._log.info("run not taken up, it has another owner", run=str(run_id))
             return
@@ -387,18 +418,18 @@ class Replica:
             return  # taken anew in the meantime
         if former is not None and former.task is not None:
             former.task.cancel()  # lost without our knowing, and ours again
+            secrets = secrets or former.run.secrets
+            self._set_aside[run_id] = secrets
             await _ended([former])
-            secrets = secrets or former.run.secrets  # without a key they are nowhere else
         self._with.metrics.adopted.labels(reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=reason)
         self._bulletin.adopted(run_id)
         first = [_input(payload) for _, payload in inputs]
         self._drive(adopted, state, [*events, event], secrets, first)
 
-    async def _end_unread(self, adopted: Adopted) -> None:
+    async def _end_unread(self, adopted: Adopted, error: AgentError) -> None:
         """End a run that kills or defies whoever drives it; its log is not looked at."""
         run_id = adopted.run_id
-        error = unreadable() if adopted.unreadable_s else given_up(adopted.failures)
         self._log.error("run ended unread", run=str(run_id), error=error.type)
         event = self._with.clock.stamped(ended_unread(str(run_id), error))
         append = Append(
@@ -421,7 +452,11 @@ class Replica:
         secrets: Mapping[str, str],
         inputs: Sequence[LogEvent] = (),
     ) -> None:
+        """Start the loop of a run, unless it came too late: taken anew meanwhile, or at the end."""
         run_id = adopted.run_id
+        former = self._driven.get(run_id)
+        if self.stopping or (former is not None and former.run.epoch > adopted.epoch):
+            return
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
@@ -471,7 +506,7 @@ class Replica:
         except _PASSING as error:
             if isinstance(error, UnknownEvent):
                 with suppress(LostRun, BosError):
-                    await driven.orchestrator.release(self._released(_UNKNOWN_EVENT))
+                    await driven.orchestrator.release(self._release_event(_UNKNOWN_EVENT))
             await self._put_off(driven.adopted, error)
         except Exception:
             self._log.exception("run cannot be ended here", run=str(run_id))
@@ -485,7 +520,7 @@ class Replica:
             await self._let_go(adopted, failed=False, unreadable=True)
             return
         try:
-            await self._end_unread(adopted)
+            await self._end_unread(adopted, unreadable())
         except LostRun:
             return
         except Exception:
@@ -498,18 +533,22 @@ class Replica:
         """Release a run that does not get on here."""
         run_id = adopted.run_id
         try:
-            await self._ownership.release(
+            released = await self._ownership.release(
                 run_id, adopted.epoch, failed=failed, unreadable=unreadable
             )
-        except BosError as error:
-            self._log.warning("run not released", run=str(run_id), reason=error.reason)
+        except Exception:
+            # Whatever it is: the run is looked for again, as one that nobody drives.
+            self._log.exception("run not released", run=str(run_id))
+        else:
+            if not released:
+                self._log.info("run not released, it is locked or lost", run=str(run_id))
 
     def _room(self) -> int:
-        used = len(self._driven) + len(self._accepting)
+        used = len(self._driven) + len(self._accepting) + len(self._resuming)
         return self._with.settings.max_active_runs - used
 
     def _require_room(self) -> None:
-        if self._stopping or self._suspended:
+        if self.stopping or self._suspended:
             raise unavailable()
         if self._room() <= 0:
             self._with.metrics.refused.labels("replica_full").inc()

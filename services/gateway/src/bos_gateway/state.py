@@ -1,7 +1,7 @@
 """A run's state as a pure fold over its log.
 
-``fold(events)`` is the only way to a state: the owner applies each event after its commit, an
-adopter applies all of them at once, and both hold the same state (SPEC A-09, A-10, C-02). What a
+``fold(events)`` is the only way to a state: the owner applies each event as it hands it to the
+log's writer, an adopter applies all that were stored at once, and both hold the same state. What a
 state holds is in ``run_state``.
 """
 

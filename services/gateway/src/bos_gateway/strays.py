@@ -8,14 +8,15 @@ replica lives nobody else takes such a run, so it must notice by itself.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from bos_chassis.errors import BosError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from uuid import UUID
 
-    from bos_gateway.ownership import Adopted, Ownership
+    from bos_gateway.ownership import Ownership
 
 # Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
 # fenced off, and taken over from the log.
@@ -34,25 +35,13 @@ class Strays:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self._since: dict[tuple[UUID, int], float] = {}
-        self._resuming: set[Adopted] = set()
         self._look_at = 0.0
 
-    @contextmanager
-    def spared(self, adopted: Collection[Adopted]) -> Iterator[None]:
-        """Leave these alone during the block: they are taken up, which lasts while there are many.
+    async def let_go(self, held: Collection[UUID]) -> int:
+        """Release what was ours for a while and is not ``held`` here; returns how many runs.
 
-        The same run may be among several of them, each time at another epoch.
-        """
-        self._resuming.update(adopted)
-        try:
-            yield
-        finally:
-            self._resuming.difference_update(adopted)
-
-    async def let_go(self, driven: Collection[UUID]) -> int:
-        """Release what was ours for a while, neither ``driven`` nor spared; returns how many.
-
-        Looks only now and then.
+        Looks only now and then. What cannot be released, as its row is locked, is left for the next
+        time and keeps no other from it.
 
         Raises:
             BosError: the database is away; the next call goes on.
@@ -60,11 +49,14 @@ class Strays:
         now = time.monotonic()
         if now < self._look_at:
             return 0
-        resuming = {each.run_id for each in self._resuming}
-        undriven = await self._ownership.undriven(resuming.union(driven))
+        undriven = await self._ownership.undriven(held)
         self._since = {each: self._since.get(each, now) for each in undriven}
-        strays = [each for each, since in self._since.items() if now - since >= _GRACE_S]
-        for run_id, epoch in strays:
-            await self._ownership.release(run_id, epoch)
         self._look_at = now + (_GRACE_S if self._since else _LOOK_S)
-        return len(strays)
+        strays = [each for each, since in self._since.items() if now - since >= _GRACE_S]
+        return sum([await self._released(run_id, epoch) for run_id, epoch in strays])
+
+    async def _released(self, run_id: UUID, epoch: int) -> bool:
+        try:
+            return await self._ownership.release(run_id, epoch)
+        except BosError:
+            return False
