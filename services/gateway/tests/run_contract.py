@@ -24,7 +24,7 @@ from streamed import answer_text, logged
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_FAILED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.failures import DENIED, HITL_TIMEOUT, OUTCOME_UNKNOWN
+from bos_gateway.failures import OUTCOME_UNKNOWN
 from bos_gateway.poison import OWNERS_DIED
 from bos_gateway.projection import project, visible_response
 from bos_gateway.run_log import SCHEMA
@@ -238,8 +238,8 @@ def _check_end(run: StoredRun, verdict: Verdict) -> None:
         return
     if response.error.type == OWNERS_DIED:
         verdict.lost.append(f"{run.request_id}: given up, {run.request.question!r}")
-    if response.error.type in (DENIED, HITL_TIMEOUT):  # by people, or by none who answered
-        return
+    if any(event.HasField("approval_resolved") for event in run.events):
+        return  # what people decided, or nobody in time, may be why
     # With people in it, it may be theirs to let it fail; with a plan that fails, its planner's.
     guilty = (MISCHIEF, *ENDS_OTHERWISE)
     if response.status == RUN_STATUS_FAILED and not any(w in run.request.question for w in guilty):
