@@ -25,7 +25,6 @@ from bos_gateway.state import fold
 from bos_gateway.step_files import FileRoom
 from bos_gateway.stepping import run_step
 from bos_gateway.tokens import Tokens
-from bos_gateway.values import LargeValues
 from bos_testkit.agents import FailingAgent, agent_server
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -50,6 +49,9 @@ class Log:
         self.waited_for.append(event)
         await self.commit
 
+    def say(self, attempt: int, text: str) -> None:
+        raise AssertionError("a step says nothing of the answer")
+
 
 async def attempted(
     stack: AsyncExitStack, log: Log, retries: int = 1
@@ -73,7 +75,6 @@ async def attempted(
         metrics=metrics,
         telemetry=telemetry,
         clock=DatabaseClock(telemetry, metrics),
-        values=LargeValues(None),
         file_room=FileRoom(0),
         result_room=ResultRoom(0),
     )
@@ -84,7 +85,9 @@ async def attempted(
     recorded(state)
     (command,) = decide(state, START)
     assert isinstance(command, RunStep)
-    run = EffectContext(state, {}, cast("Collaborators", services), log.emit, log.committed)
+    run = EffectContext(
+        state, {}, cast("Collaborators", services), log.emit, log.committed, log.say
+    )
     return agent, asyncio.create_task(run_step(run, command))
 
 
