@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from decide_logs import LIMIT, START, accepted, planned, recorded
@@ -17,6 +17,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.decide import RunStep, decide
 from bos_gateway.effects import EffectContext
+from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.registry import Registry
 from bos_gateway.result_room import ResultRoom
@@ -75,6 +76,7 @@ async def attempted(
         metrics=metrics,
         telemetry=telemetry,
         clock=DatabaseClock(telemetry, metrics),
+        files=RunFiles(None, cast("Any", None), telemetry),
         file_room=FileRoom(0),
         result_room=ResultRoom(0),
     )
