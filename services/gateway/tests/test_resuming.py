@@ -174,17 +174,17 @@ async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
     assert await finding.let_go([]) == 1
 
 
-async def unowned(pool: asyncpg.Pool[asyncpg.Record], count: int) -> list[UUID]:
+async def unowned(dsn: str, count: int) -> list[UUID]:
     """Runs that nobody owns, all at once."""
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     runs = [
         NewRun(run_id, "u", str(run_id), b"", "", "?", accepted)
         for run_id in (new_run_id() for _ in range(count))
     ]
-    async with pool.acquire() as session:
-        await insert_runs(session, uuid4(), runs)
     run_ids = [run.run_id for run in runs]
-    await pool.execute("UPDATE runs SET replica_id = NULL WHERE run_id = ANY ($1)", run_ids)
+    async with connect(dsn, schema=SCHEMA) as session:
+        await insert_runs(session, uuid4(), runs)
+        await session.execute("UPDATE runs SET replica_id = NULL WHERE run_id = ANY ($1)", run_ids)
     return run_ids
 
 
@@ -212,9 +212,9 @@ async def test_runs_whose_rows_are_locked_once_they_are_adopted_hold_up_no_other
 
         monkeypatch.setattr(Runs, "log", then_locked)
         async with session.transaction():
-            locked = await unowned(pool, 6)  # more than are read at once
+            locked = await unowned(house.dsn, 6)  # more than are read at once
             await asyncio.wait_for(held.wait(), 10)
-            await until_ended(pool, await unowned(pool, 1))
+            await until_ended(pool, await unowned(house.dsn, 1))
             assert await pool.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 6
         await until_ended(pool, locked)
 
