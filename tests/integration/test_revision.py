@@ -122,7 +122,7 @@ async def house(
         company, store_url, replies=REPLIES, agents=list(agents.values())
     ) as house:
         # The answers are put together by rule, so that nothing in them is scripted.
-        house.model.knobs.fail_next(100_000, status=500, schema=TEXT_CALLS)
+        house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
         yield house
 
 

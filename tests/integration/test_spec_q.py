@@ -159,7 +159,7 @@ async def house(
         company, store_url, replies=REPLIES, agents=list(agents.values())
     ) as house:
         # The composer's model has its own test; the answers here are put together by rule.
-        house.model.knobs.fail_next(100_000, status=500, schema=TEXT_CALLS)
+        house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
         yield house
 
 

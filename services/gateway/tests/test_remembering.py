@@ -147,12 +147,12 @@ async def test_an_exchange_is_in_a_reply_s_run_once_though_memory_knows_it_too(
         memory.said = [SAID, ConversationMessage(content="What was revenue?", run_id=asked.run_id)]
         house.planner.answer = None
         await client.ask("Q2", continues_run_id=asked.run_id)
+        await eventually(lambda: len(memory.recorded) == 2, within_s=30)
 
     for request in (house.planner.requests[1], house.composer.requests[0]):
         assert list(request.conversation_history) == [SAID]
         assert [turn.reply for turn in request.clarifications] == ["Q2"]
         assert [turn.asked for turn in request.clarifications] == [asking]
-    await eventually(lambda: len(memory.recorded) == 2)
     assert [turn.conversation_id for turn in memory.recorded] == ["talk", "talk"]
 
 
