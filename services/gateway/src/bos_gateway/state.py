@@ -356,10 +356,6 @@ def _run_released(state: RunState, event: LogEvent) -> None:
     state.let_go = waits(event)
 
 
-def _nothing(state: RunState, event: LogEvent) -> None:
-    """The event matters to readers of the log, not to the state."""
-
-
 _APPLY = {
     "run_accepted": _run_accepted,
     "planned": _planned,
