@@ -59,7 +59,7 @@ class Conversation:
 
     async def about(self, question: str) -> SeenRun:
         if question not in self.outcomes:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 stream = self.client.ask_stream(question, context=self.context, trace=True)
                 self.outcomes[question] = SeenRun([event async for event in stream])
         return self.outcomes[question]

@@ -100,7 +100,7 @@ class Product:
     """Which model it says it uses."""
 
     async def ask(self, question: Question) -> SeenRun:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(60):
             stream = self.client.ask_stream(question.question, context=dict(self.context))
             return SeenRun([event async for event in stream])
 

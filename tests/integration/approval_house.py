@@ -116,7 +116,7 @@ class ApprovalHouse:
         )
         assert process.stdout is not None
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), 30)
+            line = await asyncio.wait_for(process.stdout.readline(), 60)
             yield Worker(json.loads(line)["address"], process)
         finally:
             if process.returncode is None:

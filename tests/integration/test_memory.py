@@ -81,7 +81,7 @@ class Person:
         return str(response.memory.critical.company_name)
 
     async def remembered(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await self.company():  # noqa: ASYNC110  memory is asked
                 await asyncio.sleep(0.01)
 

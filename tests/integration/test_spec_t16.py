@@ -195,9 +195,9 @@ async def test_parallel_stage(house: ApprovalHouse, caller: Caller, service: str
     looks = house.agent.looks
     await caller.ask(f"{BOTH} {service}")
     asked = await caller.asked()
-    await eventually(lambda: house.agent.looks == looks + 1, within_s=20)
+    await eventually(lambda: house.agent.looks == looks + 1)
     if way != "rest":  # where nothing is streamed, nothing is told before the end
-        await eventually(lambda: caller.finished_steps == ["look"], within_s=20)
+        await eventually(lambda: caller.finished_steps == ["look"])
     assert caller.response is None
     assert landed(house, service) == {}
     await caller.decide(asked["request_id"], "approved")

@@ -189,7 +189,7 @@ async def test_a_writer_that_is_killed_leaves_whole_blobs_or_none_and_all_can_be
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, tmp_path.as_uri(), str(owner.run_id)
     )
-    await eventually(lambda: folder.is_dir() and len(list(folder.iterdir())) >= 3, within_s=30)
+    await eventually(lambda: folder.is_dir() and len(list(folder.iterdir())) >= 3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
     artefacts = open_artefacts(tmp_path.as_uri())

@@ -82,7 +82,7 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Spawn]:
 
 async def _line(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    return (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+    return (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
 
 
 async def _serving(process: asyncio.subprocess.Process) -> dict[str, Any]:
@@ -105,7 +105,7 @@ async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(spawn
         assert not call.done()
         assert await call == b"finished"
     assert await _line(process) == "cleaned up"
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def _until_refused(method: Any) -> None:
@@ -123,7 +123,7 @@ async def test_a_second_signal_exits_at_once(spawn: Spawn) -> None:
         with pytest.raises(grpc.aio.AioRpcError):
             await _until_refused(channel.unary_unary("/test.Wait/Echo"))
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) == 128 + signal.SIGTERM
+        assert await asyncio.wait_for(process.wait(), 60) == 128 + signal.SIGTERM
         call.cancel()
 
 
@@ -132,12 +132,12 @@ async def test_an_idle_service_ends_on_sigint(spawn: Spawn) -> None:
     await _serving(process)
     process.send_signal(signal.SIGINT)
     assert await _line(process) == "cleaned up"
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_q03_unusable_settings_prevent_the_start_and_are_named(spawn: Spawn) -> None:
     process = await spawn(BOS_SERVER_PORT="seventy")
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 78
     assert out == b""
     assert b"BOS_SERVER_PORT" in err
@@ -148,13 +148,13 @@ async def test_q03_a_port_in_use_prevents_the_start(spawn: Spawn) -> None:
     first = await spawn()
     port = (await _serving(first))["address"].rpartition(":")[2]
     second = await spawn(BOS_SERVER_PORT=port)
-    _, err = await asyncio.wait_for(second.communicate(), 30)
+    _, err = await asyncio.wait_for(second.communicate(), 60)
     assert second.returncode == 78
     assert b"cannot bind" in err
 
 
 async def test_a_network_address_without_authentication_prevents_the_start(spawn: Spawn) -> None:
     process = await spawn(BOS_SERVER_HOST="0.0.0.0")
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 78
     assert b"BOS_AUTH_STATIC_KEY" in err

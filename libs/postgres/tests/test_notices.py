@@ -16,7 +16,7 @@ async def next_payload(notices: Notices) -> str:
 
 async def test_the_first_item_asks_to_read_then_payloads_follow(postgres_dsn: str) -> None:
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         Notices(postgres_dsn, "runs", poll_s=20) as notices,
         connect(postgres_dsn) as sender,
     ):
@@ -28,13 +28,13 @@ async def test_the_first_item_asks_to_read_then_payloads_follow(postgres_dsn: st
 
 
 async def test_silence_asks_to_read_now_and_then(postgres_dsn: str) -> None:
-    async with asyncio.timeout(30), Notices(postgres_dsn, "runs", poll_s=0.02) as notices:
+    async with asyncio.timeout(60), Notices(postgres_dsn, "runs", poll_s=0.02) as notices:
         assert [await anext(notices) for _ in range(3)] == [None, None, None]
 
 
 async def test_a_lost_session_listens_again_and_asks_to_read(postgres_dsn: str) -> None:
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         Notices(postgres_dsn, "runs", poll_s=0.02, application_name="ears") as notices,
         connect(postgres_dsn) as other,
     ):
@@ -54,13 +54,13 @@ async def test_a_lost_session_listens_again_and_asks_to_read(postgres_dsn: str) 
 
 async def test_an_overflow_asks_to_read_instead_of_growing(postgres_dsn: str) -> None:
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         Notices(postgres_dsn, "runs", poll_s=20) as notices,
         connect(postgres_dsn) as sender,
     ):
         await anext(notices)
         await sender.execute("SELECT pg_notify('runs', n::text) FROM generate_series(1, 5000) n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await notices._missed.wait()
         assert await anext(notices) is None
         await sender.execute("SELECT pg_notify('runs', 'last')")

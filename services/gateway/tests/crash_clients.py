@@ -75,13 +75,13 @@ def at(*found: Gateway) -> Callable[[], list[Client]]:
 
 async def until_waiting(crash: CrashHouse, runs: int) -> None:
     """Until so many steps have reached the agent that waits, and all logs say so."""
-    await eventually(lambda: len(crash.slow.executions) >= runs, within_s=45)
+    await eventually(lambda: len(crash.slow.executions) >= runs)
     # Who waits may be asked while the word of it is on its way to the log.
     query = """
         SELECT count(*) FROM run_events
         WHERE kind = 'step_dispatched' AND position('slow'::bytea IN payload) > 0
     """
-    async with connect(crash.house.dsn, schema=SCHEMA) as connection, asyncio.timeout(45):
+    async with connect(crash.house.dsn, schema=SCHEMA) as connection, asyncio.timeout(60):
         while await connection.fetchval(query) < runs:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -108,7 +108,7 @@ async def lease_ran_out(crash: CrashHouse, gateway: Gateway) -> None:
 
 async def adopted(crash: CrashHouse) -> None:
     """Until somebody has taken something over."""
-    async with asyncio.timeout(20), connect(crash.house.dsn, schema=SCHEMA) as connection:
+    async with asyncio.timeout(60), connect(crash.house.dsn, schema=SCHEMA) as connection:
         while not await connection.fetchval(
             "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
         ):

@@ -273,7 +273,7 @@ async def gateway_process(
     )
     assert process.stdout is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        line = await asyncio.wait_for(process.stdout.readline(), 60)
         async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
             yield process, Client(channel, None)
     finally:

@@ -117,7 +117,7 @@ async def test_storm_of_approvals_over_the_death_of_their_gateway(house: House) 
             ]
 
         await eventually(lambda: len(requests()) == _RUNS + 1, within_s=60)
-        async with asyncio.timeout(40), connect(house.dsn, schema=SCHEMA) as connection:
+        async with asyncio.timeout(60), connect(house.dsn, schema=SCHEMA) as connection:
             waits = RUN_STATUS_WAITING_FOR_APPROVAL
             while await connection.fetchval(_WAITING, waits) < _RUNS + 1:
                 await connection.execute("SELECT pg_sleep(0.02)")

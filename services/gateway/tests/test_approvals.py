@@ -98,7 +98,7 @@ class Following:
 
     async def asked(self, times: int = 1) -> Approval:
         """The latest request, once there have been so many."""
-        await eventually(lambda: len(self.requests) >= times or self.task.done(), within_s=30)
+        await eventually(lambda: len(self.requests) >= times or self.task.done())
         return self.requests[times - 1]
 
     @property
@@ -107,7 +107,7 @@ class Following:
         return [e.approval_requested.approval for e in self.events if e.HasField(kind)]
 
     async def end(self) -> list[RunEvent]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.task
 
 
@@ -130,7 +130,7 @@ async def get(client: Client, approval_id: str) -> Approval:
 async def until_nobodys(connection: asyncpg.Connection[Any], run_id: str) -> None:
     """Until the run waits, owned by nobody."""
     query = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await connection.fetchval(query, run_id, RUN_STATUS_WAITING_FOR_APPROVAL):
             await connection.execute("SELECT pg_sleep(0.01)")
 
@@ -279,7 +279,7 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
                 "WHERE run_id = $1",
                 approval.run_id,
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
                     await connection.execute("SELECT pg_sleep(0.02)")
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
@@ -389,7 +389,7 @@ async def test_others_go_on_while_one_waits(house: House, agent: DeployAgent) ->
             ended[:] = sorted(filter(None, done))
             return ended == ["c", "d", "look"]
 
-        await eventually(others_ended, within_s=20)
+        await eventually(others_ended)
         assert agent.looks == 1
         await respond(gateway, approval.approval_id, APPROVE)
         events = await following.end()
@@ -408,7 +408,7 @@ async def test_decision_reaches_a_run_that_is_still_driven(
         approval = await following.asked()
         await slow.started.wait()
         await respond(other, approval.approval_id, APPROVE)
-        await eventually(lambda: agent.landed == {"deploy shop 1.2": 1}, within_s=20)
+        await eventually(lambda: agent.landed == {"deploy shop 1.2": 1})
         assert not slow.cancelled.is_set()
         slow.release.set()
         events = await following.end()

@@ -80,7 +80,7 @@ async def leases_renewed(house: House, seconds: float) -> None:
             "SELECT max(lease_until) + make_interval(secs => $1) FROM gateway.replicas", seconds
         )
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await connection.fetchval(
                 "SELECT min(lease_until) > $1 FROM gateway.replicas", until
             ):
@@ -115,7 +115,7 @@ async def handed_over(house: House, owner_skew_s: float, adopter_skew_s: float) 
         await leases_renewed(house, LEASE["lease_s"])
         assert not adoptions(await log_of(house, run_id))
         await killed(process)
-        await eventually(lambda: len(slow.inputs) == 2, within_s=30)
+        await eventually(lambda: len(slow.inputs) == 2)
         slow.release.set()
         events = await adopter.watch(run_id)
     ended = await database_time(house)

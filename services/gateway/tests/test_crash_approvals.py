@@ -130,7 +130,7 @@ async def test_ended_while_taking_a_decision(crash: CrashHouse) -> None:
     async with gateways(crash, *victims, "disarm") as (before, after, owner):
         clients = Clients(crash)
         asked = clients.ask(at(owner), ASKS, 1)
-        await eventually(lambda: told(asked, "approval_requested", 2), within_s=20)
+        await eventually(lambda: told(asked, "approval_requested", 2))
         for each in (before, after):
             async with approving(crash, each, owner):
                 await each.died()

@@ -209,7 +209,7 @@ async def test_ended_while_taking_a_request_to_cancel(crash: CrashHouse) -> None
         clients = Clients(crash)
         for each in (before, after):
             (seen,) = clients.ask(at(owner), WAITS, 1)
-            await eventually(lambda seen=seen: bool(seen.events), within_s=45)
+            await eventually(lambda seen=seen: bool(seen.events))
             await cancel_anywhere(at(each, owner), seen)
             await each.died()
         await clients.ended()
@@ -222,7 +222,7 @@ async def test_ended_while_recording_a_request_to_cancel(crash: CrashHouse) -> N
         clients = Clients(crash)
         for each in (before, after):
             (seen,) = clients.ask(at(each, survivor), WAITS, 1)
-            await eventually(lambda seen=seen: bool(seen.events), within_s=45)
+            await eventually(lambda seen=seen: bool(seen.events))
             await cancel_anywhere(at(survivor), seen)
             await each.died()
         await clients.ended()

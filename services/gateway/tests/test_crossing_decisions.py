@@ -123,7 +123,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
 
 async def blocked(waiting: Waiting) -> None:
     """Until somebody waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await waiting.connection.fetchval(_BLOCKED):
             await waiting.connection.execute("SELECT pg_sleep(0.01)")
 
@@ -175,7 +175,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
             "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
             "SELECT run_id, 'approval', approval_id::text, '' FROM approvals"
         )
-    await asyncio.wait_for(ending, 20)
+    await asyncio.wait_for(ending, 60)
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED
     # Nobody looks for it any more; the upkeep takes it away.
     await tidy(waiting.connection)
@@ -191,6 +191,6 @@ async def test_decision_that_waits_for_the_end(waiting: Waiting, postgres_dsn: s
         await blocked(waiting)
         await holder.execute("UPDATE approvals SET status = 6, responded_at = now()")
     with pytest.raises(AlreadyExists):
-        await asyncio.wait_for(deciding, 20)
+        await asyncio.wait_for(deciding, 60)
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED
     assert await waiting.inputs() == 0

@@ -313,7 +313,7 @@ async def test_settling_that_is_broken_off_is_done_by_whoever_comes_next(
         task = asyncio.create_task(settle(dying))
         pid = dying.get_server_pid()
         waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await held_up.fetchval(waits, pid) != "Lock":
                 pass
         await held_up.execute("SELECT pg_terminate_backend($1)", pid)
@@ -566,7 +566,7 @@ async def test_gateways_settle_what_has_ended(house: House) -> None:
     async with house.gateway(auth=as_account(), upkeep_interval_s=0.05, **bounds) as gateway:
         request = AskRequest(request=AgentRequest(question="What?"))
         await gateway.stub.Ask(request, metadata=AS_ANNA)
-        async with connect(house.dsn, schema=SCHEMA) as connection, asyncio.timeout(10):
+        async with connect(house.dsn, schema=SCHEMA) as connection, asyncio.timeout(60):
             while not (rows := await connection.fetch("SELECT user_id, tokens FROM token_days")):
                 pass
     told = dict(map(tuple, rows))

@@ -70,13 +70,13 @@ async def test_text_is_shown_on_another_replica_while_it_is_being_written(house:
         await house.composer.started.wait()
         (run,) = await stored_runs(house.dsn)
         there = Watching(other, str(run))
-        await eventually(lambda: answer_text(there.seen).endswith("."), within_s=10)
+        await eventually(lambda: answer_text(there.seen).endswith("."))
         assert answer_text(there.seen) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
         # Coming back here and there gives the rest and nothing twice.
         started = there.seen[-1].sequence
         for client in (owner, other):
             back = Watching(client, str(run), after_sequence=started, after_offset=4)
-            await eventually(lambda b=back: len(b.seen) == 1, within_s=10)
+            await eventually(lambda b=back: len(b.seen) == 1)
             assert (back.seen[0].answer_delta.offset, back.seen[0].answer_delta.text) == (
                 4,
                 text[4:],
@@ -116,7 +116,7 @@ async def test_client_moved_by_a_crash_of_the_owner_sees_the_new_attempt_whole(
             await house.composer.started.wait()
             (run,) = await stored_runs(house.dsn)
             there = Watching(other, str(run))
-            await eventually(lambda: there.has("answer_delta"), within_s=10)
+            await eventually(lambda: there.has("answer_delta"))
             asked.cancel()
         # It went; the other one composes anew, and what was seen of the first attempt is void.
         house.composer.release.set()
@@ -149,7 +149,7 @@ async def test_run_is_read_once_however_many_follow_it(
     async with house.gateway() as owner, house.gateway() as other:
         run_id = await run_under_way(owner, slow)
         followers = [Watching(other, run_id) for _ in range(40)]
-        await eventually(lambda: all(f.has("step_started") for f in followers), within_s=20)
+        await eventually(lambda: all(f.has("step_started") for f in followers))
         assert len(looks) < len(followers) / 2
         followers[0].leave()
         slow.release.set()
@@ -173,7 +173,7 @@ async def test_cursor_from_beyond_the_end_waits_and_disturbs_nobody(
         odd = Watching(other, run_id, after_sequence=most, after_offset=most)
         await eventually(lambda: other_follows(other))
         honest = Watching(other, run_id)
-        await eventually(lambda: honest.has("step_started"), within_s=10)
+        await eventually(lambda: honest.has("step_started"))
         slow.release.set()
         await asyncio.gather(odd.task, honest.task)
         assert await other.watch(run_id, most) == []
@@ -202,11 +202,11 @@ async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
         monkeypatch.setattr("bos_gateway.bulletin.Bulletin._heard", lambda *_: None)
         runs = [await run_under_way(owner, slow) for _ in range(3)]
         followers = [Watching(other, run_id) for run_id in runs]
-        await eventually(lambda: all(f.has("step_started") for f in followers), within_s=20)
-        await eventually(lambda: asked[-1:] == [3], within_s=20)
+        await eventually(lambda: all(f.has("step_started") for f in followers))
+        await eventually(lambda: asked[-1:] == [3])
         slow.release.set()
         await asyncio.gather(*(follower.task for follower in followers))
-        await eventually(lambda: not other_follows(other), within_s=20)
+        await eventually(lambda: not other_follows(other))
         count = len(asked)
         assert (await other.ask()).answer
     assert len(asked) == count, "asks about runs that have ended"
@@ -347,7 +347,7 @@ async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(house: Ho
         late = Watching(other, seen[0].run_id, after_sequence=seen[-1].sequence)
         await eventually(lambda: other_follows(other))
         early = Watching(other, seen[0].run_id)
-        await eventually(lambda: early.has("step_started"), within_s=10)
+        await eventually(lambda: early.has("step_started"))
         slow.release.set()
         await asyncio.gather(late.task, early.task)
     assert logged(early.seen) == [*seen, *logged(late.seen)]

@@ -121,7 +121,7 @@ async def test_run_that_a_newer_version_wrote_to_is_released_and_not_touched(
     run_id = await store(house, payloads, finished=False, versions=versions)
     async with house.gateway() as gateway, session(house) as connection:
         # It is looked at, once, ...
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await connection.fetchval(
                 "SELECT epoch > 1 AND replica_id IS NULL FROM runs WHERE run_id = $1", run_id
             ):

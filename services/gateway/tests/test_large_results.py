@@ -103,7 +103,7 @@ async def test_an_adopter_has_the_same_values_and_shows_the_same_events(house: H
         process.kill()
         await process.wait()
     async with gateway_process(house) as (_, client):
-        await eventually(lambda: len(slow.inputs) == 2, within_s=30)
+        await eventually(lambda: len(slow.inputs) == 2)
         slow.release.set()
         events = await client.watch(seen[0].run_id)
     assert asked(events)[: len(seen)] == asked(seen)

@@ -439,7 +439,7 @@ async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(hous
     async with gateway_process(house) as (process, gateway):
         stream = gateway.stream()
         run_id = (await stream.read()).event.run_id
-        await asyncio.wait_for(agent.started.wait(), 20)
+        await asyncio.wait_for(agent.started.wait(), 60)
         assert "no run changed" in (await bos("runs", "adopted", env=env)).stdout
         process.kill()
         await process.wait()

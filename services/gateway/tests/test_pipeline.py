@@ -74,9 +74,9 @@ async def test_only_what_changes_nothing_begins_before_its_dispatch_is_on_disk(
             call = gateway.stub.AskStream(
                 AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
             )
-            await eventually(lambda: bool(pure.inputs), within_s=20)
+            await eventually(lambda: bool(pure.inputs))
             if early:
-                await eventually(lambda: bool(acting.inputs), within_s=20)
+                await eventually(lambda: bool(acting.inputs))
             assert bool(acting.inputs) is early
         events = [message.event async for message in call]
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
@@ -94,7 +94,7 @@ async def test_nobody_sees_an_event_before_its_commit(house: House) -> None:
             )
             first = await call.read()
             # The step has begun on a plan that is not in the log yet.
-            await eventually(lambda: bool(pure.inputs), within_s=20)
+            await eventually(lambda: bool(pure.inputs))
             second = asyncio.ensure_future(call.read())
             request = GetRunRequest(run_id=first.event.run_id)
             found = (await gateway.stub.GetRun(request, timeout=20)).run
@@ -140,7 +140,7 @@ async def test_nothing_that_acts_begins_once_the_run_was_cancelled(house: House)
                 AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
             )
             first = await call.read()
-            await eventually(lambda: bool(pure.inputs), within_s=20)
+            await eventually(lambda: bool(pure.inputs))
             request = CancelRunRequest(run_id=first.event.run_id, reason="no")
             await gateway.stub.CancelRun(request, timeout=20)
         while (message := await call.read()) is not grpc.aio.EOF:

@@ -166,7 +166,7 @@ async def killed_by_adoption(house: House, times: int) -> None:
             async with gateway_process(
                 house, program=(CRASHING, "kill adopt:after"), max_failures=3
             ) as (process, _):
-                await asyncio.wait_for(process.wait(), 30)
+                await asyncio.wait_for(process.wait(), 60)
     connection = await asyncpg.connect(house.dsn)
     assert await connection.fetchval("SELECT failures FROM gateway.runs") == times
     await connection.close()
@@ -225,7 +225,7 @@ async def end_of(pool: asyncpg.Pool[asyncpg.Record], run_id: UUID) -> str:
 
 
 async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *given: object) -> None:
-    async with asyncio.timeout(45):
+    async with asyncio.timeout(60):
         while not await pool.fetchval(query, *given):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -76,7 +76,7 @@ class Fleet:
 
 async def until_served(client: Client) -> Any:
     """The response of a gateway that may need a moment to come back."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await client.ask("Back again?")
@@ -117,7 +117,7 @@ async def test_run_that_kills_is_given_up_and_takes_no_innocent_run_along(house:
         await asyncio.gather(*(fleet.start() for _ in range(GATEWAYS - 1)))
         house.planner.steps = [step("a", "slow")]
         await asyncio.gather(*(under_way(client, f"Innocent {n}?") for n in range(INNOCENTS)))
-        await eventually(lambda: len(slow.inputs) >= INNOCENTS, within_s=30)
+        await eventually(lambda: len(slow.inputs) >= INNOCENTS)
         house.planner.steps = [step("a", "deadly")]
         await under_way(client, "Poison?")
         killer = asyncio.create_task(kill_its_owners(fleet))
@@ -161,7 +161,7 @@ async def test_frozen_gateway_keeps_no_session_and_serves_again_once_it_wakes(
     connection = await asyncpg.connect(house.dsn)
 
     async def until_sessions(replica_id: UUID, *, any_left: bool) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while bool(await connection.fetchval(sessions, str(replica_id))) != any_left:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -179,7 +179,7 @@ async def test_frozen_gateway_keeps_no_session_and_serves_again_once_it_wakes(
             )
         await until_sessions(frozen, any_left=False)
         assert await connection.fetchval(sessions, str(alive)), "the living are left in peace"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await connection.fetchval("SELECT pg_notification_queue_usage()") > 0.001:
                 await connection.execute("SELECT pg_notify('bos_gateway_runs', 'events')")
         fleet.processes[frozen].send_signal(signal.SIGCONT)

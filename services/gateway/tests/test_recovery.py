@@ -31,7 +31,7 @@ async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
         process.send_signal(number)
         await process.wait()
     async with gateway_process(house) as (_, client):
-        await eventually(lambda: len(slow.inputs) == 2, within_s=20)
+        await eventually(lambda: len(slow.inputs) == 2)
         slow.release.set()
         rest = await client.watch(seen[0].run_id, seen[-1].sequence)
     events = [*seen, *rest]

@@ -117,11 +117,9 @@ async def ask_many(dsn: str, clients: list[Client], agent: GatedAgent) -> list[A
         )
         for n in range(_RUNS)
     ]
-    await eventually(
-        lambda: len(agent.inputs) >= _RUNS or any(task.done() for task in asked), within_s=20
-    )
+    await eventually(lambda: len(agent.inputs) >= _RUNS or any(task.done() for task in asked))
     assert not [task.result() for task in asked if task.done()]
-    async with asyncio.timeout(20):  # agents are called while their dispatches are on their way
+    async with asyncio.timeout(60):  # agents are called while their dispatches are on their way
         while sum(e.HasField("step_dispatched") for e in await log_of(dsn)) < 2 * _RUNS:  # noqa: ASYNC110
             await asyncio.sleep(0.02)  # of the database, so no event could say so
     return asked
@@ -133,7 +131,7 @@ async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: H
         asked = await ask_many(house.dsn, [one, other], gated)
         first.kill()
         await first.wait()
-        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
         gated.gate.set()
         for events in await asyncio.gather(*asked):
             check_complete(events)
@@ -153,7 +151,7 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
         asked = await ask_many(house.dsn, [one, other], gated)
         first.send_signal(signal.SIGTERM)
         await first.wait()
-        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=5)
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
         gated.gate.set()
         for events in await asyncio.gather(*asked):
             check_complete(events)
@@ -171,7 +169,7 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
     async with two_gateways(house) as ((first, one), (_, other)):
         asked = await ask_many(house.dsn, [one, other], gated)
         first.send_signal(signal.SIGSTOP)
-        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2, within_s=20)
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
         gated.gate.set()
         taken_over = [
             asyncio.create_task(other.ask(f"Question {n}?", request_id=f"r{n}", trace=True))
@@ -206,7 +204,7 @@ async def test_cancel_at_another_replica_reaches_the_owner_by_a_message(house: H
         seen = await seen_until(one, "step_started")
         await slow.started.wait()
         await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await slow.cancelled.wait()
         events = await other.watch(seen[0].run_id)
     assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
@@ -251,11 +249,11 @@ async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(hous
         seen = await seen_until(cut_off, "step_started")
         await slow.started.wait()
         proxy.cut()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await slow.cancelled.wait()
         # Its own clock stopped it: nobody else has the run yet, or has sent the step again.
         assert len(slow.inputs) == 1
-        await eventually(lambda: len(slow.inputs) == 2, within_s=10)
+        await eventually(lambda: len(slow.inputs) == 2)
         proxy.mend()
         slow.release.set()
         rest = await other.watch(seen[0].run_id, seen[-1].sequence)
@@ -269,7 +267,7 @@ async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(hous
 
 async def until_served(client: Client) -> Any:
     """The response of a gateway that may need a moment to come back."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await client.ask("Back again?")
@@ -298,7 +296,7 @@ async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(house: H
         await connection.execute("SELECT pg_sleep($1)", max(0.0, left_s) + 0.1)
         await connection.close()
         proxy.mend()
-        await eventually(lambda: len(slow.inputs) >= 4, within_s=20)
+        await eventually(lambda: len(slow.inputs) >= 4)
         slow.release.set()
         for client, run_id in zip((other, one), runs, strict=True):
             check_complete(await client.watch(run_id))
@@ -319,7 +317,7 @@ async def test_cancel_arrives_although_the_listening_connection_was_lost(house: 
         )
         await connection.close()
         await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await slow.cancelled.wait()
 
 
@@ -332,7 +330,7 @@ async def test_run_that_keeps_killing_its_owners_is_given_up(house: House) -> No
         async with gateway_process(house, max_failures=2) as (process, client):
             if attempt == 0:
                 run_id = (await seen_until(client, "step_started"))[0].run_id
-            await eventually(lambda n=attempt: len(slow.inputs) == n + 1, within_s=20)
+            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
             process.kill()
             await process.wait()
     async with gateway_process(house, max_failures=2) as (_, client):

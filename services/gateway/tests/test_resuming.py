@@ -190,7 +190,7 @@ async def unowned(dsn: str, count: int) -> list[UUID]:
 
 async def until_ended(pool: asyncpg.Pool[asyncpg.Record], run_ids: list[UUID]) -> None:
     ended = "SELECT bool_and(finished_at IS NOT NULL) FROM runs WHERE run_id = ANY ($1)"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await pool.fetchval(ended, run_ids):
             pass
 
@@ -213,7 +213,7 @@ async def test_runs_whose_rows_are_locked_once_they_are_adopted_hold_up_no_other
         monkeypatch.setattr(Runs, "log", then_locked)
         async with session.transaction():
             locked = await unowned(house.dsn, 6)  # more than are read at once
-            await asyncio.wait_for(held.wait(), 10)
+            await asyncio.wait_for(held.wait(), 60)
             await until_ended(pool, await unowned(house.dsn, 1))
             assert await pool.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 6
         await until_ended(pool, locked)

@@ -214,7 +214,7 @@ async def test_action_that_is_settled_is_not_asked_about_again_c_23(
 
 
 async def until(connection: asyncpg.Connection[Any], query: str, *arguments: object) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await connection.fetchval(query, *arguments):
             await connection.execute("SELECT pg_sleep(0.01)")
 

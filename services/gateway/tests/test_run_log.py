@@ -118,7 +118,7 @@ async def test_no_append_reads_a_whole_table_though_its_plan_was_made_on_empty_o
             "WHERE relname LIKE 'run%' OR relname = 'approvals'"
         )
         # Sessions tell what they did when they end, and a little later it can be seen.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await connection.fetchval(  # noqa: ASYNC110
                 "SELECT n_tup_ins >= 21 FROM pg_stat_user_tables WHERE relname = 'run_events'"
             ):
@@ -482,11 +482,11 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_is_there_once(
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(7)")
             append = log.submit(Append(run.run_id, 1, 2, [progress("x")]))
-            async with connect(store) as watcher, asyncio.timeout(30):
+            async with connect(store) as watcher, asyncio.timeout(60):
                 while not await ended_sessions(watcher):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             if taken_anew:
-                async with connect(store, schema=SCHEMA) as other, asyncio.timeout(30):
+                async with connect(store, schema=SCHEMA) as other, asyncio.timeout(60):
                     await other.execute("UPDATE runs SET epoch = 2")
         if taken_anew:
             with pytest.raises(LostRun):

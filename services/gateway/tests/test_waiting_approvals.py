@@ -79,8 +79,8 @@ async def test_every_gateway_counts_all_that_wait(house: House, agent: DeployAge
         asking(house, one, "roll back shop"),
         house.gateway(lease_s=15.0) as other,
     ):
-        await eventually(lambda: other.metric(WAITING, **DEPLOYING) == 2, within_s=20)
-        await eventually(lambda: one.metric(WAITING, **DEPLOYING) == 2, within_s=20)
+        await eventually(lambda: other.metric(WAITING, **DEPLOYING) == 2)
+        await eventually(lambda: one.metric(WAITING, **DEPLOYING) == 2)
         for gateway in (one, other):
             assert gateway.metric(WAITING, **ROLLING_BACK) == 1
 

@@ -74,7 +74,7 @@ async def test_a_key_is_published_then_signs_then_disappears(
 
 async def becomes(condition: Callable[[], Awaitable[bool]]) -> None:
     """Ask the service until the condition holds; each question takes a while by itself."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await condition():
             pass
 

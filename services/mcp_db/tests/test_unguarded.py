@@ -357,6 +357,6 @@ async def _until_active(admin: asyncpg.Connection, count: int) -> None:
     active = (
         f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{READER}' AND state = 'active'"
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await admin.fetchval(active) != count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)

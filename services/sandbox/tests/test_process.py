@@ -297,10 +297,10 @@ async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
 ) -> None:
     warm = process_settings.model_copy(update={"process_warm_workers": 1})
     async with open_sandbox(warm, Tier.TIER_PROCESS) as sandbox:
-        await eventually(lambda: _warm(inmates()), within_s=20)
+        await eventually(lambda: _warm(inmates()))
         before = inmates()
         assert await sandbox.result("import pandas as pd\nint(pd.Series([1]).sum())") == 1
-        await eventually(lambda: _warm(inmates()) and not inmates() & before, within_s=20)
+        await eventually(lambda: _warm(inmates()) and not inmates() & before)
         count = sandbox.telemetry.registry.get_sample_value(
             "bos_sandbox_process_start_seconds_count", {"warm": "true"}
         )
@@ -325,5 +325,5 @@ async def test_no_interpreter_outlives_the_service(
 ) -> None:
     warm = process_settings.model_copy(update={"process_warm_workers": 2})
     async with serve(warm, Telemetry.for_tests()):
-        await eventually(lambda: bool(inmates()), within_s=20)
+        await eventually(lambda: bool(inmates()))
     assert not inmates()

@@ -139,7 +139,7 @@ async def test_a_killed_service_takes_its_programs_along(inmates: Callable[[], s
     process = await service(argument="endless")
     assert process.stdout is not None
     assert await process.stdout.readline() == b"{}\n"
-    await eventually(lambda: len(inmates()) >= 2, within_s=10)
+    await eventually(lambda: len(inmates()) >= 2)
     programs = inmates()
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()

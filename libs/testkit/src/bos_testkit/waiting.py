@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Return as soon as ``condition()`` holds.
 
     Raises:

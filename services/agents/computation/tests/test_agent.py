@@ -446,12 +446,12 @@ async def test_cancelling_the_step_reaches_the_worker(
     before = interpreters()
     call = agent.start(TASK, timeout_s=300)
     reading = asyncio.ensure_future(read_all(call))
-    await eventually(lambda: computing(since=before), within_s=50)
+    await eventually(lambda: computing(since=before))
     workers = computing(since=before)
     call.cancel()
     with pytest.raises((asyncio.CancelledError, grpc.aio.AioRpcError)):
         await reading
-    await eventually(lambda: not workers & interpreters().keys(), within_s=50)
+    await eventually(lambda: not workers & interpreters().keys())
 
 
 async def read_all(call: Any) -> None:
