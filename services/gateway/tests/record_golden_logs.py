@@ -2,7 +2,7 @@
 
 ::
 
-    python services/gateway/tests/record_golden_logs.py v2     # those that the folder lacks
+    python services/gateway/tests/record_golden_logs.py v1     # those that the folder lacks
     python services/gateway/tests/record_golden_logs.py --pin  # what known logs mean, anew
 
 The second is for a change that is meant to show other things of old runs; the logs themselves stay

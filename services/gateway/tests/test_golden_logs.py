@@ -12,7 +12,7 @@ import pytest
 from golden_logs import NAMES, load, meaning, pinned
 
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchRunRequest
-from bos.runlog.v1 import LogEvent
+from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.decide import decide
@@ -64,7 +64,13 @@ async def store(
     """Put a log into the store as a process that is gone would have left it."""
     await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
     run_id = new_run_id()
+    accepted = LogEvent.FromString(events[0]).run_accepted
     async with session(house) as connection:
+        await connection.execute(
+            "INSERT INTO cards VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            accepted.cards_digest,
+            RunAccepted(cards=accepted.cards).SerializeToString(deterministic=True),
+        )
         await connection.execute(
             "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
             "finished_at) VALUES ($1, $2, $3, '', 'What?', $4, CASE WHEN $5 THEN now() END)",
