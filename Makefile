@@ -60,6 +60,7 @@ test-crash-full: install ## The same at random, with hostile agents, until KILLS
 	BOS_TEST_INTERLEAVINGS=$(or $(INTERLEAVINGS),2000) \
 	    $(BIN)/pytest -q services/gateway/tests/test_interleavings.py
 	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
+	    --at-once $(or $(AT_ONCE),2) --round-seconds $(or $(ROUND_SECONDS),120) \
 	    --seconds $(or $(SECONDS),5400) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: test-crash-power

@@ -27,9 +27,15 @@ import os
 import random
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from crash_round import ACTIONS, RoundPlan, one_round
 from crash_tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from run_contract import Verdict
 
 _ROUND_S = 45.0
 _LEASE_S = 3.0
@@ -38,35 +44,54 @@ _PAUSE_S = 2.5
 
 async def matrix(options: argparse.Namespace) -> int:
     """Rounds until there were enough kills, or enough of them, or the time is over."""
-    tally, began = Tally(), time.monotonic()
-    seeds = random.Random(options.seed)
-    seed = options.seed
-    while True:
-        before = tally.kills
-        plan = RoundPlan(
-            seed, options.round_seconds, options.lease_s, options.pause_s, options.only, options.log
-        )
-        verdict = await one_round(plan, tally)
-        tally.add(verdict)
-        left = options.seconds - (time.monotonic() - began)
-        print(
-            f"round {tally.rounds} seed {seed}: {tally.kills - before} kills, {verdict.runs} runs, "
-            f"lost {len(verdict.lost)}, doubled {len(verdict.doubled)}, "
-            f"innocent failed {len(verdict.innocent_failed)}, late {len(verdict.late)}; "
-            f"kills so far {tally.kills}",
-            flush=True,
-        )
-        for found in [*verdict.broken, *verdict.late]:
-            print(f"  {found}", flush=True)
-        print(f"so far: {str(tally).replace(chr(10), '; ')}", flush=True)
-        if verdict.broken:
-            print(f"again with: --seed {seed} --rounds 1", flush=True)
-        enough = tally.kills >= options.kills or tally.rounds >= options.rounds
-        if enough or left <= 0 or (verdict.broken and not options.keep_going):
-            break
-        seed = seeds.randrange(2**32)
+    tally, ends = Tally(), time.monotonic() + options.seconds
+    seeds = _seeds(options.seed)
+    begun, broken = 0, False
+
+    async def play() -> None:
+        nonlocal begun, broken
+        while True:
+            over = tally.kills >= options.kills or time.monotonic() >= ends
+            if over or begun >= options.rounds or (broken and not options.keep_going):
+                return
+            begun, seed = begun + 1, next(seeds)
+            verdict = await one_round(_plan(seed, options), tally)
+            tally.add(verdict)
+            _print(seed, verdict, tally)
+            broken = broken or bool(verdict.broken)
+
+    await asyncio.gather(*(play() for _ in range(options.at_once)))
     print(f"\nseed {options.seed}, lease {options.lease_s} s\n{tally}", flush=True)
     return 1 if tally.lost or tally.doubled or tally.innocent_failed else 0
+
+
+def _seeds(first: int) -> Iterator[int]:
+    """One for each round; the first round has the seed that was given."""
+    yield first
+    following = random.Random(first)
+    while True:
+        yield following.randrange(2**32)
+
+
+def _plan(seed: int, options: argparse.Namespace) -> RoundPlan:
+    return RoundPlan(
+        seed, options.round_seconds, options.lease_s, options.pause_s, options.only, options.log
+    )
+
+
+def _print(seed: int, verdict: Verdict, tally: Tally) -> None:
+    print(
+        f"round {tally.rounds} seed {seed}: {verdict.runs} runs, "
+        f"lost {len(verdict.lost)}, doubled {len(verdict.doubled)}, "
+        f"innocent failed {len(verdict.innocent_failed)}, late {len(verdict.late)}; "
+        f"kills so far {tally.kills}",
+        flush=True,
+    )
+    for found in [*verdict.broken, *verdict.late]:
+        print(f"  {found}", flush=True)
+    print(f"so far: {str(tally).replace(chr(10), '; ')}", flush=True)
+    if verdict.broken:
+        print(f"again with: --seed {seed} --rounds 1", flush=True)
 
 
 def main() -> None:
@@ -75,6 +100,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000, help="enough of them")
     parser.add_argument("--rounds", type=int, default=10**6, help="most rounds")
     parser.add_argument("--seconds", type=float, default=3600.0, help="most time")
+    parser.add_argument("--at-once", type=int, default=1, help="rounds beside one another")
     parser.add_argument("--round-seconds", type=float, default=_ROUND_S)
     parser.add_argument("--lease-s", type=float, default=_LEASE_S)
     parser.add_argument("--pause-s", type=float, default=_PAUSE_S, help="between two actions")
