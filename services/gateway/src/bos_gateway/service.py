@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.composer.v1 import ComposerServiceStub
-from bos.gateway.v1 import (
-    add_ApprovalServiceServicer_to_server,
-    add_OrchestratorServiceServicer_to_server,
-)
+from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
@@ -97,26 +95,21 @@ async def serve(
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
-        auth = await stack.enter_async_context(
-            open_authenticator(settings.auth, "gateway", telemetry)
+        enter = stack.enter_async_context
+        auth = await enter(open_authenticator(settings.auth, "gateway", telemetry))
+        database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
+        pool = await enter(
+            database(max_size=_POOL_SIZE, application_name=session_name("pool", replica_id))
         )
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url,
-                schema=SCHEMA,
-                max_size=_POOL_SIZE,
-                application_name=session_name("pool", replica_id),
-                stateless=True,
+        readers = await enter(
+            database(
+                max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
         files = RunFiles(artefacts, pool, telemetry)
-        channels = await stack.enter_async_context(Channels(telemetry))
-        registry = await stack.enter_async_context(
-            watched_registry(
-                Registry(settings.agent_targets, channels, tokens, telemetry),
-                settings.describe_interval_s,
-            )
-        )
+        channels = await enter(Channels(telemetry))
+        agents = Registry(settings.agent_targets, channels, tokens, telemetry)
+        registry = await enter(watched_registry(agents, settings.describe_interval_s))
         writer = await stack.enter_async_context(
             LogWriter(
                 settings.store_url,
@@ -139,16 +132,6 @@ async def serve(
             files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
             result_room=ResultRoom(settings.max_held_result_bytes),
-        )
-        readers = await stack.enter_async_context(
-            open_database(
-                settings.store_url,
-                schema=SCHEMA,
-                max_size=_READERS,
-                application_name=session_name("readers", replica_id),
-                role=READER,
-                stateless=True,
-            )
         )
         runs = Runs(pool, readers)
         ownership = Ownership(
@@ -175,7 +158,7 @@ async def serve(
             remembering = Remembering(
                 MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
             )
-            await stack.enter_async_context(remembering.running())
+            await enter(remembering.running())
         day = DayBudget(pool, settings)
         replica = Replica(
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
@@ -193,20 +176,15 @@ async def serve(
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
         servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
-        server = await stack.enter_async_context(
-            grpc_server(
-                _server_settings(settings),
-                [
-                    Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
-                    Servicer(
-                        ApprovalServicer(approvals),
-                        add_ApprovalServiceServicer_to_server,
-                        APPROVAL_SERVICE_NAME,
-                    ),
-                ],
-                telemetry=telemetry,
-                auth=auth,
-            )
+        decisions = ApprovalServicer(approvals)
+        services = [
+            Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
+            Servicer(
+                decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
+            ),
+        ]
+        server = await enter(
+            grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
         )
         try:
             yield server
@@ -227,7 +205,4 @@ def _server_settings(settings: GatewaySettings) -> ServerSettings:
 def new_run_id() -> UUID:
     """A UUID of version 7 (RFC 9562): ids that grow with time keep the log's index compact."""
     milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=value)
+    return UUID(int=milliseconds << 80 | 7 << 76 | randbits(12) << 64 | 2 << 62 | randbits(62))
