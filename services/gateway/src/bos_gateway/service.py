@@ -196,10 +196,9 @@ async def serve(
 
 def _server_settings(settings: GatewaySettings) -> ServerSettings:
     """A client that sets no deadline must be able to see its run end."""
-    longest_s = settings.run_timeout_s + _DEADLINE_MARGIN_S
-    if settings.server.default_deadline_s >= longest_s:
-        return settings.server
-    return settings.server.model_copy(update={"default_deadline_s": longest_s})
+    server = settings.server
+    default_s = max(server.default_deadline_s, settings.run_timeout_s + _DEADLINE_MARGIN_S)
+    return server.model_copy(update={"default_deadline_s": default_s})
 
 
 def new_run_id() -> UUID:

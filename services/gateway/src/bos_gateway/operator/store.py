@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import asyncpg
 
+import bos_postgres as postgres
 from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, ConfigurationError, Unavailable
@@ -21,13 +22,6 @@ from bos_gateway.operator.findings import Finding, Level, ok, problem, warning
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.run_secrets import SealedSecrets, SecretsUnreadable
 from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
-from bos_postgres import (
-    connect,
-    describe,
-    migration_files,
-    require_session_features,
-    statement_errors,
-)
 
 if TYPE_CHECKING:
     from bos_gateway.operator.deployment import Deployment
@@ -99,7 +93,7 @@ async def check_store(deployment: Deployment) -> list[Finding]:
     try:
         async with (
             asyncio.timeout(_ALL_S),
-            connect(
+            postgres.connect(
                 dsn,
                 application_name="bos-doctor",
                 schema=SCHEMA,
@@ -107,7 +101,7 @@ async def check_store(deployment: Deployment) -> list[Finding]:
                 connect_timeout_s=_CONNECT_S,
             ) as session,
         ):
-            with statement_errors(session):
+            with postgres.statement_errors(session):
                 found.append(await _version(session, dsn))
                 found.append(await _clock(session))
                 found.append(await _sessions(dsn))
@@ -133,7 +127,7 @@ async def check_store(deployment: Deployment) -> list[Finding]:
 
 async def _version(session: Session, dsn: str) -> Finding:
     name = await session.fetchval("SHOW server_version")
-    text = f"{describe(dsn)} answers, PostgreSQL {name}"
+    text = f"{postgres.describe(dsn)} answers, PostgreSQL {name}"
     if session.get_server_version().major < _OLDEST_VERSION:
         return problem("store", text, f"Upgrade PostgreSQL to {_OLDEST_VERSION} or later.")
     return ok("store", text)
@@ -155,7 +149,7 @@ async def _clock(session: Session) -> Finding:
 async def _sessions(dsn: str) -> Finding:
     try:
         async with asyncio.timeout(_CONNECT_S):
-            await require_session_features(dsn)
+            await postgres.require_session_features(dsn)
     except ConfigurationError as error:
         return problem("sessions", error.message, "Use PostgreSQL's own port in the store's URL.")
     except (Unavailable, TimeoutError):
@@ -180,7 +174,7 @@ async def _connections(session: Session) -> Finding:
 
 async def _migrations(session: Session) -> Finding:
     """A problem unless the tables can be used by this version."""
-    wanted = {path.name.partition("_")[0] for path in migration_files(MIGRATIONS)}
+    wanted = {path.name.partition("_")[0] for path in postgres.migration_files(MIGRATIONS)}
     advice = "Start a gateway of this version: it migrates before it serves."
     try:
         applied = {row["version"] for row in await session.fetch(_APPLIED)}
