@@ -106,13 +106,8 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         channels = await enter(Channels(telemetry))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
         registry = await enter(watched_registry(agents, settings.describe_interval_s))
-        writer = await stack.enter_async_context(
-            LogWriter(
-                settings.store_url,
-                replica_id,
-                metrics=metrics,
-                telemetry=telemetry,
-            )
+        writer = await enter(
+            LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
         )
         collaborators = Collaborators(
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
@@ -129,12 +124,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             result_room=ResultRoom(settings.max_held_result_bytes),
         )
         runs = Runs(pool, readers)
-        ownership = Ownership(
-            pool,
-            replica_id,
-            settings.lease_s,
-            hold_off_s=settings.hold_off_s,
-        )
+        ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
         lease = Lease(
             settings.store_url,
             replica_id,
@@ -157,7 +147,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
         approvals = Approvals(pool, readers)
-        await stack.enter_async_context(
+        await enter(
             running_replica(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
