@@ -81,7 +81,6 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
-    ring = settings.secrets_key_ring()
     url = settings.artefacts_url
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
@@ -118,7 +117,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             metrics=metrics,
             telemetry=telemetry,
             clock=clock,
-            vault=RunSecrets(ring, pool, telemetry),
+            vault=RunSecrets(settings.secrets_key_ring(), pool, telemetry),
             files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
             result_room=ResultRoom(settings.max_held_result_bytes),
