@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, require_loopback
+from bos_chassis.settings_reference import variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,14 @@ class RequiredSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_REQUIRED_")
 
     dsn: str = Field(description="Where the database is")
+
+
+class DescribedBelow(Settings):
+    model_config = SettingsConfigDict(env_prefix="BOS_BELOW_", use_attribute_docstrings=True)
+
+    steps: int = Field(default=20, ge=1)
+    """Steps that
+    one plan may hold"""
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +74,15 @@ def test_every_wrong_variable_is_named_with_its_purpose(monkeypatch: pytest.Monk
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(ConfigurationError, match="BOS_REQUIRED_DSN: must be set"):
         RequiredSettings.load()
+
+
+def test_a_purpose_over_two_lines_is_told_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_BELOW_STEPS", "0")
+    with pytest.raises(ConfigurationError) as caught:
+        DescribedBelow.load()
+    assert "(Steps that one plan may hold)" in caught.value.message
+    (variable,) = variables(DescribedBelow)
+    assert variable.purpose == "Steps that one plan may hold"
 
 
 def test_refused_secrets_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import tempfile
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -18,7 +19,7 @@ from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
 from bos_agentkit import agent_card
 from bos_chassis.errors import ConfigurationError
 from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.secrets import check_secrets
+from bos_gateway.operator.store import check_secrets
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.run_secrets import SealedSecrets, SecretsKeyRing, SecretsUnreadable
 from bos_gateway.settings import GatewaySettings
@@ -302,7 +303,7 @@ async def test_the_doctor_tells_no_key_from_one_that_opens_nothing(house: House)
     async def finding(ring: SecretsKeyRing | None, ids: frozenset[str]) -> dict[str, object]:
         deployment = Deployment("test", "", "", "", {}, "", 1.0, secrets=ring, secrets_key_ids=ids)
         async with connect(house.dsn, schema=SCHEMA) as session:
-            return (await check_secrets(session, deployment)).as_dict()
+            return asdict(await check_secrets(session, deployment))
 
     async with house.gateway(secrets_keys=keys) as gateway:
         assert (await finding(None, frozenset()))["level"] == "warning"

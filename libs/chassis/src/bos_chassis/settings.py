@@ -256,7 +256,7 @@ def _description(cls: type[BaseModel], loc: Sequence[int | str]) -> str | None:
     nested = field.annotation
     if len(loc) > 1 and isinstance(nested, type) and issubclass(nested, BaseModel):
         return _description(nested, loc[1:])
-    return str(field.description) if field.description else None
+    return " ".join(field.description.split()) if field.description else None
 
 
 def _field_at(cls: type[BaseModel], name: str) -> tuple[str, Any]:

@@ -297,7 +297,7 @@ def _written(field: FieldInfo, values: tuple[object, ...]) -> str:
 
 
 def _purpose(field: FieldInfo) -> str:
-    return (field.description or "").replace("|", "\\|")
+    return " ".join((field.description or "").split()).replace("|", "\\|")
 
 
 def main(arguments: list[str]) -> None:

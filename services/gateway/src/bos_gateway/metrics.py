@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -23,114 +24,88 @@ class GatewayMetrics:
     """What an operator wants to know about runs. Labels are bounded: states and agent names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.runs = Counter(
-            "bos_runs", "Runs that ended, by outcome", ("outcome",), registry=registry
-        )
-        self.run_seconds = Histogram(
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+
+        self.runs = counter("bos_runs", "Runs that ended, by outcome", ["outcome"])
+        self.run_seconds = histogram(
             "bos_run_duration_seconds",
             "Time from acceptance to the end of a run",
-            ("outcome",),
+            ["outcome"],
             buckets=_SECONDS,
-            registry=registry,
         )
-        self.approvals = Counter(
-            "bos_approvals",
-            "Requests to people that were decided, by how",
-            ("outcome",),
-            registry=registry,
+        self.approvals = counter(
+            "bos_approvals", "Requests to people that were decided, by how", ["outcome"]
         )
-        self.approval_wait_seconds = Histogram(
+        self.approval_wait_seconds = histogram(
             "bos_approval_wait_seconds",
             "Time from a request to a person to its end, by how it ended",
-            ("outcome",),
+            ["outcome"],
             buckets=_WAIT_SECONDS,
-            registry=registry,
         )
-        self.approvals_waiting = Gauge(
+        self.approvals_waiting = gauge(
             "bos_gateway_approvals_waiting",
             "Requests that wait for a person, of all gateways together: each shows the same, so "
             "take max by (agent, tools), and then sum over these",
-            ("agent", "tools"),
-            registry=registry,
+            ["agent", "tools"],
         )
-        self.approvals_oldest_seconds = Gauge(
+        self.approvals_oldest_seconds = gauge(
             "bos_gateway_approvals_oldest_seconds",
             "Age of the oldest request that waits for a person, 0 if none does, of all gateways "
             "together: take max",
-            ("agent", "tools"),
-            registry=registry,
+            ["agent", "tools"],
         )
-        self.revisions = Counter(
+        self.revisions = counter(
             "bos_run_revisions",
             "Attempts to make another plan for what failed, by outcome: planned or failed",
-            ("outcome",),
-            registry=registry,
+            ["outcome"],
         )
-        self.run_tokens = Counter(
+        self.run_tokens = counter(
             "bos_run_tokens",
             "Tokens counted against the budgets of runs that ended: reported by those who called a "
             "model, or unreported because a call or its caller was cut off",
-            ("kind",),
-            registry=registry,
+            ["kind"],
         )
-        self.active_runs = Gauge(
-            "bos_runs_active", "Runs that this replica works on", registry=registry
+        self.active_runs = gauge("bos_runs_active", "Runs that this replica works on")
+        self.adopted = counter(
+            "bos_runs_adopted", "Runs taken over, by why they had no owner", ["reason"]
         )
-        self.adopted = Counter(
-            "bos_runs_adopted",
-            "Runs taken over, by why they had no owner",
-            ("reason",),
-            registry=registry,
-        )
-        self.lost = Counter(
-            "bos_runs_lost", "Runs that another replica took from this one", registry=registry
-        )
-        self.refused = Counter(
-            "bos_runs_refused", "Requests not accepted, by reason", ("reason",), registry=registry
-        )
-        self.step_seconds = Histogram(
+        self.lost = counter("bos_runs_lost", "Runs that another replica took from this one")
+        self.refused = counter("bos_runs_refused", "Requests not accepted, by reason", ["reason"])
+        self.step_seconds = histogram(
             "bos_step_duration_seconds",
             "Time from dispatch to result of a step",
-            ("agent", "status"),
+            ["agent", "status"],
             buckets=_SECONDS,
-            registry=registry,
         )
-        self.step_retries = Counter(
-            "bos_step_retries", "Attempts at steps after the first", ("agent",), registry=registry
+        self.step_retries = counter(
+            "bos_step_retries", "Attempts at steps after the first", ["agent"]
         )
-        self.preparations = Counter(
+        self.preparations = counter(
             "bos_agent_preparations",
             "Agents told to read ahead while a plan was made, by outcome: done, cancelled with the "
             "run, or the status of the call; no run fails by them",
-            ("agent", "outcome"),
-            registry=registry,
+            ["agent", "outcome"],
         )
-        self.append_seconds = Histogram(
+        self.append_seconds = histogram(
             "bos_run_log_append_seconds",
             "Time from asking for an append to its commit",
             buckets=_APPEND_SECONDS,
-            registry=registry,
         )
-        self.batch_events = Histogram(
-            "bos_run_log_batch_events",
-            "Events written by one statement",
-            buckets=_EVENTS,
-            registry=registry,
+        self.batch_events = histogram(
+            "bos_run_log_batch_events", "Events written by one statement", buckets=_EVENTS
         )
-        self.clock_offset_seconds = Gauge(
+        self.clock_offset_seconds = gauge(
             "bos_clock_offset_seconds",
             "How far the wall clock of this host is ahead of the database's",
-            registry=registry,
         )
-        self.memory_calls = Counter(
+        self.memory_calls = counter(
             "bos_gateway_memory_calls",
             "Calls of memory by outcome: answered, failed or left out; no run fails by them",
-            ("method", "outcome"),
-            registry=registry,
+            ["method", "outcome"],
         )
-        self.expired_runs = Counter(
-            "bos_runs_expired", "Runs deleted because of their age", registry=registry
-        )
+        self.expired_runs = counter("bos_runs_expired", "Runs deleted because of their age")
 
     def resolved(self, approval: Approval) -> None:
         """A request to a person came to its end."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.composer.v1 import ComposerServiceStub
-from bos.gateway.v1 import (
-    add_ApprovalServiceServicer_to_server,
-    add_OrchestratorServiceServicer_to_server,
-)
+from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from bos_chassis.server import GrpcServer
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.commits import CommitObserver
     from bos_gateway.settings import GatewaySettings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -72,22 +69,18 @@ _DEADLINE_MARGIN_S = 30.0
 
 
 @asynccontextmanager
-async def serve(
-    settings: GatewaySettings, telemetry: Telemetry, *, observer: CommitObserver | None = None
-) -> AsyncIterator[GrpcServer]:
+async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
     """Serve the gateway until the context is left.
 
     Args:
         settings: How.
         telemetry: Where it tells about itself.
-        observer: Told about every commit of this process; for tests that end it there.
 
     Raises:
         ConfigurationError: a setting is not usable, such as a store behind a connection pooler.
         Unavailable: the store cannot be reached.
     """
     key = settings.run_token_private_key
-    ring = settings.secrets_key_ring()
     url = settings.artefacts_url
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
@@ -97,34 +90,23 @@ async def serve(
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
-        auth = await stack.enter_async_context(
-            open_authenticator(settings.auth, "gateway", telemetry)
+        enter = stack.enter_async_context
+        auth = await enter(open_authenticator(settings.auth, "gateway", telemetry))
+        database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
+        pool = await enter(
+            database(max_size=_POOL_SIZE, application_name=session_name("pool", replica_id))
         )
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url,
-                schema=SCHEMA,
-                max_size=_POOL_SIZE,
-                application_name=session_name("pool", replica_id),
-                stateless=True,
+        readers = await enter(
+            database(
+                max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
         files = RunFiles(artefacts, pool, telemetry)
-        channels = await stack.enter_async_context(Channels(telemetry))
-        registry = await stack.enter_async_context(
-            watched_registry(
-                Registry(settings.agent_targets, channels, tokens, telemetry),
-                settings.describe_interval_s,
-            )
-        )
-        writer = await stack.enter_async_context(
-            LogWriter(
-                settings.store_url,
-                replica_id,
-                metrics=metrics,
-                telemetry=telemetry,
-                observer=observer,
-            )
+        channels = await enter(Channels(telemetry))
+        agents = Registry(settings.agent_targets, channels, tokens, telemetry)
+        registry = await enter(watched_registry(agents, settings.describe_interval_s))
+        writer = await enter(
+            LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
         )
         collaborators = Collaborators(
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
@@ -135,29 +117,13 @@ async def serve(
             metrics=metrics,
             telemetry=telemetry,
             clock=clock,
-            vault=RunSecrets(ring, pool, telemetry),
+            vault=RunSecrets(settings.secrets_key_ring(), pool, telemetry),
             files=files,
             file_room=FileRoom(settings.max_waiting_file_bytes),
             result_room=ResultRoom(settings.max_held_result_bytes),
         )
-        readers = await stack.enter_async_context(
-            open_database(
-                settings.store_url,
-                schema=SCHEMA,
-                max_size=_READERS,
-                application_name=session_name("readers", replica_id),
-                role=READER,
-                stateless=True,
-            )
-        )
         runs = Runs(pool, readers)
-        ownership = Ownership(
-            pool,
-            replica_id,
-            settings.lease_s,
-            hold_off_s=settings.hold_off_s,
-            observer=observer,
-        )
+        ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
         lease = Lease(
             settings.store_url,
             replica_id,
@@ -165,7 +131,6 @@ async def serve(
             renewal_s=settings.lease_renewal_s,
             telemetry=telemetry,
             clock=clock,
-            observer=observer,
         )
         bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
         remembering = None
@@ -175,13 +140,13 @@ async def serve(
             remembering = Remembering(
                 MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
             )
-            await stack.enter_async_context(remembering.running())
+            await enter(remembering.running())
         day = DayBudget(pool, settings)
         replica = Replica(
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
-        approvals = Approvals(pool, readers, observer=observer)
-        await stack.enter_async_context(
+        approvals = Approvals(pool, readers)
+        await enter(
             running_replica(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
@@ -193,20 +158,15 @@ async def serve(
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
         servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
-        server = await stack.enter_async_context(
-            grpc_server(
-                _server_settings(settings),
-                [
-                    Servicer(servicer, add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
-                    Servicer(
-                        ApprovalServicer(approvals),
-                        add_ApprovalServiceServicer_to_server,
-                        APPROVAL_SERVICE_NAME,
-                    ),
-                ],
-                telemetry=telemetry,
-                auth=auth,
-            )
+        decisions = ApprovalServicer(approvals)
+        services = [
+            Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
+            Servicer(
+                decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
+            ),
+        ]
+        server = await enter(
+            grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
         )
         try:
             yield server
@@ -218,16 +178,12 @@ async def serve(
 
 def _server_settings(settings: GatewaySettings) -> ServerSettings:
     """A client that sets no deadline must be able to see its run end."""
-    longest_s = settings.run_timeout_s + _DEADLINE_MARGIN_S
-    if settings.server.default_deadline_s >= longest_s:
-        return settings.server
-    return settings.server.model_copy(update={"default_deadline_s": longest_s})
+    server = settings.server
+    default_s = max(server.default_deadline_s, settings.run_timeout_s + _DEADLINE_MARGIN_S)
+    return server.model_copy(update={"default_deadline_s": default_s})
 
 
 def new_run_id() -> UUID:
     """A UUID of version 7 (RFC 9562): ids that grow with time keep the log's index compact."""
     milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=value)
+    return UUID(int=milliseconds << 80 | 7 << 76 | randbits(12) << 64 | 2 << 62 | randbits(62))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
@@ -13,223 +14,152 @@ from bos_chassis.settings import AuthSettings, ServerSettings, Settings, Telemet
 from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.run_secrets import SecretsKeyRing
 
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0)]
+ApprovalSeconds = Annotated[float, Field(ge=1, le=2592000)]
+Profile = Annotated[str, Field(max_length=128)]
+
+
+def _pairs(form: str) -> BeforeValidator:
+    """Reads a map as a variable holds it: pairs of this form, separated by commas."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found: dict[str, str] = {}
+        for entry in filter(None, map(str.strip, value.split(","))):
+            name, _, meant = map(str.strip, entry.partition("="))
+            if not name or not meant:
+                raise ValueError(f'"{entry}" is not of the form {form}')
+            found[name] = meant
+        return found
+
+    return BeforeValidator(read)
+
 
 class GatewaySettings(Settings):
     """Everything the gateway can be told. Times are in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
+    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_", use_attribute_docstrings=True)
 
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
-    planner_target: str = Field(min_length=1, description="Where the planner listens")
-    composer_target: str = Field(min_length=1, description="Where the composer listens")
-    agent_targets: Annotated[dict[str, str], NoDecode] = Field(
-        description="Agents as name=target, separated by commas, such as sql=dns:///sql:8080"
-    )
-    run_token_private_key: SecretStr | None = Field(
-        default=None, description="Ed25519 private key (PEM) that signs run tokens"
-    )
+    store_url: Text
+    """PostgreSQL URL of the run log"""
+    planner_target: Text
+    """Where the planner listens"""
+    composer_target: Text
+    """Where the composer listens"""
+    agent_targets: Annotated[dict[str, str], NoDecode, _pairs("name=target")]
+    """Agents as name=target, separated by commas, such as sql=dns:///sql:8080"""
+    run_token_private_key: SecretStr | None = None
+    """Ed25519 private key (PEM) that signs run tokens"""
+    secrets_keys: SecretStr | None = None
+    """Keys that encrypt the credentials of runs as id=base64, separated by commas; the first
+    encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
 
-    secrets_keys: SecretStr | None = Field(
-        default=None,
-        description="Keys that encrypt the credentials of runs as id=base64, separated by commas; "
-        "the first encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`",
-    )
+    artefacts_url: str | None = Field(default=None, min_length=1)
+    """Where files of steps go: file:///folder, shared by all gateways, or s3://bucket/prefix;
+    unset: no files"""
+    max_result_bytes: int = Field(default=2097152, ge=262144, le=2097152)
+    """Largest result of a step; larger ones are cut"""
+    max_run_result_bytes: int = Field(default=16777216, ge=262144)
+    """Results and inputs of all steps of a run that are held in memory; beyond it results are cut
+    to 256 KiB"""
+    max_held_result_bytes: NotNegative = 536870912
+    """The same of all runs of this replica together"""
+    max_waiting_file_bytes: int = Field(default=134217728, ge=6291456)
+    """Files of all steps that are held in memory until their results have come; beyond it files
+    are left out"""
 
-    artefacts_url: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Where files of steps go: file:///folder, shared by all gateways, or "
-        "s3://bucket/prefix; unset: no files",
+    max_active_runs: Positive = 256
+    """Runs at once on this replica"""
+    max_active_runs_per_user: NotNegative = 32
+    """Unfinished runs of one account over all replicas, beside those that wait for an approval;
+    0: no bound"""
+    max_waiting_runs_per_user: NotNegative = 256
+    """Runs of one account that may wait for an approval before it gets no more runs accepted;
+    0: no bound"""
+    max_streams: Positive = 800
+    """Calls that follow a run at the same time on this replica"""
+    max_streams_per_user: NotNegative = 100
+    """Such calls of one account on this replica; 0: no bound"""
+    max_run_tokens: int = Field(default=0, ge=0, le=MAX_RUN_TOKENS)
+    """Model tokens that a run may consume; 0: no bound"""
+    max_user_day_tokens: NotNegative = 0
+    """Model tokens that the runs of one account may consume in a day (UTC) over all replicas; needs
+    BOS_GATEWAY_MAX_RUN_TOKENS; 0: no bound"""
+    max_day_tokens: NotNegative = 0
+    """The same for everybody together, those without an account included"""
+    key_profiles: Annotated[dict[str, Profile], NoDecode, _pairs("agent=profile")] = Field(
+        default_factory=dict
     )
-    max_result_bytes: int = Field(
-        default=2097152,
-        ge=262144,
-        le=2097152,
-        description="Largest result of a step; larger ones are cut",
-    )
-    max_run_result_bytes: int = Field(
-        default=16777216,
-        ge=262144,
-        description="Results and inputs of all steps of a run that are held in memory; beyond it "
-        "results are cut to 256 KiB",
-    )
-    max_held_result_bytes: int = Field(
-        default=536870912,
-        ge=0,
-        description="The same of all runs of this replica together",
-    )
-    max_waiting_file_bytes: int = Field(
-        default=134217728,
-        ge=6291456,
-        description="Files of all steps that are held in memory until their results have come; "
-        "beyond it files are left out",
-    )
+    """Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as agent=profile, separated
+    by commas; * stands for every other agent"""
 
-    max_active_runs: int = Field(default=256, ge=1, description="Runs at once on this replica")
-    max_active_runs_per_user: int = Field(
-        default=32,
-        ge=0,
-        description="Unfinished runs of one account over all replicas, beside those that wait for "
-        "an approval; 0: no bound",
+    max_context_bytes: int = Field(default=65536, ge=1024)
+    """Largest request context"""
+    run_timeout_s: Seconds = 300.0
+    """Time a run may take"""
+    plan_timeout_s: Seconds = 60.0
+    """Time planning may take"""
+    compose_timeout_s: Seconds = 60.0
+    """Time composing may take"""
+    agent_timeout_s: Seconds = 60.0
+    """Time a step may take whose agent's card sets none"""
+    max_concurrency: Positive = 16
+    """Steps of a run at the same time"""
+    max_steps: int = Field(default=24, ge=1, le=64)
+    """Most steps of a plan"""
+    max_revisions: int = Field(default=2, ge=0, le=10)
+    """Times a plan may be revised"""
+    max_clarification_turns: int = Field(default=5, ge=1, le=20)
+    """Rounds of clarifying questions; after them no agent may ask any more"""
+    fallback_agent: str = "sql"
+    """Agent that stands in when no keyword matches"""
+    backoff_s: float = Field(default=0.2, ge=0)
+    """Wait before the second attempt"""
+    backoff_multiplier: float = Field(default=2.0, ge=1)
+    """Growth of that wait"""
+    confidence_threshold: float = Field(default=0.5, ge=0, le=1)
+    """Below it planning counts as uncertain"""
+    delta_window_s: float = Field(default=0.015, ge=0)
+    """Answer text is gathered this long into one piece"""
+    approval_timeout_s: ApprovalSeconds = 120.0
+    """Time to decide about a proposed action"""
+    approval_timeouts: Annotated[dict[str, ApprovalSeconds], NoDecode, _pairs("tool=seconds")] = (
+        Field(default_factory=dict)
     )
-    max_waiting_runs_per_user: int = Field(
-        default=256,
-        ge=0,
-        description="Runs of one account that may wait for an approval before it gets no more runs "
-        "accepted; 0: no bound",
-    )
-    max_streams: int = Field(
-        default=800, ge=1, description="Calls that follow a run at the same time on this replica"
-    )
-    max_streams_per_user: int = Field(
-        default=100, ge=0, description="Such calls of one account on this replica; 0: no bound"
-    )
-    max_run_tokens: int = Field(
-        default=0,
-        ge=0,
-        le=MAX_RUN_TOKENS,
-        description="Model tokens that a run may consume; 0: no bound",
-    )
-    max_user_day_tokens: int = Field(
-        default=0,
-        ge=0,
-        description="Model tokens that the runs of one account may consume in a day (UTC) over all "
-        "replicas; needs BOS_GATEWAY_MAX_RUN_TOKENS; 0: no bound",
-    )
-    max_day_tokens: int = Field(
-        default=0,
-        ge=0,
-        description="The same for everybody together, those without an account included",
-    )
-    key_profiles: Annotated[dict[str, str], NoDecode] = Field(
-        default_factory=dict,
-        description="Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as "
-        "agent=profile, separated by commas; * stands for every other agent",
-    )
-    max_context_bytes: int = Field(default=65536, ge=1024, description="Largest request context")
-    run_timeout_s: float = Field(default=300.0, gt=0, description="Time a run may take")
-    plan_timeout_s: float = Field(default=60.0, gt=0, description="Time planning may take")
-    compose_timeout_s: float = Field(default=60.0, gt=0, description="Time composing may take")
-    agent_timeout_s: float = Field(
-        default=60.0, gt=0, description="Time a step may take whose agent's card sets none"
-    )
-    max_concurrency: int = Field(default=16, ge=1, description="Steps of a run at the same time")
-    max_steps: int = Field(default=24, ge=1, le=64, description="Most steps of a plan")
-    max_revisions: int = Field(default=2, ge=0, le=10, description="Times a plan may be revised")
-    max_clarification_turns: int = Field(
-        default=5,
-        ge=1,
-        le=20,
-        description="Rounds of clarifying questions; after them no agent may ask any more",
-    )
-    fallback_agent: str = Field(
-        default="sql", description="Agent that stands in when no keyword matches"
-    )
-    backoff_s: float = Field(default=0.2, ge=0, description="Wait before the second attempt")
-    backoff_multiplier: float = Field(default=2.0, ge=1, description="Growth of that wait")
-    confidence_threshold: float = Field(
-        default=0.5, ge=0, le=1, description="Below it planning counts as uncertain"
-    )
-    delta_window_s: float = Field(
-        default=0.015, ge=0, description="Answer text is gathered this long into one piece"
-    )
-    approval_timeout_s: float = Field(
-        default=120.0, ge=1, le=2592000, description="Time to decide about a proposed action"
-    )
-    approval_timeouts: Annotated[dict[str, float], NoDecode] = Field(
-        default_factory=dict,
-        description="The same for single tools as tool=seconds, separated by commas",
-    )
-    lease_s: float = Field(default=3.0, gt=0.5, description="Life of this replica's lease")
-    lease_renewal_s: float = Field(default=1.0, gt=0, description="Time between two renewals")
-    hold_off_s: float = Field(
-        default=2.0,
-        gt=0,
-        description="Back-off of a run after its first failure; doubled with each, at most 600",
-    )
-    max_failures: int = Field(
-        default=5,
-        ge=1,
-        description="Failures of a run without its getting further after which it is given up; "
-        "the death of its gateway is one",
-    )
-    retention_days: float | None = Field(
-        default=None, gt=0, description="Runs are deleted this long after their end; unset: never"
-    )
-    upkeep_interval_s: float = Field(
-        default=10.0, gt=0, description="Time between two looks for what is to be deleted"
-    )
-    memory_target: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Where memory listens; unset: questions stand alone and nothing is remembered",
-    )
-    memory_timeout_s: float = Field(
-        default=0.3, gt=0, description="Time a question waits for memory before it goes on without"
-    )
-    memory_history_messages: int = Field(
-        default=8,
-        ge=0,
-        le=32,
-        description="Messages of its conversation that a question builds on, a summary included",
-    )
-    memory_extraction_timeout_s: float = Field(
-        default=25.0, gt=0, description="Time for memory to look for personal facts in a question"
-    )
-    describe_interval_s: float = Field(
-        default=15.0, gt=0, description="Time between two looks at every agent's card"
-    )
+    """The same for single tools as tool=seconds, separated by commas"""
 
-    @field_validator("agent_targets", mode="before")
-    @classmethod
-    def _parse_targets(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        targets: dict[str, str] = {}
-        for entry in filter(None, (part.strip() for part in value.split(","))):
-            name, separator, target = entry.partition("=")
-            if not separator or not name.strip() or not target.strip():
-                raise ValueError(f'"{entry}" is not of the form name=target')
-            targets[name.strip()] = target.strip()
-        return targets
+    lease_s: float = Field(default=3.0, gt=0.5)
+    """Life of this replica's lease"""
+    lease_renewal_s: Seconds = 1.0
+    """Time between two renewals"""
+    hold_off_s: Seconds = 2.0
+    """Back-off of a run after its first failure; doubled with each, at most 600"""
+    max_failures: Positive = 5
+    """Failures of a run without its getting further after which it is given up; the death of its
+    gateway is one"""
+    retention_days: float | None = Field(default=None, gt=0)
+    """Runs are deleted this long after their end; unset: never"""
+    upkeep_interval_s: Seconds = 10.0
+    """Time between two looks for what is to be deleted"""
 
-    @field_validator("key_profiles", mode="before")
-    @classmethod
-    def _parse_profiles(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        found: dict[str, str] = {}
-        for entry in filter(None, (part.strip() for part in value.split(","))):
-            agent, separator, profile = (part.strip() for part in entry.partition("="))
-            if not separator or not agent or not profile or len(profile) > 128:
-                raise ValueError(f'"{entry}" is not of the form agent=profile')
-            found[agent] = profile
-        return found
-
-    @field_validator("approval_timeouts", mode="before")
-    @classmethod
-    def _parse_timeouts(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        found: dict[str, str] = {}
-        for entry in filter(None, (part.strip() for part in value.split(","))):
-            name, separator, seconds = entry.partition("=")
-            if not separator or not name.strip():
-                raise ValueError(f'"{entry}" is not of the form tool=seconds')
-            found[name.strip()] = seconds.strip()
-        return found
-
-    @field_validator("approval_timeouts")
-    @classmethod
-    def _check_timeouts(cls, value: dict[str, float]) -> dict[str, float]:
-        for name, seconds in value.items():
-            if not 1 <= seconds <= 2592000:
-                raise ValueError(f"the time for {name} must be from 1 to 2592000 seconds")
-        return value
+    memory_target: str | None = Field(default=None, min_length=1)
+    """Where memory listens; unset: questions stand alone and nothing is remembered"""
+    memory_timeout_s: Seconds = 0.3
+    """Time a question waits for memory before it goes on without"""
+    memory_history_messages: int = Field(default=8, ge=0, le=32)
+    """Messages of its conversation that a question builds on, a summary included"""
+    memory_extraction_timeout_s: Seconds = 25.0
+    """Time for memory to look for personal facts in a question"""
+    describe_interval_s: Seconds = 15.0
+    """Time between two looks at every agent's card"""
 
     @field_validator("secrets_keys")
     @classmethod
@@ -242,15 +172,11 @@ class GatewaySettings(Settings):
         return value
 
     @model_validator(mode="after")
-    def _lease_outlives_renewals(self) -> Self:
+    def _fit_together(self) -> Self:
         if self.lease_s < 2 * self.lease_renewal_s:
             raise ValueError(
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _days_have_runs_with_a_budget(self) -> Self:
         # What a run may consume is held when it is accepted; without a bound, that is anything.
         if (self.max_user_day_tokens or self.max_day_tokens) and not self.max_run_tokens:
             raise ValueError(
@@ -267,6 +193,8 @@ class GatewaySettings(Settings):
     def run_settings(self) -> RunSettings:
         """The limits as they are frozen into a run."""
         settings = RunSettings(
+            plan_timeout=timedelta(seconds=self.plan_timeout_s),
+            compose_timeout=timedelta(seconds=self.compose_timeout_s),
             max_concurrency=self.max_concurrency,
             max_revisions=self.max_revisions,
             max_steps=self.max_steps,
@@ -278,6 +206,4 @@ class GatewaySettings(Settings):
             max_clarification_turns=self.max_clarification_turns,
         )
         freeze_shares(settings)
-        settings.plan_timeout.FromMilliseconds(int(self.plan_timeout_s * 1000))
-        settings.compose_timeout.FromMilliseconds(int(self.compose_timeout_s * 1000))
         return settings

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import socket
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -26,26 +25,16 @@ class _Loop(asyncio.SelectorEventLoop):
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         """As the loop's own."""
-        found: asyncio.Future[Any] = self.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if found.done():
-                return
-            if error is None:
-                found.set_result(result)
-            else:
-                found.set_exception(error)
+        found: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        found.set_running_or_notify_cancel()  # it takes its answer also when nobody waits any more
 
         def look_up() -> None:
-            result, failure = None, None
             try:
-                result = socket.getaddrinfo(*args, **kwargs)
-            except OSError as error:
-                failure = error
+                found.set_result(socket.getaddrinfo(*args, **kwargs))
             except UnicodeError:
-                failure = socket.gaierror(socket.EAI_NONAME, "not the name of a host")
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self.call_soon_threadsafe(partial(settle, result, failure))
+                found.set_exception(socket.gaierror(socket.EAI_NONAME, "not the name of a host"))
+            except OSError as error:
+                found.set_exception(error)
 
         threading.Thread(target=look_up, name="name look-up", daemon=True).start()
-        return await found
+        return await asyncio.wrap_future(found)

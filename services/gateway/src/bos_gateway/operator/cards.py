@@ -9,26 +9,23 @@ import protovalidate
 from google.protobuf.json_format import MessageToDict
 
 from bos.agent.v1 import SideEffectClass
-from bos_gateway.operator.findings import Finding, ok, warning
-from bos_gateway.operator.findings import problem as _problem
+from bos_gateway.operator.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bos.agent.v1 import AgentCard, Tool
+    from bos.agent.v1 import AgentCard
 
 _FIX: Final = "Correct the card in the agent's code."
 
 
 def check_cards(
-    cards: Mapping[str, AgentCard], *, fallback_agent: str, run_timeout_s: float
+    cards: Mapping[str, AgentCard], fallback_agent: str, run_timeout_s: float
 ) -> list[Finding]:
     """What is wrong with the cards, by configured name; one line if nothing is."""
-    found = [
-        *_shared_names(cards),
-        *(each for name, card in sorted(cards.items()) for each in _card(name, card)),
-        *_times(cards, run_timeout_s),
-    ]
+    found = list(_shared_names(cards))
+    for name, card in sorted(cards.items()):
+        found += _card(name, card, run_timeout_s)
     if cards and fallback_agent not in {card.name for card in cards.values()}:
         text = f'the agent that stands in for others, "{fallback_agent}", is not there'
         found.append(warning("cards", text, "Set BOS_GATEWAY_FALLBACK_AGENT to one that is."))
@@ -42,39 +39,36 @@ def _shared_names(cards: Mapping[str, AgentCard]) -> Iterator[Finding]:
     names = Counter(name.lower() for card in cards.values() for name in {card.name, *card.aliases})
     for name in sorted(name for name, times in names.items() if times > 1):
         text = f'several agents are called "{name}" (names and aliases)'
-        yield _problem("cards", text, "Let only one agent have it.")
+        yield problem("cards", text, "Let only one agent have it.")
 
 
-def _card(name: str, card: AgentCard) -> Iterator[Finding]:
+def _card(name: str, card: AgentCard, run_timeout_s: float) -> Iterator[Finding]:
     where = f"card of {name}"
     if card.name != name:
-        yield _problem(
-            where,
-            f'the agent calls itself "{card.name}"',
-            "Use that name in BOS_GATEWAY_AGENT_TARGETS.",
-        )
+        text = f'the agent calls itself "{card.name}"'
+        yield problem(where, text, "Use that name in BOS_GATEWAY_AGENT_TARGETS.")
     for violation in protovalidate.collect_violations(card):
         path = violation.proto.field
         at = ".".join(element.field_name for element in path.elements) if path else "card"
-        yield _problem(where, f"{at}: {violation.proto.message}", _FIX)
+        yield problem(where, f"{at}: {violation.proto.message}", _FIX)
     if card.selection_group < 0:
-        yield _problem(where, "its selection group is negative", _FIX)
+        yield problem(where, "its selection group is negative", _FIX)
     if not card.keywords:
         text = "it has no keywords, so it is never chosen when no model plans"
         yield warning(where, text, _FIX)
     for tool, times in Counter(tool.name for tool in card.tools).items():
         if times > 1:
-            yield _problem(where, f'several tools are called "{tool}"', _FIX)
-    for tool_card in card.tools:
-        yield from _tool(where, tool_card)
-
-
-def _tool(where: str, tool: Tool) -> Iterator[Finding]:
-    if wrong := _schema_problem(MessageToDict(tool.input_schema)):
-        yield _problem(where, f"the schema of tool {tool.name} {wrong}", _FIX)
-    if tool.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_UNSPECIFIED:
-        text = f"tool {tool.name} does not say what it changes; it is treated as irreversible"
-        yield warning(where, text, _FIX)
+            yield problem(where, f'several tools are called "{tool}"', _FIX)
+    for each in card.tools:
+        if wrong := _schema_problem(MessageToDict(each.input_schema)):
+            yield problem(where, f"the schema of tool {each.name} {wrong}", _FIX)
+        if each.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_UNSPECIFIED:
+            text = f"tool {each.name} does not say what it changes; it is treated as irreversible"
+            yield warning(where, text, _FIX)
+    if card.default_timeout.ToMilliseconds() / 1000 > run_timeout_s:
+        text = f"one attempt may take longer than a whole run ({run_timeout_s:g} s)"
+        advice = "Raise BOS_GATEWAY_RUN_TIMEOUT_S, or lower the card's time-out."
+        yield warning(where, text, advice)
 
 
 def _schema_problem(schema: dict[str, Any]) -> str:
@@ -92,13 +86,3 @@ def _schema_problem(schema: dict[str, Any]) -> str:
     if unknown := sorted(str(name) for name in required if name not in properties):
         return f"requires {', '.join(unknown)}, which it does not describe"
     return ""
-
-
-def _times(cards: Mapping[str, AgentCard], run_timeout_s: float) -> Iterator[Finding]:
-    for name, card in sorted(cards.items()):
-        if card.default_timeout.ToMilliseconds() / 1000 > run_timeout_s:
-            yield warning(
-                f"card of {name}",
-                f"one attempt may take longer than a whole run ({run_timeout_s:g} s)",
-                "Raise BOS_GATEWAY_RUN_TIMEOUT_S, or lower the card's time-out.",
-            )

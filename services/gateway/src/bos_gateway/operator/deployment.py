@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic_settings import SettingsConfigDict
 
@@ -93,22 +93,22 @@ def find_deployment(start: Path) -> Deployment:
 
 
 def _standalone(start: Path) -> Deployment:
+    defaults = GatewaySettings.model_fields
     try:
         local = find_connection(None, None, start)
-        operator: Mapping[str, Any] = local.operator
         return Deployment(
             source="the standalone of this folder (.data/standalone.json)",
-            store_url=str(operator["store_url"]),
-            planner_target=str(operator["planner_target"]),
-            composer_target=str(operator["composer_target"]),
-            agent_targets={str(k): str(v) for k, v in operator["agent_targets"].items()},
-            fallback_agent=GatewaySettings.model_fields["fallback_agent"].default,
-            run_timeout_s=GatewaySettings.model_fields["run_timeout_s"].default,
-            secrets_key_ids=frozenset(map(str, operator.get("secrets_key_ids", ()))),
+            store_url=local.operator["store_url"],
+            planner_target=local.operator["planner_target"],
+            composer_target=local.operator["composer_target"],
+            agent_targets=dict(local.operator["agent_targets"]),
+            fallback_agent=defaults["fallback_agent"].default,
+            run_timeout_s=defaults["run_timeout_s"].default,
+            secrets_key_ids=frozenset(local.operator.get("secrets_key_ids", ())),
             local=local,
-            model=str(operator["model"]),
+            model=local.operator["model"],
         )
-    except (NoConnection, KeyError, TypeError, AttributeError):
+    except (NoConnection, KeyError, TypeError, ValueError):
         raise ConfigurationError(
             "Nothing says where Bos is. Set BOS_GATEWAY_STORE_URL, BOS_GATEWAY_PLANNER_TARGET, "
             "BOS_GATEWAY_COMPOSER_TARGET and BOS_GATEWAY_AGENT_TARGETS as the gateway has them, "

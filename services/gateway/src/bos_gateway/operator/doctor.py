@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -17,7 +18,7 @@ from bos_client.render.text import one_line
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.operator.deployment import Deployment, find_deployment
-from bos_gateway.operator.findings import Finding, Level, ok, problem, worst
+from bos_gateway.operator.findings import Finding, Level, ok, problem
 from bos_gateway.operator.models import check_models
 from bos_gateway.operator.store import check_store
 from bos_gateway.operator.targets import check_targets
@@ -27,17 +28,13 @@ PROBLEMS = 2
 
 async def examine(deployment: Deployment, *, call_models: bool = False) -> list[Finding]:
     """All findings about a deployment. Every check has a bound; none waits for another's."""
-    store, answers, models = await asyncio.gather(
+    store, (targets, cards), models = await asyncio.gather(
         check_store(deployment),
         check_targets(deployment),
         check_models(deployment, call=call_models),
     )
-    cards = check_cards(
-        answers.cards,
-        fallback_agent=deployment.fallback_agent,
-        run_timeout_s=deployment.run_timeout_s,
-    )
-    return [ok("settings", deployment.source), *store, *answers.findings, *cards, *models]
+    sane = check_cards(cards, deployment.fallback_agent, deployment.run_timeout_s)
+    return [ok("settings", deployment.source), *store, *targets, *sane, *models]
 
 
 @click.command()
@@ -55,16 +52,16 @@ def doctor(call_models: bool, as_json: bool) -> None:
         findings = [problem("settings", error.message, "Correct what is named.")]
     else:
         findings = run_bounded(examine(deployment, call_models=call_models))
-    level = worst(findings)
+    worst = max((finding.level for finding in findings), key=list(Level).index)
     if as_json:
-        report = {"level": level, "findings": [finding.as_dict() for finding in findings]}
+        report = {"level": worst, "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         for finding in findings:
             click.echo(_line(finding))
         counts = {each: sum(f.level == each for f in findings) for each in Level}
         click.echo(", ".join(f"{number} {each.value}" for each, number in counts.items()))
-    sys.exit(PROBLEMS if level is Level.PROBLEM else 0)
+    sys.exit(PROBLEMS if worst is Level.PROBLEM else 0)
 
 
 def _line(finding: Finding) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """How bad it is; the worst comes last."""
 
     OK = "ok"
     WARNING = "warning"
@@ -28,10 +24,6 @@ class Finding:
     advice: str = ""
     """What to do; empty if all is well."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
-
 
 def ok(check: str, text: str) -> Finding:
     """All is well."""
@@ -46,9 +38,3 @@ def warning(check: str, text: str, advice: str) -> Finding:
 def problem(check: str, text: str, advice: str) -> Finding:
     """Something does not work."""
     return Finding(check, Level.PROBLEM, text, advice)
-
-
-def worst(findings: Iterable[Finding]) -> Level:
-    """The worst level among them."""
-    order = list(Level)
-    return max((finding.level for finding in findings), key=order.index, default=Level.OK)

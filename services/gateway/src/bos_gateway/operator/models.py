@@ -9,12 +9,13 @@ from bos_chassis.errors import BosError
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway.operator.findings import Finding, ok, problem, warning
-from bos_llm import Models, ModelSettings, Probe, identity_available, probe
+from bos_llm import Models, ModelSettings, identity_available, probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from bos_gateway.operator.deployment import Deployment
+    from bos_llm import AgentModelConfig
 
 _CALL_S: Final = 7.0
 _HERE = "by the environment of this command; services elsewhere have their own"
@@ -35,7 +36,7 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
     if settings.azure_auth == "managed_identity" and not identity_available():
         text = "AZURE_OPENAI_AUTH is managed_identity, and azure-identity is not installed here"
         found.append(problem("models", text, "Install bos-llm[azure], or use a key."))
-    ready: list[str] = []
+    callers: dict[AgentModelConfig, str] = {}  # one for each model, whoever else uses it
     for name, config in configs.items():
         if missing := settings.missing(name, config):
             text = f"{name} has no model ({_HERE})"
@@ -44,33 +45,25 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
             keys = f", keys {config.keys}" if config.keys else ""
             text = f"{name}: {config.model} of {config.provider}{keys} ({_HERE})"
             found.append(ok("models", text))
-            ready.append(name)
+            callers[config] = name
     if call:
-        # One call for each model, whoever uses it.
-        found += await _call(settings, {configs[name]: name for name in ready}.values())
+        found += await _call(settings, callers)
     return found
 
 
-async def _call(settings: ModelSettings, names: Iterable[str]) -> list[Finding]:
+async def _call(settings: ModelSettings, callers: Mapping[AgentModelConfig, str]) -> list[Finding]:
     quiet = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
     with setup_telemetry("bos-doctor", quiet) as telemetry:
         async with Models(settings, telemetry) as models:
-            found = await asyncio.gather(*(_ask(models, name) for name in names))
-    return [finding for findings in found for finding in findings]
+            asked = [_ask(models, config, name) for config, name in callers.items()]
+            return [finding for found in await asyncio.gather(*asked) for finding in found]
 
 
-async def _ask(models: Models, name: str) -> list[Finding]:
-    config = models.for_agent(name).config
-    who = f"{config.model} of {config.provider}"
-    return [
-        ok("models", f"{who}, {found.name}: {found.text}")
-        if found.ok
-        else _complaint(f"{who}, {found.name}: {found.text}", found)
-        for found in await probe(models, name, timeout_s=_CALL_S)
-    ]
-
-
-def _complaint(text: str, found: Probe) -> Finding:
-    """What a server says about itself is worth a look; a call that fails is a problem."""
-    make = warning if found.name == "server" else problem
-    return make("models", text, found.advice)
+async def _ask(models: Models, config: AgentModelConfig, name: str) -> list[Finding]:
+    found = []
+    for answer in await probe(models, name, timeout_s=_CALL_S):
+        text = f"{config.model} of {config.provider}, {answer.name}: {answer.text}"
+        # What a server says about itself is worth a look; a call that fails is a problem.
+        complain = warning if answer.name == "server" else problem
+        found.append(ok("models", text) if answer.ok else complain("models", text, answer.advice))
+    return found

@@ -7,7 +7,6 @@ import re
 import sys
 from collections import Counter
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from uuid import UUID
 
-    from bos.gateway.v1 import RunStatus
-
 _CONNECT_S: Final = 5.0
 _MOST_RUNS: Final = 10_000
 _SHORT_CHARS: Final = 160
@@ -42,64 +39,25 @@ _LONGEST_S: Final = 10 * 365 * 86400
 
 # Runs are narrowed first: a run that was taken over has a higher epoch, and had not ended before.
 _ADOPTED = """
-SELECT r.run_id, r.status, r.finished_at, e.created_at, e.payload
+SELECT r.run_id, r.status, r.finished_at, min(e.created_at) AS first, max(e.created_at) AS last,
+       array_agg(e.payload ORDER BY e.created_at, e.sequence) AS payloads
 FROM (
     SELECT run_id, status, finished_at FROM runs
     WHERE epoch > 1 AND (finished_at IS NULL OR finished_at >= now() - $1::interval)
     ORDER BY created_at DESC LIMIT $2
 ) AS r JOIN run_events AS e USING (run_id)
 WHERE e.kind = 'run_adopted' AND e.created_at >= now() - $1::interval
-ORDER BY e.created_at, r.run_id, e.sequence
+GROUP BY r.run_id, r.status, r.finished_at ORDER BY first, r.run_id
 """
 
 
-class _Period(click.ParamType[timedelta]):
+def _period(value: str) -> timedelta:
     """A number and a unit."""
-
-    name = "period"
-
-    def convert(
-        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
-        seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-        if not 0 < seconds <= _LONGEST_S:
-            self.fail(f"{value!r} is not a period such as 90s, 30m, 1h or 7d", param, ctx)
-        return timedelta(seconds=seconds)
-
-
-@dataclass(slots=True)
-class _Changes:
-    """Changes of owner of one run."""
-
-    status: RunStatus
-    ended: datetime | None
-    first: datetime
-    last: datetime
-    reasons: Counter[str] = field(default_factory=Counter)
-
-
-class _Attempts:
-    """What a log says was attempted (SPEC C-26), as far as this version understands it."""
-
-    def __init__(self, run_id: str) -> None:
-        self._state = RunState(run_id)
-        self._whole = True
-
-    def take(self, event: LogEvent) -> None:
-        """One more event."""
-        if self._whole:
-            try:
-                apply(self._state, event)
-            except (UnknownEvent, BrokenLog):
-                self._whole = False
-
-    def told(self) -> list[str]:
-        """One line each, oldest first; none if the first plan was the only one."""
-        entries = journal(self._state)
-        return [one_line(each.entry) for each in entries] if len(entries) > _OF_ONE_ATTEMPT else []
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 0 < seconds <= _LONGEST_S:
+        raise click.BadParameter(f"{value!r} is not a period such as 90s, 30m, 1h or 7d")
+    return timedelta(seconds=seconds)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, whole.")
@@ -118,7 +76,14 @@ def log(run_id: UUID, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--since", type=_Period(), default="1h", show_default=True, help="Such as 30m, 7d.")
+@click.option(
+    "--since",
+    metavar="PERIOD",
+    type=_period,
+    default="1h",
+    show_default=True,
+    help="Such as 30m, 7d.",
+)
 @_json
 def adopted(since: timedelta, as_json: bool) -> None:
     """Runs that changed their owner: when, how often, why, and how they ended.
@@ -131,7 +96,7 @@ def adopted(since: timedelta, as_json: bool) -> None:
 
 
 async def _show_log(run_id: UUID, *, as_json: bool) -> None:
-    expected, state = 1, _Attempts(str(run_id))
+    expected, state, understood = 1, RunState(str(run_id)), True
     async with _store() as session:
         while page := await session.fetch(EVENTS, run_id, expected - 1, PAGE_EVENTS, PAGE_BYTES):
             for row in page:
@@ -139,28 +104,26 @@ async def _show_log(run_id: UUID, *, as_json: bool) -> None:
                     click.echo(f"{expected:>6}  … to {row['sequence'] - 1} are not stored any more")
                 event = LogEvent.FromString(row["payload"])
                 click.echo(_as_json(row, event) if as_json else _line(row, event))
-                state.take(event)
                 expected = row["sequence"] + 1
+                try:
+                    if understood:
+                        apply(state, event)
+                except (UnknownEvent, BrokenLog):
+                    understood = False  # attempts are told as far as this version can follow
     if expected == 1:
         raise NotFound(f"There is no run {run_id}.")
-    for entry in () if as_json else state.told():
-        click.echo(f"attempt  {entry}")
+    attempts = journal(state)
+    if not as_json and len(attempts) > _OF_ONE_ATTEMPT:
+        for each in attempts:
+            click.echo(f"attempt  {one_line(each.entry)}")
 
 
 async def _show_adopted(since: timedelta, *, as_json: bool) -> None:
-    found: dict[UUID, _Changes] = {}
     async with _store() as session:
-        rows = await session.fetch(_ADOPTED, since, _MOST_RUNS)
-    for row in rows:
-        at = row["created_at"]
-        changes = found.setdefault(
-            row["run_id"], _Changes(row["status"], row["finished_at"], at, at)
-        )
-        changes.last = at
-        changes.reasons[LogEvent.FromString(row["payload"]).run_adopted.reason] += 1
-    for run_id, changes in found.items():
-        click.echo(_adopted_json(run_id, changes) if as_json else _adopted_line(run_id, changes))
-    if not as_json and not found:
+        runs = await session.fetch(_ADOPTED, since, _MOST_RUNS)
+    for run in runs:
+        click.echo(_adopted(run, as_json=as_json))
+    if not as_json and not runs:
         click.echo("no run changed its owner")
 
 
@@ -209,31 +172,25 @@ def _as_json(row: asyncpg.Record, event: LogEvent) -> str:
     )
 
 
-def _adopted_line(run_id: UUID, changes: _Changes) -> str:
-    when = _time(changes.first)
-    if changes.last != changes.first:
-        when += f" to {_time(changes.last)}"
-    reasons = ", ".join(f"{times} x {reason}" for reason, times in sorted(changes.reasons.items()))
-    return one_line(f"{run_id}  {when}  {reasons}  {_end(changes)}")
-
-
-def _end(changes: _Changes) -> str:
-    status = run_status_text(changes.status)
-    return f"{status} (not ended)" if changes.ended is None else status
-
-
-def _adopted_json(run_id: UUID, changes: _Changes) -> str:
-    return json.dumps(
-        {
-            "run_id": str(run_id),
-            "first": changes.first.isoformat(),
-            "last": changes.last.isoformat(),
-            "times": changes.reasons.total(),
-            "reasons": dict(changes.reasons),
-            "status": run_status_text(changes.status),
-            "ended": changes.ended.isoformat() if changes.ended else None,
-        }
-    )
+def _adopted(run: asyncpg.Record, *, as_json: bool) -> str:
+    first, last, ended = run["first"], run["last"], run["finished_at"]
+    reasons = Counter(LogEvent.FromString(each).run_adopted.reason for each in run["payloads"])
+    status = run_status_text(run["status"])
+    if as_json:
+        return json.dumps(
+            {
+                "run_id": str(run["run_id"]),
+                "first": first.isoformat(),
+                "last": last.isoformat(),
+                "times": reasons.total(),
+                "reasons": reasons,
+                "status": status,
+                "ended": ended and ended.isoformat(),
+            }
+        )
+    when = _time(first) if first == last else f"{_time(first)} to {_time(last)}"
+    why = ", ".join(f"{times} x {reason}" for reason, times in sorted(reasons.items()))
+    return one_line(f"{run['run_id']}  {when}  {why}  {status}{'' if ended else ' (not ended)'}")
 
 
 def _time(at: datetime) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
@@ -12,32 +13,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
+from bos_chassis import errors
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import (
-    BosError,
-    ConfigurationError,
-    InvalidArgument,
-    NotFound,
-    Unauthenticated,
-    Unimplemented,
-)
 from bos_client import BosClient
 from bos_client.errors import BosError as ClientError
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable
 
+    from bos_client.connection import Connection
     from bos_gateway.operator.deployment import Deployment
-    from bos_gateway.tokens import Metadata
 
 _CALL_S: Final = 2.0
-_AGENT, _PLANNER, _COMPOSER = (
-    "bos.agent.v1.AgentService",
-    "bos.planner.v1.PlannerService",
-    "bos.composer.v1.ComposerService",
-)
 # So short that a service whose clock is off by more than the leeway of seconds refuses the token.
 _TOKEN_S: Final = 1.0
 _SKEW = "about 3 s"
@@ -47,38 +36,55 @@ _SKEW = "about 3 s"
 class _Service:
     name: str
     target: str
-    service: str
+    offers: str
     variable: str
+    call: Callable[..., Awaitable[AgentCard | None]]
+    """The cheapest one behind authentication.
+
+    Planner and composer are sent an empty request. They refuse it as invalid before any work, but
+    after they have looked at who is calling.
+    """
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What the services said."""
-
-    findings: list[Finding]
-    cards: Mapping[str, AgentCard]
-    """By configured name, of the agents that answered."""
+async def _describe(channel: grpc.aio.Channel, **how: Any) -> AgentCard:
+    return (await AgentServiceStub(channel).Describe(DescribeRequest(), **how)).card
 
 
-async def check_targets(deployment: Deployment) -> Answers:
-    """Ask planner, composer and every agent, all at once, within a bounded time."""
-    findings, signer = _signer(deployment)
-    services = [
-        _Service("planner", deployment.planner_target, _PLANNER, "BOS_GATEWAY_PLANNER_TARGET"),
-        _Service("composer", deployment.composer_target, _COMPOSER, "BOS_GATEWAY_COMPOSER_TARGET"),
-        *(
-            _Service(name, target, _AGENT, "BOS_GATEWAY_AGENT_TARGETS")
-            for name, target in sorted(deployment.agent_targets.items())
-        ),
+async def _make_plan(channel: grpc.aio.Channel, **how: Any) -> None:
+    await PlannerServiceStub(channel).MakePlan(MakePlanRequest(), **how)
+
+
+async def _compose(channel: grpc.aio.Channel, **how: Any) -> None:
+    await ComposerServiceStub(channel).Compose(ComposeRequest(), **how).read()
+
+
+def _services(deployment: Deployment) -> list[_Service]:
+    planner = ("bos.planner.v1.PlannerService", "BOS_GATEWAY_PLANNER_TARGET", _make_plan)
+    composer = ("bos.composer.v1.ComposerService", "BOS_GATEWAY_COMPOSER_TARGET", _compose)
+    agent = ("bos.agent.v1.AgentService", "BOS_GATEWAY_AGENT_TARGETS", _describe)
+    return [
+        _Service("planner", deployment.planner_target, *planner),
+        _Service("composer", deployment.composer_target, *composer),
+        *(_Service(name, at, *agent) for name, at in sorted(deployment.agent_targets.items())),
     ]
+
+
+async def check_targets(deployment: Deployment) -> tuple[list[Finding], dict[str, AgentCard]]:
+    """Ask planner, composer and every agent, all at once, within a bounded time.
+
+    Returns:
+        What was found; and the cards of the agents that answered, by configured name.
+    """
+    findings, signer = _signer(deployment)
     if not deployment.agent_targets:
         findings.append(problem("agents", "none is configured", "Set BOS_GATEWAY_AGENT_TARGETS."))
     cards: dict[str, AgentCard] = {}
-    asked = await asyncio.gather(*(_ask(each, signer, deployment, cards) for each in services))
-    findings.extend(finding for group in asked for finding in group)
+    asked = (_ask(each, signer, deployment, cards) for each in _services(deployment))
+    for found in await asyncio.gather(*asked):
+        findings += found
     if deployment.local is not None:
-        findings.extend(await _ask_gateway(deployment, cards))
-    return Answers(findings, cards)
+        findings += await _ask_gateway(deployment.local, deployment.remedy, cards)
+    return findings, cards
 
 
 def _signer(deployment: Deployment) -> tuple[list[Finding], RunTokenSigner | None]:
@@ -86,17 +92,15 @@ def _signer(deployment: Deployment) -> tuple[list[Finding], RunTokenSigner | Non
         return [], None
     key = deployment.run_token_private_key
     if key is None:
-        return [
-            warning(
-                "run tokens",
-                "no key is set; services cannot tell the gateway from others",
-                "Fine on one machine. Else set BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY, and "
-                "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS of the services.",
-            )
-        ], None
+        text = "no key is set; services cannot tell the gateway from others"
+        advice = (
+            "Fine on one machine. Else set BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY, and "
+            "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS of the services."
+        )
+        return [warning("run tokens", text, advice)], None
     try:
         signer = RunTokenSigner(key.get_secret_value())
-    except ConfigurationError as error:
+    except errors.ConfigurationError as error:
         advice = "Correct BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY."
         return [problem("run tokens", error.message, advice)], None
     return [ok("run tokens", "the gateway's private key can be used")], signer
@@ -113,14 +117,11 @@ async def _ask(
         if health.advice or deployment.local is not None:
             return [health]
         found = [health, await _signed(channel, service, signer, cards)]
-        if signer is not None and await _accepts_anybody(channel, service):
-            found.append(
-                warning(
-                    service.name,
-                    "answers also without a run token",
-                    "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS of this service.",
-                )
-            )
+        if signer is not None:
+            with contextlib.suppress(errors.BosError):  # which is as it should be
+                await _call(channel, service)
+                advice = "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS of this service."
+                found.append(warning(service.name, "answers also without a run token", advice))
         return found
 
 
@@ -131,15 +132,12 @@ async def _signed(
     cards: dict[str, AgentCard],
 ) -> Finding:
     """Call as the gateway does, by a token that proves keys and clock at once."""
-    metadata: Metadata = ()
-    if signer is not None:
-        token = signer.mint("bos doctor", "", "", [service.name], _TOKEN_S)
-        metadata = ((RUN_TOKEN_KEY, token),)
+    token = signer.mint("bos doctor", "", "", [service.name], _TOKEN_S) if signer else None
     try:
-        card = await _call(channel, service, metadata)
-    except Unauthenticated as error:
+        card = await _call(channel, service, token)
+    except errors.Unauthenticated as error:
         return _refused(service, error, signed=signer is not None)
-    except BosError as error:
+    except errors.BosError as error:
         text = f"is serving, but fails a call ({error.code.name}, {error.reason})"
         return problem(service.name, text, "See its log.")
     if card is not None:
@@ -149,74 +147,43 @@ async def _signed(
     return ok(service.name, f"accepts the gateway's run token; its clock is within {_SKEW}")
 
 
-def _refused(service: _Service, error: Unauthenticated, *, signed: bool) -> Finding:
+def _refused(service: _Service, error: errors.Unauthenticated, *, signed: bool) -> Finding:
     if not signed:
+        text = "asks for a run token, and no usable key is set"
         advice = "Set BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY to the key that belongs to its public one."
-        return problem(service.name, "asks for a run token, and no usable key is set", advice)
-    if error.reason == "RUN_TOKEN_EXPIRED":
+    elif error.reason == "RUN_TOKEN_EXPIRED":
         text = f"takes a fresh run token for expired: its clock is ahead by over {_SKEW}"
-        return problem(service.name, text, "Synchronise the clocks of both machines (NTP).")
-    return problem(
-        service.name,
-        "refuses the gateway's run token",
-        "Add the public key of BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY to its "
-        f"BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS; or its clock is behind by over {_SKEW}.",
-    )
-
-
-async def _accepts_anybody(channel: grpc.aio.Channel, service: _Service) -> bool:
-    try:
-        await _call(channel, service, ())
-    except BosError:
-        return False
-    return True
+        advice = "Synchronise the clocks of both machines (NTP)."
+    else:
+        text = "refuses the gateway's run token"
+        advice = (
+            "Add the public key of BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY to its "
+            f"BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS; or its clock is behind by over {_SKEW}."
+        )
+    return problem(service.name, text, advice)
 
 
 async def _call(
-    channel: grpc.aio.Channel, service: _Service, metadata: Metadata
+    channel: grpc.aio.Channel, service: _Service, token: str | None = None
 ) -> AgentCard | None:
-    """The cheapest call behind authentication; of agents, the card.
-
-    Planner and composer are sent an empty request. They refuse it as invalid before any work, but
-    after they have looked at who is calling.
-
-    Raises:
-        BosError: it was refused for another reason.
-    """
+    metadata = ((RUN_TOKEN_KEY, token),) if token else ()
     try:
         with translate_rpc_errors():
-            if service.service == _AGENT:
-                answer = await AgentServiceStub(channel).Describe(
-                    DescribeRequest(), timeout=_CALL_S, metadata=metadata
-                )
-                return answer.card
-            if service.service == _PLANNER:
-                await PlannerServiceStub(channel).MakePlan(
-                    MakePlanRequest(), timeout=_CALL_S, metadata=metadata
-                )
-            else:
-                call = ComposerServiceStub(channel).Compose(
-                    ComposeRequest(), timeout=_CALL_S, metadata=metadata
-                )
-                try:
-                    await call.read()
-                finally:
-                    call.cancel()
-    except InvalidArgument:
-        pass
-    return None
+            return await service.call(channel, timeout=_CALL_S, metadata=metadata)
+    except errors.InvalidArgument:
+        return None
 
 
 async def _health(channel: grpc.aio.Channel, service: _Service, remedy: str) -> Finding:
     what = f"{service.name} at {service.target}"
-    request = health_pb2.HealthCheckRequest(service=service.service)
+    request = health_pb2.HealthCheckRequest(service=service.offers)
     try:
         with translate_rpc_errors():
             answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=_CALL_S)
-    except (NotFound, Unimplemented):
+    except (errors.NotFound, errors.Unimplemented):
         advice = f"Correct {service.variable}: something else listens there."
-        return problem(service.name, f"{what} does not offer {service.service}", advice)
-    except BosError as error:
+        return problem(service.name, f"{what} does not offer {service.offers}", advice)
+    except errors.BosError as error:
         advice = f"{remedy}, or correct {service.variable}."
         return problem(service.name, f"{what} does not answer ({error.code.name})", advice)
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
@@ -224,19 +191,19 @@ async def _health(channel: grpc.aio.Channel, service: _Service, remedy: str) -> 
     return ok(service.name, f"{what} is serving")
 
 
-async def _ask_gateway(deployment: Deployment, cards: dict[str, AgentCard]) -> list[Finding]:
+async def _ask_gateway(
+    local: Connection, remedy: str, cards: dict[str, AgentCard]
+) -> list[Finding]:
     """Have the gateway of a standalone say how it gets on with its agents.
 
     The key of its run tokens never leaves its process, so nobody else could ask them.
     """
-    local = deployment.local
-    assert local is not None
     try:
         async with BosClient(local.target, api_key=local.api_key, timeout_s=_CALL_S) as bos:
             agents = await bos.agents()
     except ClientError as error:
         text = f"gateway at {local.target} does not answer ({error.code.name})"
-        return [problem("gateway", text, f"{deployment.remedy}.")]
+        return [problem("gateway", text, f"{remedy}.")]
     found = [ok("gateway", f"gateway at {local.target} answers")]
     for agent in agents:
         name = agent.card.name
