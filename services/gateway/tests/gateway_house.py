@@ -214,12 +214,12 @@ class Client:
     async def ask(self, question: str = "What is new?", **request: Any) -> Any:
         """The response of a unary Ask."""
         message = AskRequest(request=AgentRequest(question=question, **request))
-        return (await self.stub.Ask(message, timeout=30)).response
+        return (await self.stub.Ask(message, timeout=60)).response
 
     def stream(self, question: str = "What is new?", **request: Any) -> Any:
         """The call of an AskStream."""
         message = AskStreamRequest(request=AgentRequest(question=question, **request))
-        return self.stub.AskStream(message, timeout=30)
+        return self.stub.AskStream(message, timeout=60)
 
     async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
         """All events of an AskStream."""
@@ -232,7 +232,7 @@ class Client:
         request = WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
         )
-        return [message.event async for message in self.stub.WatchRun(request, timeout=30)]
+        return [message.event async for message in self.stub.WatchRun(request, timeout=60)]
 
 
 def gateway_settings(house: House, **overrides: object) -> dict[str, str]:
