@@ -78,11 +78,9 @@ def for_planning(state: RunState) -> int | None:
     Another plan is of use only if a step of it can run.
     """
     settings = state.request.settings
-    if not settings.max_tokens:
-        return None
     kept = settings.min_step_tokens if state.replanning is not None else 0
     share = int(settings.max_tokens * settings.plan_share)
-    return min(share, max(0, _beside_composing(state) - kept))
+    return min(share, max(0, _beside_composing(state) - kept)) if settings.max_tokens else None
 
 
 def enough_for_revision(state: RunState) -> bool:
@@ -98,11 +96,9 @@ def for_composing(state: RunState) -> int | None:
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
     """
-    settings = state.request.settings
-    if not settings.max_tokens:
-        return None
     rest = left(state)
-    return min(rest, max(_kept_for_composing(state), rest // 2))
+    most = min(rest, max(_kept_for_composing(state), rest // 2))
+    return most if state.request.settings.max_tokens else None
 
 
 def for_classifying(state: RunState) -> int | None:
@@ -111,10 +107,8 @@ def for_classifying(state: RunState) -> int | None:
     It is one short call.
     """
     settings = state.request.settings
-    if not settings.max_tokens:
-        return None
     share = _beside_composing(state) // max(1, _unclassified(state))
-    return min(share, settings.min_step_tokens)
+    return min(share, settings.min_step_tokens) if settings.max_tokens else None
 
 
 def for_attempt(rest: int, retries_left: int) -> int:

@@ -93,15 +93,14 @@ def attach_temporal_context(context: Struct, now: datetime) -> None:
 
     The boundaries follow the effective ``current_date``, which may be the caller's own.
     """
-    if "current_datetime_utc" not in context:
-        context["current_datetime_utc"] = now.isoformat()
-    if "current_date" not in context:
-        context["current_date"] = now.date().isoformat()
-    date = context["current_date"]
-    if "current_date_start_hour" not in context:
-        context["current_date_start_hour"] = f"{date} 00"
-    if "current_date_end_hour" not in context:
-        context["current_date_end_hour"] = f"{date} 23"
+    date = context["current_date"] if "current_date" in context else now.date().isoformat()
+    defaults = {
+        "current_datetime_utc": now.isoformat(),
+        "current_date": date,
+        "current_date_start_hour": f"{date} 00",
+        "current_date_end_hour": f"{date} 23",
+    }
+    context.update({key: value for key, value in defaults.items() if key not in context})
 
 
 def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:

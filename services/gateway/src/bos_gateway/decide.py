@@ -15,17 +15,8 @@ from bos.common.v1 import AgentError
 from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED
 from bos.runlog import v1 as runlog
 from bos.runlog.v1 import LogEvent, SubTask
-from bos_gateway import failures
+from bos_gateway import failures, proposals
 from bos_gateway.budget import StepBudget, for_classifying, for_composing, for_planning, turns_left
-from bos_gateway.proposals import (
-    actions_of,
-    approval_context,
-    asked_again,
-    closed,
-    left_unknown,
-    turned_down,
-    uncertain_actions,
-)
 from bos_gateway.response import clarification_response, explained_response
 from bos_gateway.results import room_for_inputs
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
@@ -111,23 +102,23 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return []
     if state.cancel_reason is not None:
         text = f"The run was cancelled{': ' + state.cancel_reason if state.cancel_reason else '.'}"
-        requests = closed(state, now, APPROVAL_STATUS_CANCELLED)
-        return _record(now, *requests, _explained(state, now, failures.CANCELLED, text))
+        requests = proposals.closed(state, now, APPROVAL_STATUS_CANCELLED)
+        return _finish(now, explained_response(state, now, failures.CANCELLED, text), *requests)
     if (error := state.plan_failure) is not None:
-        return _record(now, _explained(state, now, error.type, error.message))
+        return _finish(now, explained_response(state, now, error.type, error.message))
     if state.plan is None:
-        if now >= run_deadline(state):
-            text = "The time for this run is over."
-            return _record(now, _explained(state, now, failures.DEADLINE_EXCEEDED, text))
-        return [MakePlan(state.revision, for_planning(state))]
+        if now < run_deadline(state):
+            return [MakePlan(state.revision, for_planning(state))]
+        text = "The time for this run is over."
+        return _finish(now, explained_response(state, now, failures.DEADLINE_EXCEEDED, text))
     if state.replanning is not None:
-        if now >= steps_deadline(state, now) + DEADLINE_GRACE:
-            # What there is can still be told.
-            text = "There was no time left for another plan."
-            error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
-            failed = runlog.PlanFailed(revision=state.replanning, error=error)
-            return _record(now, LogEvent(plan_failed=failed))
-        return [MakePlan(state.replanning, for_planning(state))]
+        if now < steps_deadline(state, now) + DEADLINE_GRACE:
+            return [MakePlan(state.replanning, for_planning(state))]
+        # What there is can still be told.
+        text = "There was no time left for another plan."
+        error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
+        failed = runlog.PlanFailed(revision=state.replanning, error=error)
+        return _record(now, LogEvent(plan_failed=failed))
     if state.clarification is not None:
         return _clarify(state, now)
     steps = _Steps(state, now)
@@ -140,7 +131,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     if state.waiting_since is not None:
         released = runlog.RunReleased(reason=WAITING_FOR_APPROVAL)
         return _record(now, LogEvent(run_released=released))
-    if steps.to_mend or (is_uncertain(state) and _may_revise(state, now)):
+    if steps.may_revise and (steps.to_mend or is_uncertain(state)):
         started = runlog.RevisionStarted(
             revision=state.revision + 1,
             failed_step_ids=[step_id for step_id in state.steps if step_id in steps.to_mend],
@@ -190,14 +181,14 @@ class _Steps:
     """
 
     def __init__(self, state: RunState, now: datetime) -> None:
-        self._state, self._now, self._budget = state, now, StepBudget(state)
-        steps = state.steps.values()
+        steps, deadline = state.steps.values(), steps_deadline(state, now)
         self.asks = any(step.status == NEEDS_CLARIFICATION for step in steps)
         """A step has questions to the user, so no other begins."""
-        failed = any(step.status == FAILED for step in steps) and _may_revise(state, now)
-        self.to_mend = mendable(state) if failed else frozenset[str]()
+        self.may_revise = may_revise(state, deadline - now)
+        self.to_mend = mendable(state) if self.may_revise else frozenset[str]()
         """Steps that failed and that another plan may be made for, once all others have ended."""
-        self._late = now >= steps_deadline(state, now) + DEADLINE_GRACE
+        self._state, self._now, self._budget = state, now, StepBudget(state)
+        self._late = now >= deadline + DEADLINE_GRACE
         slots = max(1, state.request.settings.max_concurrency)
         self._slots = slots - sum(step.running for step in steps)
         left = turns_left(state)
@@ -212,7 +203,7 @@ class _Steps:
 
     def _go_on(self, step: StepState) -> None:
         if step.refused:
-            self.events += turned_down(step, self._now)
+            self.events += proposals.turned_down(step, self._now)
         elif self._late:
             self._end_late(step)
         elif step.interrupted and step.sub_task is not None:
@@ -222,7 +213,11 @@ class _Steps:
         elif step.status == AWAITING_APPROVAL:
             self._follow_approval(step)
         elif step.sub_task is not None:
-            attempt, tokens, approval = step.attempt, step.reserved_tokens, approval_context(step)
+            attempt, tokens, approval = (
+                step.attempt,
+                step.reserved_tokens,
+                proposals.approval_context(step),
+            )
             self.running.append(
                 RunStep(step.revision, step.step.step_id, step.sub_task, attempt, tokens, approval)
             )
@@ -230,9 +225,7 @@ class _Steps:
             turns = self._state.request.request.max_turns
             text = f"Not run: the limit of {turns} turns was reached."
             self._end(step, failures.TURNS_EXHAUSTED, text, SKIPPED)
-        elif (
-            self._slots > 0 and not self._large and (self._budget.enough or self._budget.exhausted)
-        ):
+        elif self._slots > 0 and not self._large:
             self._start(step)
 
     def _start(self, step: StepState) -> None:
@@ -243,6 +236,8 @@ class _Steps:
             for needed in step.needs
         )
         if not ready or waits_for_revision(state, step, self.to_mend):
+            return
+        if not (self._budget.enough or self._budget.exhausted):
             return
         try:
             sub_task = _sub_task(state, step)
@@ -266,7 +261,9 @@ class _Steps:
             else:
                 self._dispatch(step, sub_task)
             return
-        asked = None if self.asks else asked_again(self._state, step, self._now, _INTERRUPTED)
+        asked = (
+            None if self.asks else proposals.asked_again(self._state, step, self._now, _INTERRUPTED)
+        )
         if asked is not None:
             self.events.append(LogEvent(approval_requested=asked))
         else:
@@ -317,7 +314,7 @@ class _Steps:
 
     def _may_repeat(self, step: StepState) -> bool:
         card = self._state.card(step.step.agent)
-        return failures.may_repeat(card, step.step, actions_of(step))
+        return failures.may_repeat(card, step.step, proposals.actions_of(step))
 
     def _end_late(self, step: StepState) -> None:
         """End a step for which there is no time; nor is there to do anything again."""
@@ -336,9 +333,9 @@ class _Steps:
         self, step: StepState, error_type: str, text: str, status: AgentExecutionStatus = FAILED
     ) -> None:
         """End a step here; of approved actions that were begun it says their outcome is unknown."""
-        unknown = uncertain_actions(step)
+        unknown = proposals.uncertain_actions(step)
         result = (
-            left_unknown(step, text)
+            proposals.left_unknown(step, text)
             if unknown
             else failures.failed_result(step, error_type, text, status)
         )
@@ -376,24 +373,15 @@ def _classifying(state: RunState) -> list[Command]:
     ]
 
 
-def _may_revise(state: RunState, now: datetime) -> bool:
-    return may_revise(state, steps_deadline(state, now) - now)
-
-
-def _explained(state: RunState, now: datetime, error_type: str, message: str) -> LogEvent:
-    """The end without an answer."""
-    error = AgentError(type=error_type, message=message)
-    return _finished(explained_response(state, now, error))
-
-
 def _clarify(state: RunState, now: datetime) -> list[Command]:
-    """The end with questions; requests that nobody has decided end with the run."""
-    requests = closed(state, now, APPROVAL_STATUS_EXPIRED)
-    return _record(now, *requests, _finished(clarification_response(state, now)))
+    """The end with questions."""
+    requests = proposals.closed(state, now, APPROVAL_STATUS_EXPIRED)
+    return _finish(now, clarification_response(state, now), *requests)
 
 
-def _finished(response: OrchestratorResponse) -> LogEvent:
-    return LogEvent(run_finished=runlog.RunFinished(response=response))
+def _finish(now: datetime, response: OrchestratorResponse, *requests: LogEvent) -> list[Command]:
+    """The run's end, and with it that of requests that nobody has decided."""
+    return _record(now, *requests, LogEvent(run_finished=runlog.RunFinished(response=response)))
 
 
 def _record(now: datetime, *events: LogEvent) -> list[Command]:

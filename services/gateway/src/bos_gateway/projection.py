@@ -22,20 +22,11 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_gateway.cursors import Piece
 
-# Kinds that clients see, and what they are called there.
-_PUBLIC = {
-    "run_accepted": "run_accepted",
-    "planned": "planned",
+# Kinds that are called otherwise where clients see them; what has no name there is hidden.
+_CALLED = {
     "step_dispatched": "step_started",
     "step_progressed": "step_progress",
-    "step_finished": "step_finished",
-    "approval_requested": "approval_requested",
-    "approval_resolved": "approval_resolved",
-    "revision_started": "revision_started",
-    "answer_started": "answer_started",
-    "cancel_requested": "cancel_requested",
     "run_adopted": "run_resumed",
-    "run_finished": "run_finished",
 }
 
 
@@ -45,11 +36,12 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
     What a public event holds under the same name as the stored one is the same, but for what the
     request did not ask for.
     """
-    kind = event.WhichOneof("event")
-    if kind not in _PUBLIC:
+    kind = event.WhichOneof("event") or ""
+    name = _CALLED.get(kind, kind)
+    if name not in RunEvent.DESCRIPTOR.fields_by_name:
         return None
     public = RunEvent(run_id=run_id, sequence=sequence, create_time=event.create_time)
-    told = getattr(public, _PUBLIC[kind])
+    told = getattr(public, name)
     told.SetInParent()
     _copy(getattr(event, kind), told)
     if kind == "run_accepted":

@@ -178,14 +178,9 @@ def denied_before(state: RunState, result: AgentResult) -> list[str]:
 
     A revised plan does not plan denied work anew, but in other words it may come to it.
     """
-    denied = {
-        action.digest
-        for attempt in state.past
-        for step in attempt.kept
-        if step.approval is not None and step.approval.status in _DENIED
-        for action in step.approval.actions
-    }
-    return _tools(a for a in result.proposed_actions if a.digest in denied)
+    steps = [step for attempt in state.past for step in attempt.kept]
+    approvals = [step.approval for step in steps if step.approval is not None]
+    return _again(result, (a for each in approvals if each.status in _DENIED for a in each.actions))
 
 
 def done_before(state: RunState, result: AgentResult) -> list[str]:
@@ -193,14 +188,14 @@ def done_before(state: RunState, result: AgentResult) -> list[str]:
 
     Who is asked about them in a new plan does not see that it would be once more.
     """
-    begun = {
-        action.digest
-        for attempt in state.past
-        for step in attempt.steps.values()
-        for action in step.begun
-        if action.side_effect != SIDE_EFFECT_CLASS_NONE
-    }
-    return _tools(a for a in result.proposed_actions if a.digest in begun)
+    steps = [step for attempt in state.past for step in attempt.steps.values()]
+    begun = (action for step in steps for action in step.begun)
+    return _again(result, (a for a in begun if a.side_effect != SIDE_EFFECT_CLASS_NONE))
+
+
+def _again(result: AgentResult, before: Iterable[ProposedAction]) -> list[str]:
+    digests = {action.digest for action in before}
+    return _tools(action for action in result.proposed_actions if action.digest in digests)
 
 
 def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:

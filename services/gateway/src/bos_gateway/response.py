@@ -14,15 +14,7 @@ from bos_gateway.budget import held_beside_steps, held_by_steps
 from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, NOT_RUN, failed_result
 from bos_gateway.proposals import left_unknown, uncertain_actions
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
-from bos_gateway.run_state import (
-    AWAITING_APPROVAL,
-    NEEDS_CLARIFICATION,
-    PENDING,
-    SKIPPED,
-    SUCCEEDED,
-    RunState,
-    StepState,
-)
+from bos_gateway.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
 from bos_gateway.state import add_usage
 from bos_plans import stages
 
@@ -31,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bos.common.v1 import Table
+    from bos_gateway.run_state import RunState, StepState
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
@@ -82,13 +75,15 @@ def broken_response(state: RunState) -> OrchestratorResponse:
     )
 
 
-def explained_response(state: RunState, now: datetime, error: AgentError) -> OrchestratorResponse:
+def explained_response(
+    state: RunState, now: datetime, error_type: str, message: str
+) -> OrchestratorResponse:
     """The outcome of a run that ends without an answer: cancelled, or nothing could be planned."""
     cancelled = state.cancel_reason is not None
     status = gateway.RUN_STATUS_CANCELLED if cancelled else gateway.RUN_STATUS_FAILED
     response = _response(state, now, status)
-    response.answer = error.message
-    response.error.CopyFrom(error)
+    response.answer = message
+    response.error.CopyFrom(AgentError(type=error_type, message=message))
     # Whoever plans or composes is stopped with the run, and will not say what that consumed.
     response.metadata.usage.unreported_tokens += held_beside_steps(state)
     fit_response(response)
@@ -112,14 +107,15 @@ def clarification_response(state: RunState, now: datetime) -> OrchestratorRespon
 
 def fallback_output(state: RunState) -> ComposerOutput:
     """What can be said without the composer: the agents' own answers."""
-    results = _results(state.result_steps)
-    answers = [r.answer for r in results if r.answer and r.status == SUCCEEDED]
+    steps = state.result_steps
+    results, good = _results(steps), _results(step for step in steps if step.succeeded)
+    answers = [result.answer for result in good if result.answer]
     errors = [f"{r.agent_name}: {r.error.message}" for r in results if r.HasField("error")]
     texts = [*answers, *errors, *filter(None, (definitive_failure(state),))]
     return ComposerOutput(
         answer="\n\n".join(texts) or _NOTHING,
         sources=[source for result in results for source in result.sources],
-        data=_first_table(results),
+        data=_first_table(good),
         deterministic=True,
     )
 
@@ -130,8 +126,8 @@ def final_answer(state: RunState) -> ComposerOutput | None:
     Only when every step went well and nothing asks for another wording; otherwise the composer
     must explain what is missing.
     """
-    results = _results(state.result_steps)
-    if state.request.request.system_prompt or any(r.status != SUCCEEDED for r in results):
+    ended = [step for step in state.result_steps if step.result is not None]
+    if state.request.request.system_prompt or not all(step.succeeded for step in ended):
         return None
     # Of the latest attempt: an earlier one did not know yet what came after it.
     flagged = _results(step for step in state.steps.values() if step.step.is_final_answer)
@@ -145,7 +141,7 @@ def final_answer(state: RunState) -> ComposerOutput | None:
         highlights=final.highlights,
         followups=final.followups,
         charts=final.charts,
-        data=_first_table([final, *results]),
+        data=_first_table([final, *_results(ended)]),
         deterministic=True,
     )
 
@@ -155,8 +151,7 @@ def _results(steps: Iterable[StepState]) -> list[AgentResult]:
 
 
 def _first_table(results: Iterable[AgentResult]) -> Table | None:
-    """The first table among successful results."""
-    return next((r.table for r in results if r.status == SUCCEEDED and r.HasField("table")), None)
+    return next((result.table for result in results if result.HasField("table")), None)
 
 
 def _result_of(step: StepState) -> AgentResult:

@@ -108,7 +108,6 @@ class Attempt:
     """The execution of a plan that was since revised."""
 
     revision: int
-    plan: Plan
     steps: dict[str, StepState]
     """Its steps, in planner order."""
     failed: frozenset[str]

@@ -141,9 +141,9 @@ def _planned(state: RunState, planned: runlog.Planned) -> None:
 
 def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
     """Put the plan in force away; what it achieved stays, what failed is there to be told of."""
-    assert state.plan is not None
-    state.past.append(Attempt(state.revision, state.plan, state.steps, state.mending))
-    for step in state.past[-1].replaced:
+    attempt = Attempt(state.revision, state.steps, state.mending)
+    state.past.append(attempt)
+    for step in attempt.replaced:
         state.outputs.pop(step.step.step_id, None)
     taken = {step.step.step_id for past in state.past for step in past.kept}
     if again := sorted(taken & {step.step_id for step in planned.plan.steps}):
