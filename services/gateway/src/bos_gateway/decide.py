@@ -213,13 +213,10 @@ class _Steps:
         elif step.status == AWAITING_APPROVAL:
             self._follow_approval(step)
         elif step.sub_task is not None:
-            attempt, tokens, approval = (
-                step.attempt,
-                step.reserved_tokens,
-                proposals.approval_context(step),
-            )
+            step_id, approval = step.step.step_id, proposals.approval_context(step)
+            tokens = step.reserved_tokens
             self.running.append(
-                RunStep(step.revision, step.step.step_id, step.sub_task, attempt, tokens, approval)
+                RunStep(step.revision, step_id, step.sub_task, step.attempt, tokens, approval)
             )
         elif self._turns <= 0:
             turns = self._state.request.request.max_turns
@@ -301,9 +298,10 @@ class _Steps:
                 reserved_tokens=reserved,
             )
             self.events += [*first, LogEvent(step_dispatched=dispatched)]
-            # What was under way has its slot, and what was sent before its turn.
-            self._slots -= not step.running
-            self._turns -= step.sub_task is None
+            if not step.running:  # what was under way has its slot
+                self._slots -= 1
+            if step.sub_task is None:  # what was sent before has had its turn
+                self._turns -= 1
         elif budget.exhausted:
             text = (
                 f"Not run: {budget.available} of the {budget.limit} tokens of this run are left "
@@ -333,12 +331,10 @@ class _Steps:
         self, step: StepState, error_type: str, text: str, status: AgentExecutionStatus = FAILED
     ) -> None:
         """End a step here; of approved actions that were begun it says their outcome is unknown."""
-        unknown = proposals.uncertain_actions(step)
-        result = (
-            proposals.left_unknown(step, text)
-            if unknown
-            else failures.failed_result(step, error_type, text, status)
-        )
+        if proposals.uncertain_actions(step):
+            result = proposals.left_unknown(step, text)
+        else:
+            result = failures.failed_result(step, error_type, text, status)
         self.events += failures.ended(step, result, self._now)
 
 
