@@ -53,8 +53,8 @@ def build(folder: Path) -> Sequence[str]:
     _replace(versions[0], _VERSION, "SCHEMA_VERSION = 1000")
     _replace(
         package / "state.py",
-        re.compile(r"^_APPLY = \{$", re.MULTILINE),
-        '_APPLY = {\n    "noted": lambda state, event: None,',
+        re.compile(r"^(_APPLY.* = \{)$", re.MULTILINE),
+        r'\1\n    "noted": lambda state, event: None,',
     )
     (package / "migrations" / "29990101000001_notes.sql").write_text(_MIGRATION)
     _generate(folder / "protos", source)

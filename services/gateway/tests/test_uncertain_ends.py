@@ -189,7 +189,7 @@ def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
     state = performing()
     first = state.steps["a"].approval
     assert first is not None
-    first.user_id = "ann"
+    state.request.user_id = "ann"
     first.create_time.FromDatetime(START)
     first.expire_time.FromDatetime(START + timedelta(seconds=120))
     apply(state, adopted())
@@ -200,9 +200,9 @@ def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
     assert asked.create_time.ToDatetime(tzinfo=UTC) == later
     assert asked.expire_time.ToDatetime(tzinfo=UTC) == later + timedelta(seconds=120)
     assert (asked.run_id, asked.user_id, asked.agent_id) == (
-        first.run_id,
+        state.run_id,
         "ann",
-        first.agent_id,
+        state.steps["a"].agent_id,
     )
 
 

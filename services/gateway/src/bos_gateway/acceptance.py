@@ -73,7 +73,7 @@ def new_run(
         configured=registry.names,
     )
     normalised.request_id = normalised.request_id or str(run_id)
-    secrets = context.of_use(context.take_secrets(normalised.context, cards), cards)
+    secrets = context.take_secrets(normalised.context, cards)
     context.attach_temporal_context(normalised.context, now)
     accepted = RunAccepted(
         user_id=user_id,

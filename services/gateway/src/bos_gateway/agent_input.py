@@ -1,25 +1,21 @@
-"""What an agent is sent for one step, built from the run's state. Pure (SPEC A-15, C-13, C-14)."""
+"""What an agent is sent for one step, built from the run's state. Pure."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
-    AgentInput,
-    AgentResult,
-    RetryConfig,
-    TaskMetadata,
-)
+from bos.agent.v1 import AgentInput, AgentResult, RetryConfig, TaskMetadata
 from bos.common.v1 import ValueMap
 from bos_gateway.continuing import question_of
+from bos_gateway.run_state import SUCCEEDED
 from bos_plans import output_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos.runlog.v1 import SubTask
-    from bos_gateway.state import RunState, StepState
+    from bos_gateway.run_state import RunState, StepState
 
 # What a dependent gets besides the data; `table` and `columns` would say the same as `rows`.
 _OFFERED = ("answer", "rows", "row_count")
@@ -47,9 +43,8 @@ def agent_input(
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
     accepted = state.request
-    card = state.card(step.step.agent)
-    declared = set(card.secret_context_keys) if card else set()
-    message = AgentInput(
+    card, declared = state.card(step.step.agent), _declared(state, step)
+    return AgentInput(
         agent_id=step.agent_id,
         agent_name=step.step.agent,
         task=sub_task.task,
@@ -57,11 +52,16 @@ def agent_input(
         tools=step.step.tools,
         conversation_history=accepted.conversation_history,
         long_term_memory=accepted.long_term_memory,
-        dependency_outputs=_dependency_outputs(state, step),
+        dependency_outputs={
+            needed: _handed_on(state.outputs[needed])
+            for needed in sorted(step.needs)
+            if needed in state.outputs
+        },
         sub_task_input=sub_task.sub_task_input,
         retry_config=RetryConfig(
             max_retries=card.max_retries if card else 0,
             backoff_multiplier=accepted.settings.backoff_multiplier,
+            timeout=timedelta(milliseconds=int(timeout_s * 1000)),
         ),
         metadata=TaskMetadata(
             user_id=accepted.user_id,
@@ -80,18 +80,19 @@ def agent_input(
         api_keys_config_ref=sub_task.api_keys_config_ref,
         # With wishes for the wording the composer has the last word, and its call is enough.
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
+        token_budget=token_budget,
     )
-    if token_budget is not None:
-        message.token_budget = token_budget
-    message.retry_config.timeout.FromMilliseconds(int(timeout_s * 1000))
-    return message
 
 
 def missing_secrets(state: RunState, step: StepState, secrets: Mapping[str, str]) -> list[str]:
     """Credentials that came with the question and that the step's agent needs, but are gone."""
+    return sorted(_declared(state, step) & set(state.request.secret_keys) - secrets.keys())
+
+
+def _declared(state: RunState, step: StepState) -> set[str]:
+    """Keys of the credentials that the step's agent takes."""
     card = state.card(step.step.agent)
-    declared = set(card.secret_context_keys) if card else set()
-    return sorted(declared & set(state.request.secret_keys) - secrets.keys())
+    return set(card.secret_context_keys) if card else set()
 
 
 def _is_tainted(state: RunState, step: StepState) -> bool:
@@ -108,25 +109,14 @@ def _is_tainted(state: RunState, step: StepState) -> bool:
     return any(result is not None and result.tainted for result in (*handed, *told))
 
 
-def _dependency_outputs(state: RunState, step: StepState) -> dict[str, ValueMap]:
-    return {
-        needed: _handed_on(state.outputs[needed])
-        for needed in sorted(step.needs)
-        if needed in state.outputs
-    }
-
-
 def _handed_on(result: AgentResult) -> ValueMap:
-    """What a dependent gets of ``result``: all of it, or what there was when it failed (C-14)."""
-    if result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
-        handed = ValueMap()
-        handed.CopyFrom(result.data)
+    """What a dependent gets of ``result``: all of it, or what there was when it failed."""
+    succeeded = result.status == SUCCEEDED
+    handed = ValueMap(fields=(result.data if succeeded else result.partial_data).fields)
+    if succeeded:
         for name in _OFFERED:
             if name not in handed.fields and (value := output_field(result, name)) is not None:
                 handed.fields[name].CopyFrom(value)
-        return handed
-    handed = ValueMap()
-    handed.CopyFrom(result.partial_data)
-    if "reason" not in handed.fields:
+    elif "reason" not in handed.fields:
         handed.fields["reason"].string_value = result.error.type
     return handed

@@ -1,29 +1,20 @@
 """What the attempts of a run have taught and how they went, as views of its state. Pure.
 
-For the planner that is to make another plan (SPEC B-20), for the composer that must explain a
-failure (C-24), and for people (C-25..C-27). All texts are bounded: results may be of any size.
+For the planner that is to make another plan, for the composer that must explain a failure, and for
+people. All texts are bounded: results may be of any size.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
-from bos.common.v1 import AgentError, ValueMap
-from bos.planner.v1 import (
-    ContextEntry,
-    FailedStep,
-    JournalEntry,
-    Plan,
-    RevisionContext,
-    WorkingContext,
-)
+from bos.planner import v1 as planner
 from bos_gateway.revision import blocked_steps, mendable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from bos_gateway.state import RunState, StepState
+    from bos_gateway.run_state import RunState, StepState
 
 _MAX_TEXT_CHARS = 300
 _MAX_ERROR_CHARS = 1000
@@ -36,8 +27,8 @@ _OFFERED = ("answer",)
 _OFFERED_OF_TABLES = ("table", "rows", "columns", "row_count")
 
 
-def revision_context(state: RunState) -> RevisionContext:
-    """What the planner is told for the revision that is being planned (SPEC B-20).
+def revision_context(state: RunState) -> planner.RevisionContext:
+    """What the planner is told for the revision that is being planned.
 
     The plan that failed includes the steps of earlier attempts whose results stay, so that a new
     plan can refer to them and repeats none of them.
@@ -45,9 +36,9 @@ def revision_context(state: RunState) -> RevisionContext:
     assert state.plan is not None
     steps, blocked = state.result_steps, blocked_steps(state)
     untold = {step.agent_id for step in blocked}
-    return RevisionContext(
+    return planner.RevisionContext(
         revision=state.replanning or 0,
-        failed_plan=Plan(
+        failed_plan=planner.Plan(
             steps=[step.step for step in steps],
             entities=state.plan.entities,
             origin=state.plan.origin,
@@ -63,26 +54,28 @@ def revision_context(state: RunState) -> RevisionContext:
     )
 
 
-def working_context(state: RunState) -> WorkingContext:
-    """Findings and errors of all attempts so far, oldest first (SPEC C-20, C-25)."""
+def working_context(state: RunState) -> planner.WorkingContext:
+    """Findings and errors of all attempts so far, oldest first."""
     steps = [step for attempt in state.past for step in attempt.steps.values()]
     steps += state.steps.values()
     findings = dict.fromkeys(text for step in steps for text in _findings(step))
-    errors = dict.fromkeys(text for step in steps if (text := _error(step)))
+    errors = dict.fromkeys(filter(None, map(_error, steps)))
     # The latest count most; what stands first of those was found first.
-    return WorkingContext(
+    return planner.WorkingContext(
         key_findings=list(findings)[-_MAX_FINDINGS:],
         errors_encountered=list(errors)[-_MAX_ERRORS:],
     )
 
 
-def journal(state: RunState) -> list[JournalEntry]:
-    """What was attempted and how it went, oldest first (SPEC C-26)."""
-    return [JournalEntry(entry=entry, revision=revision) for revision, entry in _entries(state)]
+def journal(state: RunState) -> list[planner.JournalEntry]:
+    """What was attempted and how it went, oldest first."""
+    return [
+        planner.JournalEntry(entry=entry, revision=revision) for revision, entry in _entries(state)
+    ]
 
 
 def definitive_failure(state: RunState) -> str:
-    """Why what failed is not attempted any more, in words; empty if nothing such failed (C-22)."""
+    """Why what failed is not attempted any more, in words; empty if nothing such failed."""
     failed = mendable(state)
     if not failed or state.replanning is not None:
         return ""
@@ -112,24 +105,19 @@ def _entries(state: RunState) -> Iterator[tuple[int, str]]:
         yield revision, f"execution attempt {number} ended: {_outcome(state.steps)}"
     if revising:
         yield number, f"replanning {number} started{_because(state.mending, state.steps)}"
-    if state.revision_failure is not None:
-        error = state.revision_failure
+    if (error := state.revision_failure) is not None:
         yield number, f"replanning {number} failed: {error.type}: {_cut(error.message)}"
-    if not over:
-        return
-    failed = mendable(state)
-    limit = state.request.settings.max_revisions
-    if failed and limit and revision >= limit:
-        yield revision, f"limit of {limit} revisions reached"
-    if failed:
+    if over and (failed := mendable(state)):
+        limit = state.request.settings.max_revisions
+        if limit and revision >= limit:
+            yield revision, f"limit of {limit} revisions reached"
         yield revision, f"definitively failed: {', '.join(s for s in state.steps if s in failed)}"
 
 
-def _outcome(steps: dict[str, StepState]) -> str:
-    good = sum(step.status == AGENT_EXECUTION_STATUS_SUCCEEDED for step in steps.values())
-    errors = [text for step in steps.values() if (text := _error(step))]
-    told = f"; {'; '.join(errors)}" if errors else ""
-    return f"{good} of {len(steps)} steps succeeded{told}"
+def _outcome(steps: Mapping[str, StepState]) -> str:
+    good = sum(step.succeeded for step in steps.values())
+    told = [f"{good} of {len(steps)} steps succeeded", *filter(None, map(_error, steps.values()))]
+    return "; ".join(told)
 
 
 def _because(failed: Collection[str], steps: Iterable[str]) -> str:
@@ -137,53 +125,51 @@ def _because(failed: Collection[str], steps: Iterable[str]) -> str:
     return f", because of {', '.join(names)}" if names else ", because the results are thin"
 
 
-def _failed_step(step: StepState) -> FailedStep:
-    result = step.result
-    if result is None:
-        return FailedStep(step_id=step.step.step_id, agent=step.step.agent)
-    error = AgentError(type=result.error.type, message=_cut(result.error.message, _MAX_ERROR_CHARS))
-    partial, room = ValueMap(), _MAX_PARTIAL_BYTES
-    for name in sorted(result.partial_data.fields):
-        room -= result.partial_data.fields[name].ByteSize()
+def _failed_step(step: StepState) -> planner.FailedStep:
+    failed = planner.FailedStep(step_id=step.step.step_id, agent=step.step.agent)
+    if step.result is None:
+        return failed
+    error, room = step.result.error, _MAX_PARTIAL_BYTES
+    failed.error.type, failed.error.message = error.type, _cut(error.message, _MAX_ERROR_CHARS)
+    failed.partial_data.SetInParent()
+    for name, value in sorted(step.result.partial_data.fields.items()):
+        room -= value.ByteSize()
         if room < 0:
             break
-        partial.fields[name].CopyFrom(result.partial_data.fields[name])
-    return FailedStep(
-        step_id=step.step.step_id, agent=step.step.agent, error=error, partial_data=partial
-    )
+        failed.partial_data.fields[name].CopyFrom(value)
+    return failed
 
 
-def _entry(step: StepState) -> ContextEntry:
-    """SPEC C-18."""
-    succeeded = step.status == AGENT_EXECUTION_STATUS_SUCCEEDED
+def _entry(step: StepState) -> planner.ContextEntry:
     fields: list[str] = []
-    if succeeded and step.result is not None:
+    if step.succeeded and step.result is not None:
         fields += [*_OFFERED, *sorted(step.result.data.fields)]
         fields += _OFFERED_OF_TABLES if step.result.HasField("table") else ()
-    return ContextEntry(
+    return planner.ContextEntry(
         step_id=step.step.step_id,
         sub_task_input=step.step.sub_task_input,
         output_fields=dict.fromkeys(fields[:_MAX_FIELDS]),
-        succeeded=succeeded,
+        succeeded=step.succeeded,
     )
 
 
 def _findings(step: StepState) -> Iterator[str]:
-    result = step.result
-    if result is None or result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
+    if step.result is None or not step.succeeded:
         return
-    texts = result.highlights[:_MAX_HIGHLIGHTS] or [result.answer]
-    for text in texts:
+    for text in step.result.highlights[:_MAX_HIGHLIGHTS] or [step.result.answer]:
         if text.strip():
-            yield f"{step.step.step_id} ({step.step.agent}): {_cut(text)}"
+            yield f"{_name(step)}: {_cut(text)}"
 
 
 def _error(step: StepState) -> str:
-    result = step.result
-    if result is None or not result.HasField("error"):
+    if step.result is None or not step.result.HasField("error"):
         return ""
-    error = result.error
-    return f"{step.step.step_id} ({step.step.agent}): {error.type}: {_cut(error.message)}"
+    error = step.result.error
+    return f"{_name(step)}: {error.type}: {_cut(error.message)}"
+
+
+def _name(step: StepState) -> str:
+    return f"{step.step.step_id} ({step.step.agent})"
 
 
 def _cut(text: str, limit: int = _MAX_TEXT_CHARS) -> str:

@@ -14,15 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_RUNNING,
-)
+from bos_gateway.run_state import AWAITING_APPROVAL
 
 if TYPE_CHECKING:
     from bos.common.v1 import Usage
     from bos.runlog.v1 import RunSettings
-    from bos_gateway.state import RunState
+    from bos_gateway.run_state import RunState
 
 MAX_RUN_TOKENS = 10**12
 """Largest budget, so that whatever is added up of budgets is a number that can be stored."""
@@ -80,12 +77,10 @@ def for_planning(state: RunState) -> int | None:
 
     Another plan is of use only if a step of it can run.
     """
-    if not state.request.settings.max_tokens:
-        return None
     settings = state.request.settings
     kept = settings.min_step_tokens if state.replanning is not None else 0
     share = int(settings.max_tokens * settings.plan_share)
-    return min(share, max(0, _beside_composing(state) - kept))
+    return min(share, max(0, _beside_composing(state) - kept)) if settings.max_tokens else None
 
 
 def enough_for_revision(state: RunState) -> bool:
@@ -101,11 +96,9 @@ def for_composing(state: RunState) -> int | None:
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
     """
-    settings = state.request.settings
-    if not settings.max_tokens:
-        return None
     rest = left(state)
-    return min(rest, max(_kept_for_composing(state), rest // 2))
+    most = min(rest, max(_kept_for_composing(state), rest // 2))
+    return most if state.request.settings.max_tokens else None
 
 
 def for_classifying(state: RunState) -> int | None:
@@ -114,10 +107,8 @@ def for_classifying(state: RunState) -> int | None:
     It is one short call.
     """
     settings = state.request.settings
-    if not settings.max_tokens:
-        return None
     share = _beside_composing(state) // max(1, _unclassified(state))
-    return min(share, settings.min_step_tokens)
+    return min(share, settings.min_step_tokens) if settings.max_tokens else None
 
 
 def for_attempt(rest: int, retries_left: int) -> int:
@@ -148,19 +139,13 @@ class StepBudget:
         self.limit = state.request.settings.max_tokens
         self.least = state.request.settings.min_step_tokens
         self.available = _beside_composing(state) - held_for_classifying(state)
-        open_steps = [step for step in state.steps.values() if not step.settled]
-        waiting = [
-            step
-            for step in open_steps
-            if step.sub_task is None
-            or step.interrupted
-            or step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
-        ]
-        self._waiting = len(waiting)
+        steps = [step for step in state.steps.values() if not step.settled]
+        self._waiting = sum(
+            step.sub_task is None or step.interrupted or step.status == AWAITING_APPROVAL
+            for step in steps
+        )
         self._at_work = any(
-            (step.status == AGENT_EXECUTION_STATUS_RUNNING and not step.interrupted)
-            or step.unclassified
-            for step in open_steps
+            (step.running and not step.interrupted) or step.unclassified for step in steps
         )
 
     @property

@@ -13,26 +13,15 @@ from bos_chassis.errors import FieldViolation, InvalidArgument
 from bos_plans import OutOfBounds, extent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from google.protobuf.struct_pb2 import Struct, Value
+    from google.protobuf.struct_pb2 import Struct
 
     from bos.agent.v1 import AgentCard
 
-# Keys that hold credentials, whatever the cards say. Headers may carry a token.
-SECRET_KEYS = frozenset(
-    {
-        "api_headers",
-        "api_bearer_token",
-        "firebase_id_token",
-        "api_token_file",
-        "firebase_web_api_key",
-        "firebase_email",
-        "firebase_password",
-    }
-)
-
+# Keys that hold credentials though they do not sound like it. Headers may carry a token.
+_SECRET_KEYS = frozenset({"api_headers", "firebase_email"})
 _SECRET_WORDS = re.compile(
     r"token|secret|passw|api_?key|authorization|credential|private_?key", re.IGNORECASE
 )
@@ -64,37 +53,23 @@ def normalise(
     violations: list[FieldViolation] = []
     if not request.question.strip():
         violations.append(FieldViolation("request.question", "must not be empty"))
-    size = request.context.ByteSize()
-    if size > max_context_bytes:
-        limit = f"holds {size} bytes; at most {max_context_bytes} are allowed"
-        violations.append(
-            FieldViolation("request.context", f"{limit}. Upload large inputs as documents.")
-        )
-    else:
-        try:
-            extent(request.context.fields.values())
-        except OutOfBounds as error:
-            violations.append(
-                FieldViolation("request.context", f"{error}. Send it flatter, or as text.")
-            )
-    names: dict[str, list[str]] = {}
+    if problem := _context_problem(request.context, max_context_bytes):
+        violations.append(FieldViolation("request.context", problem))
+    normalised = AgentRequest()
+    normalised.CopyFrom(request)
     for field in ("prefer_agents", "disable_agents"):
-        names[field], unknown = _canonical(getattr(request, field), canonical)
+        names = [raw.strip() for raw in getattr(request, field) if raw.strip()]
+        known = {name: canonical[name.lower()] for name in names if name.lower() in canonical}
+        getattr(normalised, field)[:] = dict.fromkeys(known.values())
         violations += [
             FieldViolation(
                 f"request.{field}",
                 f'"{name}" is not an agent; the agents are {", ".join(sorted(set(canonical)))}',
             )
-            for name in unknown
+            for name in names
+            if name not in known
         ]
-    if violations:
-        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
-        raise InvalidArgument(f"The request cannot be run: {text}", violations)
-    normalised = AgentRequest()
-    normalised.CopyFrom(request)
-    for field, found in names.items():
-        del getattr(normalised, field)[:]
-        getattr(normalised, field).extend(found)
+    _refuse(violations)
     return normalised
 
 
@@ -104,14 +79,13 @@ def check_texts(request: AgentRequest) -> None:
     Raises:
         InvalidArgument: names every such field.
     """
-    violations = [
-        FieldViolation(f"request.{field}", "must not contain the character U+0000; remove it")
-        for field in _TEXTS
-        if "\0" in getattr(request, field)
-    ]
-    if violations:
-        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
-        raise InvalidArgument(f"The request cannot be run: {text}", violations)
+    _refuse(
+        [
+            FieldViolation(f"request.{field}", "must not contain the character U+0000; remove it")
+            for field in _TEXTS
+            if "\0" in getattr(request, field)
+        ]
+    )
 
 
 def attach_temporal_context(context: Struct, now: datetime) -> None:
@@ -119,40 +93,32 @@ def attach_temporal_context(context: Struct, now: datetime) -> None:
 
     The boundaries follow the effective ``current_date``, which may be the caller's own.
     """
-    if "current_datetime_utc" not in context:
-        context["current_datetime_utc"] = now.isoformat()
-    if "current_date" not in context:
-        context["current_date"] = now.date().isoformat()
-    date = context["current_date"]
-    if "current_date_start_hour" not in context:
-        context["current_date_start_hour"] = f"{date} 00"
-    if "current_date_end_hour" not in context:
-        context["current_date_end_hour"] = f"{date} 23"
+    date = context["current_date"] if "current_date" in context else now.date().isoformat()
+    defaults = {
+        "current_datetime_utc": now.isoformat(),
+        "current_date": date,
+        "current_date_start_hour": f"{date} 00",
+        "current_date_end_hour": f"{date} 23",
+    }
+    context.update({key: value for key, value in defaults.items() if key not in context})
 
 
 def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
-    """Remove credentials from ``context`` and return them, so that they never reach the log."""
+    """Remove credentials from ``context``, so that they never reach the log.
+
+    Returns:
+        Those that an agent declares; nobody would ever be given the others.
+    """
     declared = {key for card in cards for key in card.secret_context_keys}
-    found = sorted(
-        key for key in context.fields if key in declared or key in SECRET_KEYS or looks_secret(key)
-    )
     secrets: dict[str, str] = {}
-    for key in found:
+    for key in sorted(context.fields):
         value = context.fields[key]
-        secrets[key] = value.string_value if value.HasField("string_value") else _text(value)
-        del context.fields[key]
+        if key in declared:
+            text = value.HasField("string_value")
+            secrets[key] = value.string_value if text else MessageToJson(value, indent=None)
+        if key in declared or _looks_secret(key):
+            del context.fields[key]
     return secrets
-
-
-def of_use(secrets: Mapping[str, str], cards: Iterable[AgentCard]) -> dict[str, str]:
-    """Those credentials that an agent declares; nobody would ever be given the others."""
-    declared = {key for card in cards for key in card.secret_context_keys}
-    return {key: value for key, value in secrets.items() if key in declared}
-
-
-def looks_secret(key: str) -> bool:
-    """Whether a key sounds like a credential: an agent that is away cannot declare its own."""
-    return _SECRET_WORDS.search(key) is not None
 
 
 def digest(request: AgentRequest) -> bytes:
@@ -164,24 +130,30 @@ def digest(request: AgentRequest) -> bytes:
     copy = AgentRequest()
     copy.CopyFrom(request)
     copy.request_id = ""
-    for key in [k for k in copy.context.fields if k in SECRET_KEYS or looks_secret(k)]:
+    for key in filter(_looks_secret, list(copy.context.fields)):
         del copy.context.fields[key]
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
 
 
-def _text(value: Value) -> str:
-    return MessageToJson(value, indent=None)
+def _looks_secret(key: str) -> bool:
+    """Whether a key sounds like a credential: an agent that is away cannot declare its own."""
+    return key in _SECRET_KEYS or _SECRET_WORDS.search(key) is not None
 
 
-def _canonical(names: Iterable[str], canonical: dict[str, str]) -> tuple[list[str], list[str]]:
-    found: dict[str, None] = {}
-    unknown: list[str] = []
-    for raw in names:
-        name = raw.strip().lower()
-        if not name:
-            continue
-        if name in canonical:
-            found[canonical[name]] = None
-        else:
-            unknown.append(raw.strip())
-    return list(found), unknown
+def _context_problem(context: Struct, max_bytes: int) -> str:
+    """What makes a context unusable, and what to do about it; empty if nothing."""
+    if (size := context.ByteSize()) > max_bytes:
+        limit = f"at most {max_bytes} are allowed"
+        return f"holds {size} bytes; {limit}. Upload large inputs as documents."
+    try:
+        extent(context.fields.values())
+    except OutOfBounds as error:
+        return f"{error}. Send it flatter, or as text."
+    return ""
+
+
+def _refuse(violations: Sequence[FieldViolation]) -> None:
+    """Refuse a request that has violations, naming all of them."""
+    if violations:
+        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
+        raise InvalidArgument(f"The request cannot be run: {text}", violations)

@@ -1,4 +1,4 @@
-"""Replies to clarifying questions: what a run takes over from the one that asked (SPEC D-04).
+"""Replies to clarifying questions: what a run takes over from the one that asked.
 
 The reply is a run of its own. Everything it depends on of the other one is frozen into its first
 event, so that whoever adopts it knows the same, whether conversations are kept or not. Pure.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
 from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, AgentRequest, RunStatus
 from bos_chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
+from bos_gateway.run_state import NEEDS_CLARIFICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,7 @@ _MAX_ASSUMPTIONS = 8
 _MAX_TEXT_CHARS = 500
 _MAX_OPTION_CHARS = 200
 # Shapes a run as much as the question does, so a reply need not say it again.
-_INHERITED_LISTS = ("prefer_agents", "disable_agents")
-_INHERITED_TEXTS = ("system_prompt",)
+_INHERITED = ("prefer_agents", "disable_agents", "system_prompt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +94,12 @@ def with_inherited(request: AgentRequest, continued: Continued | None) -> AgentR
     """
     if continued is None:
         return request
-    whole, before = AgentRequest(), continued.request
-    whole.CopyFrom(request)
-    whole.conversation_id = before.conversation_id
-    for key, value in before.context.fields.items():
-        if key not in whole.context.fields:
-            whole.context.fields[key].CopyFrom(value)
-    for name in _INHERITED_LISTS:
-        if not getattr(whole, name):
-            getattr(whole, name).extend(getattr(before, name))
-    for name in _INHERITED_TEXTS:
-        if not getattr(whole, name):
-            setattr(whole, name, getattr(before, name))
+    before = continued.request
+    whole = AgentRequest(conversation_id=before.conversation_id, context=before.context)
+    for name in _INHERITED:
+        if not getattr(request, name):
+            whole.MergeFrom(AgentRequest(**{name: getattr(before, name)}))
+    whole.MergeFrom(request)
     return whole
 
 
@@ -125,8 +118,8 @@ def question_of(accepted: RunAccepted) -> str:
 
 
 def clarification_limit(accepted: RunAccepted, result: AgentResult) -> str | None:
-    """Why an agent's questions are not put to the user any more; None if they are (SPEC D-04)."""
-    asks = result.status == AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    """Why an agent's questions are not put to the user any more; None if they are."""
+    asks = result.status == NEEDS_CLARIFICATION
     return questions_limit(accepted, result.clarification) if asks else None
 
 

@@ -11,63 +11,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_FAILED,
-    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
-    AGENT_EXECUTION_STATUS_RUNNING,
-    AGENT_EXECUTION_STATUS_SKIPPED,
-    AgentExecutionStatus,
-    ApprovalContext,
-)
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import (
-    APPROVAL_STATUS_CANCELLED,
-    APPROVAL_STATUS_EXPIRED,
-)
-from bos.runlog.v1 import (
-    EffectIntended,
-    LogEvent,
-    PlanFailed,
-    RevisionStarted,
-    RunFinished,
-    RunReleased,
-    StepDispatched,
-    StepFinished,
-    StepProgressed,
-    SubTask,
-)
-from bos_gateway.budget import (
-    StepBudget,
-    for_classifying,
-    for_composing,
-    for_planning,
-    turns_left,
-)
-from bos_gateway.failures import (
-    BUDGET_EXHAUSTED,
-    CANCELLED,
-    DEADLINE_EXCEEDED,
-    NOT_RUN,
-    OUTCOME_UNKNOWN,
-    REFERENCE_UNRESOLVED,
-    RESULT_TOO_LARGE,
-    TURNS_EXHAUSTED,
-    error_trace,
-    failed_result,
-    may_repeat,
-)
-from bos_gateway.proposals import actions_of, approval_context, closed, turned_down
+from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED
+from bos.runlog import v1 as runlog
+from bos.runlog.v1 import LogEvent, SubTask
+from bos_gateway import failures, proposals
+from bos_gateway.budget import StepBudget, for_classifying, for_composing, for_planning, turns_left
 from bos_gateway.response import clarification_response, explained_response
 from bos_gateway.results import room_for_inputs
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
+from bos_gateway.run_state import AWAITING_APPROVAL, FAILED, NEEDS_CLARIFICATION, SKIPPED
 from bos_gateway.state import WAITING_FOR_APPROVAL
-from bos_gateway.unknown_outcomes import asked_again, left_unknown, uncertain_actions
 from bos_plans import InputTooLarge, References, ReferenceUnresolved
 
 if TYPE_CHECKING:
-    from bos.gateway.v1 import ApprovalStatus
-    from bos_gateway.state import RunState, StepState
+    from bos.agent.v1 import AgentExecutionStatus, ApprovalContext
+    from bos.gateway.v1 import OrchestratorResponse
+    from bos_gateway.run_state import RunState, StepState
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
 COMPOSE_SHARE = 0.2
@@ -76,7 +36,6 @@ DEADLINE_GRACE = timedelta(seconds=1)
 # Steps of larger inputs are resolved one per decision, so that none takes the event loop for long.
 _LARGE_INPUT_BYTES = 64 * 1024
 _INTERRUPTED = "The service was interrupted while this step ran; its action may have taken effect."
-
 _CUT_OFF = "The time for this run was over while this step ran; its action may have taken effect."
 
 
@@ -143,34 +102,41 @@ def decide(state: RunState, now: datetime) -> list[Command]:
         return []
     if state.cancel_reason is not None:
         text = f"The run was cancelled{': ' + state.cancel_reason if state.cancel_reason else '.'}"
-        requests = _close(state, now, APPROVAL_STATUS_CANCELLED)
-        return [Record((*requests, *_finish(state, now, CANCELLED, text).events))]
-    if state.plan_failure is not None:
-        error = state.plan_failure
-        return [_finish(state, now, error.type, error.message)]
+        requests = proposals.closed(state, now, APPROVAL_STATUS_CANCELLED)
+        return _finish(now, explained_response(state, now, failures.CANCELLED, text), *requests)
+    if (error := state.plan_failure) is not None:
+        return _finish(now, explained_response(state, now, error.type, error.message))
     if state.plan is None:
-        if now >= run_deadline(state):
-            return [_finish(state, now, DEADLINE_EXCEEDED, "The time for this run is over.")]
-        return [MakePlan(state.revision, for_planning(state))]
+        if now < run_deadline(state):
+            return [MakePlan(state.revision, for_planning(state))]
+        text = "The time for this run is over."
+        return _finish(now, explained_response(state, now, failures.DEADLINE_EXCEEDED, text))
     if state.replanning is not None:
-        if now >= steps_deadline(state, now) + DEADLINE_GRACE:
-            return [_unrevised(state, now)]
-        return [MakePlan(state.replanning, for_planning(state))]
+        if now < steps_deadline(state, now) + DEADLINE_GRACE:
+            return [MakePlan(state.replanning, for_planning(state))]
+        # What there is can still be told.
+        text = "There was no time left for another plan."
+        error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
+        failed = runlog.PlanFailed(revision=state.replanning, error=error)
+        return _record(now, LogEvent(plan_failed=failed))
     if state.clarification is not None:
-        return [_clarify(state, now)]
-    record, running = _steps(state, now)
-    if record.events:
-        return [record]
-    under_way: list[Command] = [*running, *_classifying(state)]
-    if under_way:
+        return _clarify(state, now)
+    steps = _Steps(state, now)
+    if steps.events:
+        return _record(now, *steps.events)
+    if under_way := [*steps.running, *_classifying(state)]:
         return under_way
-    if _asks_user(state):
-        return [_clarify(state, now)]
+    if steps.asks:
+        return _clarify(state, now)
     if state.waiting_since is not None:
-        released = RunReleased(reason=WAITING_FOR_APPROVAL)
-        return [Record((_at(now, LogEvent(run_released=released)),))]
-    if revised := _revise(state, now):
-        return [revised]
+        released = runlog.RunReleased(reason=WAITING_FOR_APPROVAL)
+        return _record(now, LogEvent(run_released=released))
+    if steps.may_revise and (steps.to_mend or is_uncertain(state)):
+        started = runlog.RevisionStarted(
+            revision=state.revision + 1,
+            failed_step_ids=[step_id for step_id in state.steps if step_id in steps.to_mend],
+        )
+        return _record(now, LogEvent(revision_started=started))
     return [Compose(for_composing(state))]
 
 
@@ -207,194 +173,169 @@ def steps_deadline(state: RunState, now: datetime | None = None) -> datetime:
     return run_deadline(state, now) - reserve
 
 
-def _steps(state: RunState, now: datetime) -> tuple[Record, list[RunStep]]:
+class _Steps:
     """What is to be recorded about steps, and the steps that are under way.
 
     A step is under way once its dispatch is in the log, and not before: so neither a limit nor an
     adopter can lose sight of an agent that is already at work.
     """
-    events: list[LogEvent] = []
-    running: list[RunStep] = []
-    large = False
-    late = now >= steps_deadline(state, now) + DEADLINE_GRACE
-    budget = StepBudget(state)
-    asks, failed = _asks_user(state), _to_mend(state, now)
-    slots = max(1, state.request.settings.max_concurrency) - sum(
-        step.status == AGENT_EXECUTION_STATUS_RUNNING for step in state.steps.values()
-    )
-    left = turns_left(state)
-    turns = len(state.steps) if left is None else left
-    for step_id in state.order:
-        step = state.steps[step_id]
-        if step.settled or step.awaits:
-            continue
+
+    def __init__(self, state: RunState, now: datetime) -> None:
+        steps, deadline = state.steps.values(), steps_deadline(state, now)
+        self.asks = any(step.status == NEEDS_CLARIFICATION for step in steps)
+        """A step has questions to the user, so no other begins."""
+        self.may_revise = may_revise(state, deadline - now)
+        self.to_mend = mendable(state) if self.may_revise else frozenset[str]()
+        """Steps that failed and that another plan may be made for, once all others have ended."""
+        self._state, self._now, self._budget = state, now, StepBudget(state)
+        self._late = now >= deadline + DEADLINE_GRACE
+        slots = max(1, state.request.settings.max_concurrency)
+        self._slots = slots - sum(step.running for step in steps)
+        left = turns_left(state)
+        self._turns = len(steps) if left is None else left
+        self._large = False
+        self.events: list[LogEvent] = []
+        self.running: list[Command] = []
+        for step_id in state.order:
+            step = state.steps[step_id]
+            if not (step.settled or step.awaits):
+                self._go_on(step)
+
+    def _go_on(self, step: StepState) -> None:
         if step.refused:
-            events += [_at(now, event) for event in turned_down(step, now)]
-        elif late:
-            events += _too_late(state, step, now)
+            self.events += proposals.turned_down(step, self._now)
+        elif self._late:
+            self._end_late(step)
         elif step.interrupted and step.sub_task is not None:
-            events += _interrupted(state, step, step.sub_task, now, None if asks else budget)
-        elif asks and step.status != AGENT_EXECUTION_STATUS_RUNNING:
-            events += _not_run(step, now)
-        elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
-            decided = _decided(step, now, budget, slots)
-            events += decided
-            if decided and decided[-1].HasField("step_dispatched"):
-                slots -= 1
+            self._take_up(step, step.sub_task)
+        elif self.asks and not step.running:
+            self._end_not_run(step)
+        elif step.status == AWAITING_APPROVAL:
+            self._follow_approval(step)
         elif step.sub_task is not None:
-            running.append(
-                RunStep(
-                    step.revision,
-                    step_id,
-                    step.sub_task,
-                    step.attempt,
-                    step.reserved_tokens,
-                    approval_context(step),
-                )
+            step_id, approval = step.step.step_id, proposals.approval_context(step)
+            tokens = step.reserved_tokens
+            self.running.append(
+                RunStep(step.revision, step_id, step.sub_task, step.attempt, tokens, approval)
             )
-        elif turns <= 0:
-            text = f"Not run: the limit of {state.request.request.max_turns} turns was reached."
-            skipped = AGENT_EXECUTION_STATUS_SKIPPED
-            events += _unsuccessful(step, now, TURNS_EXHAUSTED, text, skipped)
-        elif slots > 0 and _ready(state, step) and not waits_for_revision(state, step, failed):
-            if large or not (budget.enough or budget.exhausted):
-                continue
-            try:
-                sub_task = _sub_task(state, step)
-            except ReferenceUnresolved as error:
-                events += _unsuccessful(step, now, REFERENCE_UNRESOLVED, str(error))
-                continue
-            except InputTooLarge as error:
-                events += _unsuccessful(step, now, RESULT_TOO_LARGE, str(error))
-                large = True
-                continue
-            large = sub_task.ByteSize() > _LARGE_INPUT_BYTES
-            dispatched = _dispatch(step, now, sub_task, budget)
-            events += dispatched
-            if dispatched and dispatched[-1].HasField("step_dispatched"):
-                slots -= 1
-                turns -= 1
-    return Record(tuple(events)), running
+        elif self._turns <= 0:
+            turns = self._state.request.request.max_turns
+            text = f"Not run: the limit of {turns} turns was reached."
+            self._end(step, failures.TURNS_EXHAUSTED, text, SKIPPED)
+        elif self._slots > 0 and not self._large:
+            self._start(step)
 
-
-def _to_mend(state: RunState, now: datetime) -> frozenset[str]:
-    """Steps that failed and that another plan may be made for, once all others have ended."""
-    if not any(step.status == AGENT_EXECUTION_STATUS_FAILED for step in state.steps.values()):
-        return frozenset()
-    return mendable(state) if _may_revise(state, now) else frozenset()
-
-
-def _revise(state: RunState, now: datetime) -> Record | None:
-    """The start of a revision, if the steps call for one and it may be (SPEC C-21, B-22)."""
-    failed = _to_mend(state, now)
-    if not failed and not (is_uncertain(state) and _may_revise(state, now)):
-        return None
-    started = RevisionStarted(
-        revision=state.revision + 1,
-        failed_step_ids=[step_id for step_id in state.steps if step_id in failed],
-    )
-    return Record((_at(now, LogEvent(revision_started=started)),))
-
-
-def _may_revise(state: RunState, now: datetime) -> bool:
-    return may_revise(state, steps_deadline(state, now) - now)
-
-
-def _unrevised(state: RunState, now: datetime) -> Record:
-    """The end of a revision that took too long; what there is can still be told."""
-    error = AgentError(type=DEADLINE_EXCEEDED, message="There was no time left for another plan.")
-    failed = PlanFailed(revision=state.replanning, error=error)
-    return Record((_at(now, LogEvent(plan_failed=failed)),))
-
-
-def _classifying(state: RunState) -> list[Classify]:
-    return [
-        Classify(step.revision, step_id, step.approval.approval_id, for_classifying(state))
-        for step_id, step in state.steps.items()
-        if step.unclassified and not step.settled and step.approval is not None
-    ]
-
-
-def _interrupted(
-    state: RunState, step: StepState, sub_task: SubTask, now: datetime, budget: StepBudget | None
-) -> list[LogEvent]:
-    """What becomes of a step that was under way when the run changed owner.
-
-    It is sent again if that can double nothing; without a ``budget`` it just ends.
-    """
-    if may_repeat(state.card(step.step.agent), step.step, actions_of(step)):
-        return _dispatch(step, now, sub_task, budget) if budget else _not_run(step, now)
-    if budget and (asked := asked_again(state, step, now, _INTERRUPTED)) is not None:
-        return [_at(now, LogEvent(approval_requested=asked))]
-    return _unsuccessful(step, now, OUTCOME_UNKNOWN, _INTERRUPTED)
-
-
-def _too_late(state: RunState, step: StepState, now: datetime) -> list[LogEvent]:
-    """The end of a step for which there is no time; nor is there to do anything again."""
-    card = state.card(step.step.agent)
-    sent = step.status == AGENT_EXECUTION_STATUS_RUNNING
-    if sent and not may_repeat(card, step.step, actions_of(step)):
-        text = _INTERRUPTED if step.interrupted else _CUT_OFF
-        return _unsuccessful(step, now, OUTCOME_UNKNOWN, text)
-    text = "The time for this run was over before the step ended."
-    return _unsuccessful(step, now, DEADLINE_EXCEEDED, text)
-
-
-def _decided(step: StepState, now: datetime, budget: StepBudget, slots: int) -> list[LogEvent]:
-    """What follows from an approval (SPEC M-10).
-
-    Approved actions are performed; that this is about to happen is in the log first. Instructions
-    lead to another proposal instead.
-    """
-    approval = step.approval
-    assert approval is not None
-    if slots <= 0 or step.unclassified or step.sub_task is None:
-        return []
-    dispatched = _dispatch(step, now, step.sub_task, budget)
-    going = bool(dispatched) and dispatched[-1].HasField("step_dispatched")
-    if not going or approval.user_instructions:
-        return dispatched
-    intended = EffectIntended(
-        revision=step.revision,
-        step_id=step.step.step_id,
-        approval_id=approval.approval_id,
-        digests=[action.digest for action in approval.actions],
-    )
-    return [_at(now, LogEvent(effect_intended=intended)), *dispatched]
-
-
-def _dispatch(
-    step: StepState, now: datetime, sub_task: SubTask, budget: StepBudget
-) -> list[LogEvent]:
-    """The dispatch; nothing while the tokens it needs may come back, the step's end if not."""
-    reserved = budget.reserve()
-    if reserved is None:
-        if not budget.exhausted:
-            return []
-        text = (
-            f"Not run: {budget.available} of the {budget.limit} tokens of this run are left for "
-            f"steps, and one takes at least {budget.least}. Raise BOS_GATEWAY_MAX_RUN_TOKENS "
-            "or the request's max_tokens, or ask for less."
+    def _start(self, step: StepState) -> None:
+        """Dispatch a step, once everything that it waits for has ended, well or not."""
+        state = self._state
+        ready = all(
+            state.steps[needed].settled if needed in state.steps else needed in state.outputs
+            for needed in step.needs
         )
-        skipped = AGENT_EXECUTION_STATUS_SKIPPED
-        return _unsuccessful(step, now, BUDGET_EXHAUSTED, text, skipped)
-    dispatched = StepDispatched(
-        revision=step.revision,
-        step_id=step.step.step_id,
-        agent_id=step.agent_id,
-        sub_task=sub_task,
-        attempt=step.attempt + 1,
-        reserved_tokens=reserved,
-    )
-    return [_at(now, LogEvent(step_dispatched=dispatched))]
+        if not ready or waits_for_revision(state, step, self.to_mend):
+            return
+        if not (self._budget.enough or self._budget.exhausted):
+            return
+        try:
+            sub_task = _sub_task(state, step)
+        except ReferenceUnresolved as error:
+            self._end(step, failures.REFERENCE_UNRESOLVED, str(error))
+        except InputTooLarge as error:
+            self._end(step, failures.RESULT_TOO_LARGE, str(error))
+            self._large = True
+        else:
+            self._large = sub_task.ByteSize() > _LARGE_INPUT_BYTES
+            self._dispatch(step, sub_task)
 
+    def _take_up(self, step: StepState, sub_task: SubTask) -> None:
+        """Go on with a step that was under way when the run changed owner.
 
-def _ready(state: RunState, step: StepState) -> bool:
-    """Whether everything ``step`` waits for has ended, well or not."""
-    return all(
-        state.steps[needed].settled if needed in state.steps else needed in state.outputs
-        for needed in step.needs
-    )
+        It is sent again if that can double nothing.
+        """
+        if self._may_repeat(step):
+            if self.asks:
+                self._end_not_run(step)
+            else:
+                self._dispatch(step, sub_task)
+            return
+        asked = (
+            None if self.asks else proposals.asked_again(self._state, step, self._now, _INTERRUPTED)
+        )
+        if asked is not None:
+            self.events.append(LogEvent(approval_requested=asked))
+        else:
+            self._end(step, failures.OUTCOME_UNKNOWN, _INTERRUPTED)
+
+    def _follow_approval(self, step: StepState) -> None:
+        """Perform approved actions; that this is about to happen is in the log first.
+
+        Instructions lead to another proposal instead.
+        """
+        approval = step.approval
+        assert approval is not None
+        if self._slots <= 0 or step.unclassified or step.sub_task is None:
+            return
+        intended = runlog.EffectIntended(
+            revision=step.revision,
+            step_id=step.step.step_id,
+            approval_id=approval.approval_id,
+            digests=[action.digest for action in approval.actions],
+        )
+        first = [] if approval.user_instructions else [LogEvent(effect_intended=intended)]
+        self._dispatch(step, step.sub_task, *first)
+
+    def _dispatch(self, step: StepState, sub_task: SubTask, *first: LogEvent) -> None:
+        """Send the step; nothing while the tokens it needs may come back, its end if not."""
+        budget = self._budget
+        reserved = budget.reserve()
+        if reserved is not None:
+            dispatched = runlog.StepDispatched(
+                revision=step.revision,
+                step_id=step.step.step_id,
+                agent_id=step.agent_id,
+                sub_task=sub_task,
+                attempt=step.attempt + 1,
+                reserved_tokens=reserved,
+            )
+            self.events += [*first, LogEvent(step_dispatched=dispatched)]
+            if not step.running:  # what was under way has its slot
+                self._slots -= 1
+            if step.sub_task is None:  # what was sent before has had its turn
+                self._turns -= 1
+        elif budget.exhausted:
+            text = (
+                f"Not run: {budget.available} of the {budget.limit} tokens of this run are left "
+                f"for steps, and one takes at least {budget.least}. Raise "
+                "BOS_GATEWAY_MAX_RUN_TOKENS or the request's max_tokens, or ask for less."
+            )
+            self._end(step, failures.BUDGET_EXHAUSTED, text, SKIPPED)
+
+    def _may_repeat(self, step: StepState) -> bool:
+        card = self._state.card(step.step.agent)
+        return failures.may_repeat(card, step.step, proposals.actions_of(step))
+
+    def _end_late(self, step: StepState) -> None:
+        """End a step for which there is no time; nor is there to do anything again."""
+        if step.running and not self._may_repeat(step):
+            text = _INTERRUPTED if step.interrupted else _CUT_OFF
+            self._end(step, failures.OUTCOME_UNKNOWN, text)
+        else:
+            text = "The time for this run was over before the step ended."
+            self._end(step, failures.DEADLINE_EXCEEDED, text)
+
+    def _end_not_run(self, step: StepState) -> None:
+        text = "Not run: another step needs an answer from you first."
+        self._end(step, failures.NOT_RUN, text, SKIPPED)
+
+    def _end(
+        self, step: StepState, error_type: str, text: str, status: AgentExecutionStatus = FAILED
+    ) -> None:
+        """End a step here; of approved actions that were begun it says their outcome is unknown."""
+        if proposals.uncertain_actions(step):
+            result = proposals.left_unknown(step, text)
+        else:
+            result = failures.failed_result(step, error_type, text, status)
+        self.events += failures.ended(step, result, self._now)
 
 
 def _sub_task(state: RunState, step: StepState) -> SubTask:
@@ -404,85 +345,42 @@ def _sub_task(state: RunState, step: StepState) -> SubTask:
         ReferenceUnresolved: something that it refers to is not there.
         InputTooLarge: there is too much of it.
     """
-    plan_step = step.step
     references = References(state.outputs, room_for_inputs(state))
-    inputs = {name: references.value(v) for name, v in plan_step.sub_task_input.items()}
-    return SubTask(
-        sub_task_id=step_key(state.run_id, step.revision, plan_step.step_id),
-        parent_task_id=state.run_id,
-        assigned_agent_role=plan_step.agent,
-        tool_name=plan_step.tool_name,
-        sub_task_input=inputs,
-        task=references.text(plan_step.task),
-        api_keys_config_ref=_key_profile(state, plan_step.agent),
-    )
-
-
-def _key_profile(state: RunState, agent: str) -> str:
-    """The key profile that ``agent`` must use in this run (SPEC N-07); empty for its own choice."""
+    inputs = {name: references.value(v) for name, v in step.step.sub_task_input.items()}
     profiles = state.request.settings.api_keys_config_refs
-    return profiles.get(agent, profiles.get("*", ""))
-
-
-def step_key(run_id: str, revision: int, step_id: str) -> str:
-    """The key under which every attempt at a step is known."""
-    return f"{run_id}/{revision}/{step_id}"
-
-
-def _asks_user(state: RunState) -> bool:
-    return any(
-        step.status == AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION for step in state.steps.values()
+    return SubTask(
+        # Under this key every attempt at the step is known.
+        sub_task_id=f"{state.run_id}/{step.revision}/{step.step.step_id}",
+        parent_task_id=state.run_id,
+        assigned_agent_role=step.step.agent,
+        tool_name=step.step.tool_name,
+        sub_task_input=inputs,
+        task=references.text(step.step.task),
+        # Empty leaves the agent its own choice.
+        api_keys_config_ref=profiles.get(step.step.agent, profiles.get("*", "")),
     )
 
 
-def _unsuccessful(
-    step: StepState,
-    now: datetime,
-    error_type: str,
-    message: str,
-    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_FAILED,
-) -> list[LogEvent]:
-    """A trace event and the result of a step that ends here (SPEC Q-07, Q-09).
-
-    Whatever ends it: of approved actions that were begun it says that their outcome is unknown.
-    """
-    step_id = step.step.step_id
-    if uncertain_actions(step):
-        result = left_unknown(step, message)
-    else:
-        result = failed_result(step, error_type, message, status)
-    trace = error_trace(step.step.agent, result.error.type, result.error.message, now)
-    progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
-    finished = StepFinished(
-        revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
-    )
+def _classifying(state: RunState) -> list[Command]:
     return [
-        _at(now, LogEvent(step_progressed=progressed)),
-        _at(now, LogEvent(step_finished=finished)),
+        Classify(step.revision, step_id, step.approval.approval_id, for_classifying(state))
+        for step_id, step in state.steps.items()
+        if step.unclassified and not step.settled and step.approval is not None
     ]
 
 
-def _not_run(step: StepState, now: datetime) -> list[LogEvent]:
-    text = "Not run: another step needs an answer from you first."
-    return _unsuccessful(step, now, NOT_RUN, text, AGENT_EXECUTION_STATUS_SKIPPED)
+def _clarify(state: RunState, now: datetime) -> list[Command]:
+    """The end with questions."""
+    requests = proposals.closed(state, now, APPROVAL_STATUS_EXPIRED)
+    return _finish(now, clarification_response(state, now), *requests)
 
 
-def _finish(state: RunState, now: datetime, error_type: str, message: str) -> Record:
-    response = explained_response(state, now, AgentError(type=error_type, message=message))
-    return Record((_at(now, LogEvent(run_finished=RunFinished(response=response))),))
+def _finish(now: datetime, response: OrchestratorResponse, *requests: LogEvent) -> list[Command]:
+    """The run's end, and with it that of requests that nobody has decided."""
+    return _record(now, *requests, LogEvent(run_finished=runlog.RunFinished(response=response)))
 
 
-def _clarify(state: RunState, now: datetime) -> Record:
-    """The end with questions; requests that nobody has decided end with the run."""
-    requests = _close(state, now, APPROVAL_STATUS_EXPIRED)
-    response = clarification_response(state, now)
-    return Record((*requests, _at(now, LogEvent(run_finished=RunFinished(response=response)))))
-
-
-def _close(state: RunState, now: datetime, status: ApprovalStatus) -> tuple[LogEvent, ...]:
-    return tuple(_at(now, event) for event in closed(state, now, status))
-
-
-def _at(now: datetime, event: LogEvent) -> LogEvent:
-    event.create_time.FromDatetime(now)
-    return event
+def _record(now: datetime, *events: LogEvent) -> list[Command]:
+    for event in events:
+        event.create_time.FromDatetime(now)
+    return [Record(events)]

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
-    SIDE_EFFECT_CLASS_IDEMPOTENT,
-    SIDE_EFFECT_CLASS_NONE,
-    AgentResult,
-)
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentResult
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
+from bos.runlog.v1 import LogEvent, StepFinished, StepProgressed
+from bos_gateway.run_state import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
-    from bos.agent.v1 import AgentCard, AgentExecutionStatus, ProposedAction
+    from bos.agent.v1 import AgentCard, AgentExecutionStatus, ProposedAction, SideEffectClass
     from bos.planner.v1 import Step
-    from bos_gateway.state import StepState
+    from bos_gateway.run_state import StepState
 
 NEUTRAL = "Something went wrong inside the service. The failure has been logged."
 
-# Values of AgentError.type that the gateway gives, beside those of SPEC Q-01.
+# Values of AgentError.type that the gateway gives, beside those of agents.
 REFERENCE_UNRESOLVED = "ReferenceUnresolved"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 TURNS_EXHAUSTED = "MaxTurnsReached"
@@ -36,7 +34,7 @@ NOT_RUN = "NotRun"
 AGENT_UNKNOWN = "AgentUnknown"
 AGENT_PROTOCOL = "AgentProtocolError"
 CLARIFICATION_LIMIT = "ClarificationLimit"
-"""It is still unclear after all rounds of questions, and nothing may be assumed (DEC-02)."""
+"""It is still unclear after all rounds of questions, and nothing may be assumed."""
 CREDENTIAL_LOST = "CredentialLost"
 RESULT_TOO_LARGE = "ResultTooLarge"
 COMPOSING_FAILED = "ComposingFailed"
@@ -59,14 +57,12 @@ _MODEL_REASONS = frozenset(
 )
 _REASON = "reason"
 
-_HARMLESS = frozenset({SIDE_EFFECT_CLASS_NONE, SIDE_EFFECT_CLASS_IDEMPOTENT})
+_READS = frozenset({SIDE_EFFECT_CLASS_NONE})
+_HARMLESS = _READS | {SIDE_EFFECT_CLASS_IDEMPOTENT}
 
 
 def failed_result(
-    step: StepState,
-    error_type: str,
-    message: str,
-    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_FAILED,
+    step: StepState, error_type: str, message: str, status: AgentExecutionStatus = FAILED
 ) -> AgentResult:
     """A result in the agent's stead."""
     return AgentResult(
@@ -77,6 +73,17 @@ def failed_result(
         task_description=step.sub_task.task if step.sub_task else step.step.task,
         depends_on=sorted(step.needs),
     )
+
+
+def ended(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]:
+    """The end of a step with a result that no agent gave, and the trace event of it."""
+    step_id, error = step.step.step_id, result.error
+    trace = error_trace(step.step.agent, error.type, error.message, now)
+    progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
+    finished = StepFinished(
+        revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
+    )
+    return [LogEvent(step_progressed=progressed), LogEvent(step_finished=finished)]
 
 
 def reason_of(error: AgentError) -> str:
@@ -102,49 +109,49 @@ def credentials_lost(keys: Sequence[str]) -> str:
 
 
 def error_trace(agent: str, error_type: str, message: str, now: datetime) -> TraceEvent:
-    """The trace event of a failure (SPEC Q-07)."""
-    event = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=agent, message=message)
+    """The trace event of a failure."""
+    event = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=agent, message=message, create_time=now)
     event.data["type"].string_value = error_type
-    event.create_time.FromDatetime(now)
     return event
 
 
 def may_repeat(
     card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
 ) -> bool:
-    """Whether sending the step again cannot double an effect of an earlier attempt.
+    """Whether sending the step again cannot double an effect of an earlier attempt."""
+    return not _could_double(card, step, performing, _HARMLESS)
 
-    Tools that need approval do not act without one, so of these only the approved actions count
-    that are being performed.
+
+def may_have_acted(card: AgentCard | None, step: Step, begun: Iterable[ProposedAction]) -> bool:
+    """Whether another plan for the work of this step, once it was sent, could double an effect.
+
+    Stricter than :func:`may_repeat`: a new plan has other keys, so nobody knows its repetitions.
     """
-    allowed = set(step.tools)
-    unprotected = card is not None and all(
-        tool.side_effect in _HARMLESS or tool.requires_approval
-        for tool in card.tools
-        if not allowed or tool.name in allowed
-    )
-    return unprotected and all(action.side_effect in _HARMLESS for action in performing)
+    return _could_double(card, step, begun, _READS)
 
 
 def acts(card: AgentCard | None, step: Step) -> bool:
     """Whether the step could change the world, by itself or once a person allows it."""
     return card is None or any(
-        tool.requires_approval or tool.side_effect != SIDE_EFFECT_CLASS_NONE
+        tool.requires_approval or tool.side_effect not in _READS
         for tool in card.tools
         if (tool.name in step.tools if step.tools else not tool.requires_approval)
     )
 
 
-def may_have_acted(
-    card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
+def _could_double(
+    card: AgentCard | None,
+    step: Step,
+    approved: Iterable[ProposedAction],
+    harmless: AbstractSet[SideEffectClass],
 ) -> bool:
-    """Whether another plan for the work of this step, once it was sent, could double an effect.
+    """Whether the step's tools, or the approved actions, have effects other than ``harmless``.
 
-    Stricter than :func:`may_repeat`: a new plan has other keys, so nobody knows its repetitions.
+    Tools that need approval do not act without one, so of these only the actions count.
     """
     unprotected = card is None or any(
-        tool.side_effect != SIDE_EFFECT_CLASS_NONE and not tool.requires_approval
+        tool.side_effect not in harmless and not tool.requires_approval
         for tool in card.tools
         if not step.tools or tool.name in step.tools
     )
-    return unprotected or any(action.side_effect != SIDE_EFFECT_CLASS_NONE for action in performing)
+    return unprotected or any(action.side_effect not in harmless for action in approved)

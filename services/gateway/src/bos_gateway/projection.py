@@ -8,139 +8,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AgentResult
 from bos.common.v1 import TraceEvent
-from bos.gateway.v1 import (
-    AnswerDeltaEvent,
-    AnswerStartedEvent,
-    ApprovalRequestedEvent,
-    ApprovalResolvedEvent,
-    CancelRequestedEvent,
-    OrchestratorResponse,
-    PlannedEvent,
-    RevisionStartedEvent,
-    RunAcceptedEvent,
-    RunEvent,
-    RunFinishedEvent,
-    RunResumedEvent,
-    Stage,
-    StepFinishedEvent,
-    StepProgressEvent,
-    StepStartedEvent,
-)
+from bos.gateway.v1 import AnswerDeltaEvent, OrchestratorResponse, RunEvent, Stage
 from bos_plans import stages
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from google.protobuf.message import Message
+
+    from bos.agent.v1 import AgentResult
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
     from bos_gateway.cursors import Piece
 
+# Kinds that are called otherwise where clients see them; what has no name there is hidden.
+_CALLED = {
+    "step_dispatched": "step_started",
+    "step_progressed": "step_progress",
+    "run_adopted": "run_resumed",
+}
+
 
 def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) -> RunEvent | None:
-    """``event`` for a client, or None if clients do not see its kind."""
+    """``event`` for a client, or None if clients do not see its kind.
+
+    What a public event holds under the same name as the stored one is the same, but for what the
+    request did not ask for.
+    """
+    kind = event.WhichOneof("event") or ""
+    name = _CALLED.get(kind, kind)
+    if name not in RunEvent.DESCRIPTOR.fields_by_name:
+        return None
     public = RunEvent(run_id=run_id, sequence=sequence, create_time=event.create_time)
-    match event.WhichOneof("event"):
-        case "run_accepted":
-            accepted = event.run_accepted.request
-            public.run_accepted.CopyFrom(
-                RunAcceptedEvent(
-                    question=accepted.question,
-                    request_id=accepted.request_id,
-                    conversation_id=accepted.conversation_id,
-                    continues_run_id=accepted.continues_run_id,
-                    original_question=event.run_accepted.original_question,
-                )
-            )
-        case "planned":
-            public.planned.CopyFrom(_planned(event))
-        case "step_dispatched":
-            public.step_started.CopyFrom(_step_started(event, request))
-        case "step_progressed":
-            progressed = event.step_progressed
-            public.step_progress.CopyFrom(
-                StepProgressEvent(
-                    step_id=progressed.step_id,
-                    events=[_visible_trace(event, request) for event in progressed.events],
-                )
-            )
-        case "step_finished":
-            finished = event.step_finished
-            public.step_finished.CopyFrom(
-                StepFinishedEvent(
-                    step_id=finished.step_id,
-                    revision=finished.revision,
-                    result=visible_result(finished.result, request),
-                )
-            )
-        case "approval_requested":
-            approval = event.approval_requested.approval
-            public.approval_requested.CopyFrom(ApprovalRequestedEvent(approval=approval))
-        case "approval_resolved":
-            approval = event.approval_resolved.approval
-            public.approval_resolved.CopyFrom(ApprovalResolvedEvent(approval=approval))
-        case "revision_started":
-            started = event.revision_started
-            public.revision_started.CopyFrom(
-                RevisionStartedEvent(
-                    revision=started.revision, failed_step_ids=started.failed_step_ids
-                )
-            )
-        case "answer_started":
-            attempt = event.answer_started.attempt
-            public.answer_started.CopyFrom(AnswerStartedEvent(attempt=attempt))
-        case "cancel_requested":
-            reason = event.cancel_requested.reason
-            public.cancel_requested.CopyFrom(CancelRequestedEvent(reason=reason))
-        case "run_adopted":
-            public.run_resumed.CopyFrom(RunResumedEvent())
-        case "run_finished":
-            response = visible_response(event.run_finished.response, request)
-            public.run_finished.CopyFrom(RunFinishedEvent(response=response))
-        case _:
-            return None
+    told = getattr(public, name)
+    told.SetInParent()
+    _copy(getattr(event, kind), told)
+    if kind == "run_accepted":
+        _copy(event.run_accepted.request, told)
+    elif kind == "planned":
+        told.stages.extend(Stage(step_ids=ids) for ids in stages(event.planned.plan))
+    elif kind == "step_dispatched":
+        sub_task = event.step_dispatched.sub_task
+        told.agent_name = sub_task.assigned_agent_role
+        # References in the task are resolved by now, so it may hold what was not asked for.
+        told.task = sub_task.task if includes_data(request) else ""
+    elif kind == "step_progressed" and not request.trace:
+        del told.events[:]
+        told.events.extend(map(_without_details, event.step_progressed.events))
+    elif kind == "step_finished":
+        _hide_in_result(told.result, request)
+    elif kind == "run_finished":
+        _hide_in_response(told.response, request)
     return public
 
 
 def project_text(run_id: str, sequence: int, piece: Piece, now: datetime) -> RunEvent:
     """A piece of the answer's text for a client, sent now."""
     delta = AnswerDeltaEvent(text=piece.text, attempt=piece.attempt, offset=piece.offset)
-    public = RunEvent(run_id=run_id, sequence=sequence, answer_delta=delta)
-    public.create_time.FromDatetime(now)
-    return public
+    return RunEvent(run_id=run_id, sequence=sequence, create_time=now, answer_delta=delta)
 
 
 def visible_response(response: OrchestratorResponse, request: AgentRequest) -> OrchestratorResponse:
-    """The response without what the request did not ask for (SPEC A-07, K-17)."""
+    """The response without what the request did not ask for."""
     visible = OrchestratorResponse()
     visible.CopyFrom(response)
-    if not includes_data(request):
-        visible.ClearField("data")
-        del visible.charts[:]
-    if request.trace:
-        for result in response.agent_results:
-            visible.trace.extend(result.trace)
-        # By time; entries of the same time stay as they came (SPEC P-04, X-34).
-        visible.trace.sort(key=lambda event: event.create_time.ToNanoseconds())
-    else:
-        del visible.trace[:]
-    results = [visible_result(result, request) for result in response.agent_results]
-    del visible.agent_results[:]
-    visible.agent_results.extend(results)
-    return visible
-
-
-def visible_result(result: AgentResult, request: AgentRequest) -> AgentResult:
-    """One result without what the request did not ask for."""
-    visible = AgentResult()
-    visible.CopyFrom(result)
-    if not request.trace:
-        del visible.trace[:]
-    if not includes_data(request):
-        for field in ("table", "data", "partial_data", "task_description"):
-            visible.ClearField(field)
-        del visible.charts[:]
+    _hide_in_response(visible, request)
     return visible
 
 
@@ -149,36 +82,38 @@ def includes_data(request: AgentRequest) -> bool:
     return request.include_data or not request.HasField("include_data")
 
 
-def _visible_trace(event: TraceEvent, request: AgentRequest) -> TraceEvent:
-    """The event in full for who asked for the trace, else only what is going on."""
+def _copy(source: Message, target: Message) -> None:
+    """Copy the fields that both have by the same name."""
+    names = target.DESCRIPTOR.fields_by_name
+    shared = {field.name: value for field, value in source.ListFields() if field.name in names}
+    target.MergeFrom(type(target)(**shared))
+
+
+def _hide_in_response(response: OrchestratorResponse, request: AgentRequest) -> None:
+    if not includes_data(request):
+        response.ClearField("data")
+        response.ClearField("charts")
     if request.trace:
-        return event
+        for result in response.agent_results:
+            response.trace.extend(result.trace)
+        # By time; entries of the same time stay as they came.
+        response.trace.sort(key=lambda event: event.create_time.ToNanoseconds())
+    else:
+        response.ClearField("trace")
+    for result in response.agent_results:
+        _hide_in_result(result, request)
+
+
+def _hide_in_result(result: AgentResult, request: AgentRequest) -> None:
+    if not request.trace:
+        result.ClearField("trace")
+    if not includes_data(request):
+        for field in ("table", "data", "partial_data", "task_description", "charts"):
+            result.ClearField(field)
+
+
+def _without_details(event: TraceEvent) -> TraceEvent:
+    """Only what is going on."""
     return TraceEvent(
         type=event.type, agent=event.agent, message=event.message, create_time=event.create_time
-    )
-
-
-def _planned(event: LogEvent) -> PlannedEvent:
-    planned = event.planned
-    public = PlannedEvent(
-        plan=planned.plan,
-        decision=planned.decision,
-        stages=[Stage(step_ids=ids) for ids in stages(planned.plan)],
-        revision=planned.revision,
-    )
-    if planned.HasField("intent"):
-        public.intent.CopyFrom(planned.intent)
-    return public
-
-
-def _step_started(event: LogEvent, request: AgentRequest) -> StepStartedEvent:
-    dispatched = event.step_dispatched
-    return StepStartedEvent(
-        step_id=dispatched.step_id,
-        agent_id=dispatched.agent_id,
-        agent_name=dispatched.sub_task.assigned_agent_role,
-        # References in the task are resolved by now, so it may hold what was not asked for.
-        task=dispatched.sub_task.task if includes_data(request) else "",
-        attempt=dispatched.attempt,
-        revision=dispatched.revision,
     )

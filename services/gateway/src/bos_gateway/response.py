@@ -1,37 +1,21 @@
-"""The outcome of a run, built from its state. Pure (SPEC A-14, K-03, K-08, Q-08)."""
+"""The outcome of a run, built from its state. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
-    AGENT_EXECUTION_STATUS_PENDING,
-    AGENT_EXECUTION_STATUS_RUNNING,
-    AGENT_EXECUTION_STATUS_SKIPPED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
-    AgentResult,
-)
-from bos.common.v1 import AgentError, Clarification, Usage
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import AgentError
 from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import (
-    RUN_STATUS_CANCELLED,
-    RUN_STATUS_CLARIFICATION_NEEDED,
-    RUN_STATUS_FAILED,
-    RUN_STATUS_PARTIALLY_SUCCEEDED,
-    RUN_STATUS_SUCCEEDED,
-    OrchestratorResponse,
-    ResponseMetadata,
-    RunStatus,
-    Stage,
-)
+from bos.gateway import v1 as gateway
+from bos.gateway.v1 import OrchestratorResponse
 from bos_gateway.attempts import definitive_failure
 from bos_gateway.budget import held_beside_steps, held_by_steps
-from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, failed_result
+from bos_gateway.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, NOT_RUN, failed_result
+from bos_gateway.proposals import left_unknown, uncertain_actions
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
-from bos_gateway.state import RunState, StepState, add_usage
-from bos_gateway.unknown_outcomes import left_unknown, uncertain_actions
+from bos_gateway.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
+from bos_gateway.state import add_usage
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -39,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bos.common.v1 import Table
+    from bos_gateway.run_state import RunState, StepState
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
@@ -57,23 +42,27 @@ def composed_response(
         now: The moment of its end (UTC).
         output: The answer.
         problem: Why the composer could not write it; the answer is then only what the agents said,
-            which is partial at best (SPEC K-16, Q-08).
+            which is partial at best.
     """
-    response = _response(state, now, _status(state, composed=not problem))
+    # Partial as soon as one step produced something, failed only when none did.
+    good = [step.succeeded for step in state.result_steps]
+    if all(good) and not problem:
+        status = gateway.RUN_STATUS_SUCCEEDED
+    elif any(good):
+        status = gateway.RUN_STATUS_PARTIALLY_SUCCEEDED
+    else:
+        status = gateway.RUN_STATUS_FAILED
+    response = _response(state, now, status)
     response.answer = output.answer
-    response.sources.extend(output.sources)
-    response.highlights.extend(output.highlights)
-    response.followups.extend(output.followups)
-    response.charts.extend(output.charts)
+    for name in ("sources", "highlights", "followups", "charts", "trace"):
+        getattr(response, name).extend(getattr(output, name))
     if output.HasField("data"):
         response.data.CopyFrom(output.data)
     add_usage(response.metadata.usage, output.usage)
-    response.trace.extend(output.trace)
-    failed = next((r for r in response.agent_results if r.HasField("error")), None)
-    if response.status == RUN_STATUS_FAILED and failed is not None:
-        response.error.CopyFrom(failed.error)
-    elif response.status == RUN_STATUS_FAILED:
-        response.error.CopyFrom(AgentError(type=COMPOSING_FAILED, message=problem))
+    if status == gateway.RUN_STATUS_FAILED:
+        unwritten = AgentError(type=COMPOSING_FAILED, message=problem)
+        errors = (result.error for result in response.agent_results if result.HasField("error"))
+        response.error.CopyFrom(next(errors, unwritten))
     fit_response(response)
     return response
 
@@ -82,16 +71,19 @@ def broken_response(state: RunState) -> OrchestratorResponse:
     """The outcome of a run that a defect of ours ended; made of nothing that could break again."""
     error = AgentError(type="InternalError", message=NEUTRAL)
     return OrchestratorResponse(
-        run_id=state.run_id, status=RUN_STATUS_FAILED, answer=NEUTRAL, error=error
+        run_id=state.run_id, status=gateway.RUN_STATUS_FAILED, answer=NEUTRAL, error=error
     )
 
 
-def explained_response(state: RunState, now: datetime, error: AgentError) -> OrchestratorResponse:
+def explained_response(
+    state: RunState, now: datetime, error_type: str, message: str
+) -> OrchestratorResponse:
     """The outcome of a run that ends without an answer: cancelled, or nothing could be planned."""
-    status = RUN_STATUS_CANCELLED if state.cancel_reason is not None else RUN_STATUS_FAILED
+    cancelled = state.cancel_reason is not None
+    status = gateway.RUN_STATUS_CANCELLED if cancelled else gateway.RUN_STATUS_FAILED
     response = _response(state, now, status)
-    response.answer = error.message
-    response.error.CopyFrom(error)
+    response.answer = message
+    response.error.CopyFrom(AgentError(type=error_type, message=message))
     # Whoever plans or composes is stopped with the run, and will not say what that consumed.
     response.metadata.usage.unreported_tokens += held_beside_steps(state)
     fit_response(response)
@@ -99,148 +91,115 @@ def explained_response(state: RunState, now: datetime, error: AgentError) -> Orc
 
 
 def clarification_response(state: RunState, now: datetime) -> OrchestratorResponse:
-    """The outcome of a run that needs the user to settle something first (SPEC D-03, D-04)."""
-    response = _response(state, now, RUN_STATUS_CLARIFICATION_NEEDED)
-    asked = list(_clarifications(state))
-    for clarification in asked:
-        response.clarification.questions.extend(clarification.questions)
-        response.clarification.assumptions.extend(clarification.assumptions)
-    lines = [question.question for question in response.clarification.questions]
-    response.answer = "\n".join(["Before I can answer:", *(f"- {line}" for line in lines)])
+    """The outcome of a run that needs the user to settle something first."""
+    response = _response(state, now, gateway.RUN_STATUS_CLARIFICATION_NEEDED)
+    asked = response.clarification
+    if state.clarification is not None:
+        asked.MergeFrom(state.clarification)
+    for step in state.steps.values():
+        if step.result and step.status == NEEDS_CLARIFICATION:
+            asked.MergeFrom(step.result.clarification)
+    lines = ["Before I can answer:", *(f"- {question.question}" for question in asked.questions)]
+    response.answer = "\n".join(lines)
     fit_response(response)
     return response
 
 
 def fallback_output(state: RunState) -> ComposerOutput:
-    """What can be said without the composer: the agents' own answers (SPEC K-16)."""
-    results = [step.result for step in state.result_steps if step.result is not None]
-    answers = [r.answer for r in results if r.answer and _ok(r)]
+    """What can be said without the composer: the agents' own answers."""
+    steps = state.result_steps
+    results, good = _results(steps), _results(step for step in steps if step.succeeded)
+    answers = [result.answer for result in good if result.answer]
     errors = [f"{r.agent_name}: {r.error.message}" for r in results if r.HasField("error")]
     texts = [*answers, *errors, *filter(None, (definitive_failure(state),))]
-    output = ComposerOutput(answer="\n\n".join(texts) or _NOTHING, deterministic=True)
-    table = first_table(results)
-    if table is not None:
-        output.data.CopyFrom(table)
-    for result in results:
-        output.sources.extend(result.sources)
-    return output
+    return ComposerOutput(
+        answer="\n\n".join(texts) or _NOTHING,
+        sources=[source for result in results for source in result.sources],
+        data=_first_table(good),
+        deterministic=True,
+    )
 
 
 def final_answer(state: RunState) -> ComposerOutput | None:
-    """The answer that a step has already synthesised, if the plan says so (SPEC C-24).
+    """The answer that a step has already synthesised, if the plan says so.
 
     Only when every step went well and nothing asks for another wording; otherwise the composer
     must explain what is missing.
     """
-    results = [step.result for step in state.result_steps if step.result]
-    if state.request.request.system_prompt or not all(map(_ok, results)):
+    ended = [step for step in state.result_steps if step.result is not None]
+    if state.request.request.system_prompt or not all(step.succeeded for step in ended):
         return None
     # Of the latest attempt: an earlier one did not know yet what came after it.
-    flagged = [
-        step.result
-        for step in state.steps.values()
-        if step.step.is_final_answer and step.result and step.result.answer
-    ]
-    if len(flagged) != 1:
+    flagged = _results(step for step in state.steps.values() if step.step.is_final_answer)
+    answers = [result for result in flagged if result.answer]
+    if len(answers) != 1:
         return None
-    final = flagged[0]
-    output = ComposerOutput(
+    final = answers[0]
+    return ComposerOutput(
         answer=final.answer,
         sources=final.sources,
         highlights=final.highlights,
         followups=final.followups,
         charts=final.charts,
+        data=_first_table([final, *_results(ended)]),
         deterministic=True,
     )
-    table = first_table([final, *results])
-    if table is not None:
-        output.data.CopyFrom(table)
-    return output
 
 
-def first_table(results: Iterable[AgentResult]) -> Table | None:
-    """The first table among successful results (SPEC K-03)."""
-    return next((r.table for r in results if _ok(r) and r.HasField("table")), None)
+def _results(steps: Iterable[StepState]) -> list[AgentResult]:
+    return [step.result for step in steps if step.result is not None]
 
 
-def plan_stages(state: RunState) -> list[Stage]:
-    """The stages of the plan in force, for display."""
-    return [Stage(step_ids=ids) for ids in stages(state.plan)] if state.plan else []
+def _first_table(results: Iterable[AgentResult]) -> Table | None:
+    return next((result.table for result in results if result.HasField("table")), None)
 
 
-def result_of(step: StepState) -> AgentResult:
+def _result_of(step: StepState) -> AgentResult:
     """The step's result with its trace, or what is to be said of a step that did not end."""
     result = AgentResult()
-    if step.result is not None:
-        result.CopyFrom(step.result)
-    elif uncertain_actions(step):
-        stopped = step.status == AGENT_EXECUTION_STATUS_RUNNING
-        result.CopyFrom(left_unknown(step, _STOPPED if stopped else _UNASKED))
-    elif step.status == AGENT_EXECUTION_STATUS_RUNNING:
-        result.CopyFrom(failed_result(step, CANCELLED, _STOPPED))
-    elif step.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
-        skipped = AGENT_EXECUTION_STATUS_SKIPPED
-        result.CopyFrom(failed_result(step, CANCELLED, _UNDECIDED, skipped))
-    else:
-        pending = AGENT_EXECUTION_STATUS_PENDING
-        result.CopyFrom(failed_result(step, "NotRun", _NOT_RUN, pending))
+    result.CopyFrom(step.result or _unended(step))
     result.trace.extend(step.trace)
     return result
 
 
-def _response(state: RunState, now: datetime, status: RunStatus) -> OrchestratorResponse:
-    response = OrchestratorResponse(run_id=state.run_id, status=status)
-    results = [result_of(step) for step in state.result_steps]
-    response.agent_results.extend(fit(results, MAX_RESULTS_BYTES))
+def _unended(step: StepState) -> AgentResult:
+    if uncertain_actions(step):
+        return left_unknown(step, _STOPPED if step.running else _UNASKED)
+    if step.running:
+        return failed_result(step, CANCELLED, _STOPPED)
+    if step.status == AWAITING_APPROVAL:
+        return failed_result(step, CANCELLED, _UNDECIDED, SKIPPED)
+    return failed_result(step, NOT_RUN, _NOT_RUN, PENDING)
+
+
+def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> OrchestratorResponse:
+    steps, decision = state.result_steps, state.decision
     # The steps' own events stay with their results; whoever asks for the trace gets them merged.
-    response.trace.extend(state.plan_trace)
-    for attempt in state.past:
-        for step in attempt.replaced:
-            response.trace.extend(step.trace)
-    if state.decision is not None:
-        response.planner.CopyFrom(state.decision)
-    if state.intent is not None:
-        response.intent.CopyFrom(state.intent)
-    metadata = ResponseMetadata(
-        agents=dict.fromkeys(step.step.agent for step in state.result_steps),
-        stages=plan_stages(state),
-        revision=state.revision,
-        usage=Usage(),
+    replaced = [step for attempt in state.past for step in attempt.replaced]
+    trace_parent = state.request.traceparent.split("-")
+    response = OrchestratorResponse(
+        run_id=state.run_id,
+        status=status,
+        agent_results=fit([_result_of(step) for step in steps], MAX_RESULTS_BYTES),
+        trace=[*state.plan_trace, *(event for step in replaced for event in step.trace)],
+        planner=decision,
+        intent=state.intent,
+        metadata=gateway.ResponseMetadata(
+            agents=dict.fromkeys(step.step.agent for step in steps),
+            stages=[gateway.Stage(step_ids=ids) for ids in stages(state.plan)]
+            if state.plan
+            else [],
+            revision=state.revision,
+            max_tokens=state.request.settings.max_tokens,
+            conversation_id=state.request.request.conversation_id,
+            latency=now - state.accept_time,
+            # Of a W3C traceparent: version-trace-span-flags.
+            trace_id=trace_parent[1] if len(trace_parent) == 4 else "",
+        ),
     )
-    add_usage(metadata.usage, state.usage)
+    add_usage(response.metadata.usage, state.usage)
     # Of steps that are stopped with the run nobody will say what they consumed.
-    metadata.usage.unreported_tokens += held_by_steps(state)
-    metadata.max_tokens = state.request.settings.max_tokens
-    metadata.conversation_id = state.request.request.conversation_id
-    metadata.latency.FromTimedelta(now - state.accept_time)
-    metadata.trace_id = _trace_id(state)
-    if state.decision is not None and state.decision.HasField("confidence"):
-        metadata.planner_confidence = state.decision.confidence
-    response.metadata.CopyFrom(metadata)
+    response.metadata.usage.unreported_tokens += held_by_steps(state)
+    if decision is not None and decision.HasField("confidence"):
+        response.metadata.planner_confidence = decision.confidence
     return response
-
-
-def _status(state: RunState, *, composed: bool) -> RunStatus:
-    """SPEC Q-08: partial as soon as one step produced something, failed only when none did."""
-    good = [step.status == AGENT_EXECUTION_STATUS_SUCCEEDED for step in state.result_steps]
-    if composed and all(good):
-        return RUN_STATUS_SUCCEEDED
-    return RUN_STATUS_PARTIALLY_SUCCEEDED if any(good) else RUN_STATUS_FAILED
-
-
-def _clarifications(state: RunState) -> Iterable[Clarification]:
-    if state.clarification is not None:
-        yield state.clarification
-    for step in state.steps.values():
-        if step.result and step.status == AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION:
-            yield step.result.clarification
-
-
-def _trace_id(state: RunState) -> str:
-    """The trace id inside the W3C traceparent ``version-trace-span-flags``."""
-    parts = state.request.traceparent.split("-")
-    return parts[1] if len(parts) == 4 else ""
-
-
-def _ok(result: AgentResult) -> bool:
-    return result.status == AGENT_EXECUTION_STATUS_SUCCEEDED

@@ -1,7 +1,7 @@
 """Whether another plan could mend what failed, and what such a plan must keep to. Pure.
 
-What a person or a rule did not allow is never planned again, nor what may have acted already (SPEC
-C-21..C-23); everything is told by stable types and reasons, nothing by the text of a message.
+What a person or a rule did not allow is never planned again, nor what may have acted already;
+everything is told by stable types and reasons, nothing by the text of a message.
 """
 
 from __future__ import annotations
@@ -9,44 +9,24 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
+from bos_gateway import failures
 from bos_gateway.budget import enough_for_revision, steps_left, turns_left
-from bos_gateway.failures import (
-    AGENT_UNKNOWN,
-    BUDGET_EXHAUSTED,
-    CANCELLED,
-    CLARIFICATION_LIMIT,
-    CREDENTIAL_LOST,
-    NO_NEW_PLAN,
-    OUTCOME_UNKNOWN,
-    REFERENCE_UNRESOLVED,
-    acts,
-    is_model_failure,
-    may_have_acted,
-    reason_of,
-)
+from bos_gateway.run_state import FAILED
 from bos_plans import references_of, repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from bos.agent.v1 import AgentResult
     from bos.common.v1 import AgentError
     from bos.planner.v1 import Plan
-    from bos_gateway.state import RunState, StepState
+    from bos_gateway.run_state import RunState, StepState
 
 # Failures that a person, a rule or a limit is behind, or of which nobody knows how they ended.
 _FINAL_TYPES = frozenset(
     {
-        "SandboxViolation",
-        "PermissionDenied",
-        "HttpRefused",
-        "ModelRefused",
-        CLARIFICATION_LIMIT,
-        BUDGET_EXHAUSTED,
-        CANCELLED,
-        CREDENTIAL_LOST,
-        OUTCOME_UNKNOWN,
+        *("SandboxViolation", "PermissionDenied", "HttpRefused", "ModelRefused"),
+        *(failures.CLARIFICATION_LIMIT, failures.BUDGET_EXHAUSTED, failures.CANCELLED),
+        *(failures.CREDENTIAL_LOST, failures.OUTCOME_UNKNOWN),
     }
 )
 # The same as reasons of the errors of services, of which an agent's failure may tell.
@@ -54,9 +34,9 @@ _FINAL_REASONS = frozenset(
     {"MODEL_REFUSED", "HTTP_REFUSED", "PERMISSION_DENIED", "BUDGET_EXHAUSTED"}
 )
 # With these the agent has not even begun, whatever its tools could have done.
-_NOT_BEGUN = frozenset({AGENT_UNKNOWN, REFERENCE_UNRESOLVED})
+_NOT_BEGUN = (failures.AGENT_UNKNOWN, failures.REFERENCE_UNRESOLVED)
 _VIOLATIONS = "violations"
-"""Details of an AgentError: the rules that a query broke (DEC-16)."""
+"""Details of an AgentError: the rules that a query broke."""
 _OF_A_MODEL = "model"
 
 # Planning and a step of the new plan take this long at least, in short runs less.
@@ -89,14 +69,14 @@ def mendable(state: RunState) -> frozenset[str]:
     # Upstream first: a reference to a step that is for good without output is so as well.
     for step_id in state.order:
         step = state.steps[step_id]
-        if step.status == AGENT_EXECUTION_STATUS_FAILED and _mendable(state, step, found):
+        if step.status == FAILED and _mendable(state, step, found):
             found.add(step_id)
     return frozenset(found)
 
 
 def waits_for_revision(state: RunState, step: StepState, failed: AbstractSet[str]) -> bool:
     """Whether the step must not run yet: it acts, and something upstream of it ``failed``."""
-    if not failed or not acts(state.card(step.step.agent), step.step):
+    if not failed or not failures.acts(state.card(step.step.agent), step.step):
         return False
     upstream, found = list(step.needs), set[str]()
     while upstream:
@@ -110,7 +90,7 @@ def waits_for_revision(state: RunState, step: StepState, failed: AbstractSet[str
 
 
 def is_uncertain(state: RunState) -> bool:
-    """Whether the planner may be asked again because of thin results (SPEC B-22).
+    """Whether the planner may be asked again because of thin results.
 
     A model's plan of low confidence of which something succeeded without yielding anything, or in
     part only; once in a run. A plan whose results are there is not doubted.
@@ -120,47 +100,45 @@ def is_uncertain(state: RunState) -> bool:
         return False
     if decision is None or not decision.HasField("confidence"):
         return False
-    return decision.confidence < state.request.settings.confidence_threshold and any(
-        step.result is not None and _thin(step.result) for step in state.steps.values()
-    )
+    doubted = decision.confidence < state.request.settings.confidence_threshold
+    return doubted and any(map(_thin, state.steps.values()))
 
 
 def revision_problems(state: RunState, plan: Plan) -> tuple[str, list[str]]:
-    """What forbids a revised plan, beside what would forbid any (SPEC B-19, C-22, C-23).
+    """What forbids a revised plan, beside what would forbid any.
 
     Returns:
         The type of the failure and what is wrong, one sentence each; none if the plan is fine.
     """
     if not plan.steps:
-        return NO_NEW_PLAN, ["There is no other plan."]
+        return failures.NO_NEW_PLAN, ["There is no other plan."]
     failed = [state.steps[step_id].step for step_id in state.mending]
     if len(repetitions(plan.steps, failed)) == len(plan.steps):
-        return NO_NEW_PLAN, ["The plan repeats what failed."]
-    kept, blocked = completed(state), blocked_steps(state)
-    taken = {step.step.step_id for step in blocked}
+        return failures.NO_NEW_PLAN, ["The plan repeats what failed."]
+    blocked = [step.step for step in blocked_steps(state)]
+    done = [step.step for step in completed(state)]
+    taken = {step.step_id for step in blocked}
     problems = [
         f'The id of step "{step.step_id}" is taken.' for step in plan.steps if step.step_id in taken
     ]
-    again = repetitions(plan.steps, [step.step for step in blocked])
-    problems += [f'Step "{s}" repeats "{other}", which stays undone.' for s, other in again.items()]
-    again = repetitions(plan.steps, [step.step for step in kept])
-    problems += [f'Step "{s}" repeats "{other}", which is done.' for s, other in again.items()]
+    for steps, what in ((blocked, "which stays undone"), (done, "which is done")):
+        again = repetitions(plan.steps, steps)
+        problems += [f'Step "{s}" repeats "{other}", {what}.' for s, other in again.items()]
     return "", problems
 
 
 def completed(state: RunState) -> list[StepState]:
     """Steps of all attempts that succeeded: new steps refer to them and never repeat them."""
-    steps = state.result_steps
-    return [step for step in steps if step.status == AGENT_EXECUTION_STATUS_SUCCEEDED]
+    return [step for step in state.result_steps if step.succeeded]
 
 
 def blocked_steps(state: RunState) -> list[StepState]:
-    """Steps of all attempts that ended without success and stay as they are (SPEC C-23)."""
+    """Steps of all attempts that ended without success and stay as they are."""
     return [
         step
         for step in state.result_steps
         if step.settled
-        and step.status != AGENT_EXECUTION_STATUS_SUCCEEDED
+        and not step.succeeded
         and not (step.revision == state.revision and step.step.step_id in state.mending)
     ]
 
@@ -169,29 +147,27 @@ def _mendable(state: RunState, step: StepState, found: AbstractSet[str]) -> bool
     error = step.result.error if step.result is not None else None
     if error is None or _is_final(error):
         return False
-    if error.type == REFERENCE_UNRESOLVED:
-        sources = [state.steps[s] for s in references_of(step.step) if s in state.steps]
-        return all(
-            source.status == AGENT_EXECUTION_STATUS_SUCCEEDED or source.step.step_id in found
-            for source in sources
-        )
+    if error.type == failures.REFERENCE_UNRESOLVED:
+        sources = (state.steps[s] for s in references_of(step.step) if s in state.steps)
+        return all(source.succeeded or source.step.step_id in found for source in sources)
     if step.sub_task is None or error.type in _NOT_BEGUN:
         return True
-    return not may_have_acted(state.card(step.step.agent), step.step, step.begun)
+    return not failures.may_have_acted(state.card(step.step.agent), step.step, step.begun)
 
 
 def _is_final(error: AgentError) -> bool:
-    if error.type in _FINAL_TYPES or reason_of(error) in _FINAL_REASONS:
-        return True
-    if is_model_failure(error):
-        return True
-    details = error.details
-    return _VIOLATIONS in details and bool(details[_VIOLATIONS].list_value.values)
+    return (
+        error.type in _FINAL_TYPES
+        or failures.reason_of(error) in _FINAL_REASONS
+        or failures.is_model_failure(error)
+        or (_VIOLATIONS in error.details and bool(error.details[_VIOLATIONS].list_value.values))
+    )
 
 
-def _thin(result: AgentResult) -> bool:
+def _thin(step: StepState) -> bool:
     """Whether a success yielded nothing, or only a part."""
-    if result.status != AGENT_EXECUTION_STATUS_SUCCEEDED:
+    result = step.result
+    if result is None or not step.succeeded:
         return False
     if result.partial_data.fields:
         return True

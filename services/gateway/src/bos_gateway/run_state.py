@@ -6,39 +6,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_PENDING,
-    AGENT_EXECUTION_STATUS_RUNNING,
-    INSTRUCTION_MODE_UNSPECIFIED,
-    AgentCard,
-    AgentExecutionStatus,
-    AgentResult,
-    InstructionMode,
-    ProposedAction,
-)
-from bos.common.v1 import AgentError, Clarification, TraceEvent, Usage
-from bos.gateway.v1 import (
-    APPROVAL_STATUS_APPROVED,
-    APPROVAL_STATUS_PENDING,
-    RUN_STATUS_UNSPECIFIED,
-    Approval,
-    OrchestratorResponse,
-    RunStatus,
-)
+from bos.agent import v1 as agent
+from bos.common.v1 import Usage
+from bos.gateway import v1 as gateway
 
 if TYPE_CHECKING:
+    from bos.common.v1 import AgentError, Clarification, TraceEvent
     from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
     from bos.runlog.v1 import RunAccepted, SubTask
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-_UNSETTLED = frozenset(
-    {
-        AGENT_EXECUTION_STATUS_PENDING,
-        AGENT_EXECUTION_STATUS_RUNNING,
-        AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    }
-)
+
+# How the execution of a step stands, as the whole core says it.
+PENDING = agent.AGENT_EXECUTION_STATUS_PENDING
+RUNNING = agent.AGENT_EXECUTION_STATUS_RUNNING
+AWAITING_APPROVAL = agent.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+NEEDS_CLARIFICATION = agent.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+SUCCEEDED = agent.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = agent.AGENT_EXECUTION_STATUS_FAILED
+SKIPPED = agent.AGENT_EXECUTION_STATUS_SKIPPED
 
 
 class UnknownEvent(Exception):
@@ -57,8 +43,8 @@ class StepState:
     revision: int
     agent_id: str
     needs: frozenset[str]
-    """Steps that must have ended before this one can start, soft and hard (SPEC X-12)."""
-    status: AgentExecutionStatus = AGENT_EXECUTION_STATUS_PENDING
+    """Steps that must have ended before this one can start, soft and hard."""
+    status: agent.AgentExecutionStatus = PENDING
     attempt: int = 0
     """Attempts dispatched so far."""
     sub_task: SubTask | None = None
@@ -67,52 +53,61 @@ class StepState:
     """Its last attempt was under way when the run changed owner."""
     reserved_tokens: int = 0
     """Held of the run's budget until it ends."""
-    result: AgentResult | None = None
+    result: agent.AgentResult | None = None
     trace: list[TraceEvent] = field(default_factory=list)
-    approval: Approval | None = None
+    approval: gateway.Approval | None = None
     """Its latest request to a person, in its present state."""
     proposals: int = 0
     """Requests made so far."""
     performing: bool = False
     """Its approved actions were about to be performed; from then on they may have been."""
-    begun: list[ProposedAction] = field(default_factory=list)
+    begun: list[agent.ProposedAction] = field(default_factory=list)
     """All approved actions that were ever about to be performed."""
     instructions: str = ""
     """What people added to its task, or put in its place."""
-    instruction_mode: InstructionMode = INSTRUCTION_MODE_UNSPECIFIED
+    instruction_mode: agent.InstructionMode = agent.INSTRUCTION_MODE_UNSPECIFIED
     unclassified: bool = False
     """It is not known yet whether the latest of them add to the task or take its place."""
 
     @property
     def awaits(self) -> bool:
         """Whether a person has yet to decide about it."""
-        return (
-            self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
-            and self.approval is not None
-            and self.approval.status == APPROVAL_STATUS_PENDING
-        )
+        return self._decision == gateway.APPROVAL_STATUS_PENDING
 
     @property
     def refused(self) -> bool:
         """Whether it was decided, by a person or by the time, that it must not go on."""
-        return (
-            self.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
-            and self.approval is not None
-            and self.approval.status not in (APPROVAL_STATUS_PENDING, APPROVAL_STATUS_APPROVED)
-        )
+        going = (gateway.APPROVAL_STATUS_PENDING, gateway.APPROVAL_STATUS_APPROVED)
+        return self._decision is not None and self._decision not in going
+
+    @property
+    def _decision(self) -> gateway.ApprovalStatus | None:
+        """What came of its request so far; None if it is not at one."""
+        if self.status != AWAITING_APPROVAL or self.approval is None:
+            return None
+        return self.approval.status
+
+    @property
+    def running(self) -> bool:
+        """Whether an agent is at work on it, as far as the log tells."""
+        return self.status == RUNNING
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the step has ended well."""
+        return self.status == SUCCEEDED
 
     @property
     def settled(self) -> bool:
         """Whether the step has ended, well or not."""
-        return self.status not in _UNSETTLED
+        return self.status not in (PENDING, RUNNING, AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The execution of a plan that was since revised (SPEC C-21)."""
+    """The execution of a plan that was since revised."""
 
     revision: int
-    plan: Plan
     steps: dict[str, StepState]
     """Its steps, in planner order."""
     failed: frozenset[str]
@@ -136,7 +131,7 @@ class RunState:
 
     run_id: str
     last_sequence: int = 0
-    status: RunStatus = RUN_STATUS_UNSPECIFIED
+    status: gateway.RunStatus = gateway.RUN_STATUS_UNSPECIFIED
     accepted: RunAccepted | None = None
     accept_time: datetime = _NEVER
     update_time: datetime = _NEVER
@@ -153,21 +148,21 @@ class RunState:
     replanning: int | None = None
     """The revision that is being planned."""
     mending: frozenset[str] = frozenset()
-    """Steps that it is to mend; none if their results are thin instead (SPEC B-22)."""
+    """Steps that it is to mend; none if their results are thin instead."""
     iterated: bool = False
     """The planner was asked again because of thin results."""
     revision_failure: AgentError | None = None
-    """Why there is no further plan; nothing more is attempted (SPEC C-22)."""
+    """Why there is no further plan; nothing more is attempted."""
     clarification: Clarification | None = None
     steps: dict[str, StepState] = field(default_factory=dict)
     """Steps of the plan in force, in planner order."""
     order: list[str] = field(default_factory=list)
-    """The same steps in the order of one-by-one execution (SPEC C-11)."""
-    outputs: dict[str, AgentResult] = field(default_factory=dict)
+    """The same steps in the order of one-by-one execution."""
+    outputs: dict[str, agent.AgentResult] = field(default_factory=dict)
     """Results of settled steps over all revisions, by step id; of failed ones only while their
     plan is in force."""
     turns: int = 0
-    """Steps dispatched so far, retries not counted (DEC-09)."""
+    """Steps dispatched so far, retries not counted."""
     held_bytes: int = 0
     """Size of what was sent to steps and of their results, over all revisions."""
     plan_trace: list[TraceEvent] = field(default_factory=list)
@@ -182,7 +177,7 @@ class RunState:
     """Since when there is an undecided request; the run's time stands still."""
     waited: timedelta = timedelta()
     """Time that people have taken so far."""
-    response: OrchestratorResponse | None = None
+    response: gateway.OrchestratorResponse | None = None
 
     @property
     def request(self) -> RunAccepted:
@@ -213,6 +208,6 @@ class RunState:
         """Whether the run has ended; nothing is ever appended after that."""
         return self.response is not None
 
-    def card(self, agent: str) -> AgentCard | None:
-        """The card of ``agent`` as frozen for this run."""
-        return next((card for card in self.request.cards if card.name == agent), None)
+    def card(self, name: str) -> agent.AgentCard | None:
+        """The card of the agent of that name as frozen for this run."""
+        return next((card for card in self.request.cards if card.name == name), None)

@@ -8,48 +8,31 @@ state holds is in ``run_state``.
 from __future__ import annotations
 
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
-    AGENT_EXECUTION_STATUS_RUNNING,
-    INSTRUCTION_MODE_ENHANCE,
-    INSTRUCTION_MODE_OVERRIDE,
-)
+from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_OVERRIDE
 from bos.common.v1 import AgentError, Usage
-from bos.gateway.v1 import (
-    RUN_STATUS_ACCEPTED,
-    RUN_STATUS_COMPOSING,
-    RUN_STATUS_EXECUTING,
-    RUN_STATUS_PLANNED,
-    RUN_STATUS_WAITING_FOR_APPROVAL,
-    Approval,
-    RunStatus,
-)
-from bos_gateway.budget import for_classifying, for_planning, held_for_classifying
+from bos.gateway import v1 as gateway
+from bos_gateway.budget import for_classifying, for_planning, held_beside_steps
 from bos_gateway.failures import NO_NEW_PLAN
-from bos_gateway.run_state import Attempt, BrokenLog, RunState, StepState, UnknownEvent
+from bos_gateway.run_state import (
+    AWAITING_APPROVAL,
+    RUNNING,
+    Attempt,
+    BrokenLog,
+    RunState,
+    StepState,
+    UnknownEvent,
+)
 from bos_plans import dependencies, execution_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from bos.runlog.v1 import LogEvent, Planned, StepDispatched
+    from bos.runlog import v1 as runlog
 
-__all__ = [
-    "WAITING_FOR_APPROVAL",
-    "Attempt",
-    "BrokenLog",
-    "RunState",
-    "StepState",
-    "UnknownEvent",
-    "add_usage",
-    "agent_id",
-    "apply",
-    "fold",
-    "status_after",
-    "waits",
-]
+# What the fold adds up to, and how it fails, is imported from here as well.
+__all__ = ["BrokenLog", "RunState", "UnknownEvent"]
 
 _MAX_NANOS = 2**62
 # Counts of Usage and where their sums end, so that those can be added up and stored again.
@@ -60,9 +43,17 @@ _COUNTS = {
 }
 WAITING_FOR_APPROVAL = "waiting_for_approval"
 """Reason of RunReleased: nothing can go on before somebody has decided."""
+_STATUS_AFTER = {
+    "run_accepted": gateway.RUN_STATUS_ACCEPTED,
+    "planned": gateway.RUN_STATUS_PLANNED,
+    "step_dispatched": gateway.RUN_STATUS_EXECUTING,
+    "step_finished": gateway.RUN_STATUS_EXECUTING,
+    "approval_resolved": gateway.RUN_STATUS_EXECUTING,
+    "answer_started": gateway.RUN_STATUS_COMPOSING,
+}
 
 
-def fold(run_id: str, events: Iterable[LogEvent]) -> RunState:
+def fold(run_id: str, events: Iterable[runlog.LogEvent]) -> RunState:
     """The state after ``events``, which are the whole log from the first event on.
 
     Raises:
@@ -75,7 +66,7 @@ def fold(run_id: str, events: Iterable[LogEvent]) -> RunState:
     return state
 
 
-def apply(state: RunState, event: LogEvent) -> None:
+def apply(state: RunState, event: runlog.LogEvent) -> None:
     """Take one more event into ``state``.
 
     Raises:
@@ -92,40 +83,29 @@ def apply(state: RunState, event: LogEvent) -> None:
     state.last_sequence += 1
     state.update_time = event.create_time.ToDatetime(tzinfo=UTC)
     state.status = status_after(state.status, event)
-    _APPLY[kind](state, event)
+    _APPLY[kind](state, getattr(event, kind))
 
 
-def status_after(status: RunStatus, event: LogEvent) -> RunStatus:
+def status_after(status: gateway.RunStatus, event: runlog.LogEvent) -> gateway.RunStatus:
     """The run's status once ``event`` has happened."""
-    match event.WhichOneof("event"):
-        case "run_accepted":
-            return RUN_STATUS_ACCEPTED
-        case "planned":
-            return RUN_STATUS_PLANNED
-        case "step_dispatched" | "step_finished" | "approval_resolved":
-            return RUN_STATUS_EXECUTING
-        case "run_released" if waits(event):
-            return RUN_STATUS_WAITING_FOR_APPROVAL
-        case "answer_started":
-            return RUN_STATUS_COMPOSING
-        case "run_finished":
-            return event.run_finished.response.status
-        case _:
-            return status
+    if event.HasField("run_finished"):
+        return event.run_finished.response.status
+    if waits(event):
+        return gateway.RUN_STATUS_WAITING_FOR_APPROVAL
+    return _STATUS_AFTER.get(event.WhichOneof("event") or "", status)
 
 
-def waits(event: LogEvent) -> bool:
+def waits(event: runlog.LogEvent) -> bool:
     """Whether with this event the run is nobody's until somebody decides."""
     return event.run_released.reason == WAITING_FOR_APPROVAL
 
 
-def _run_accepted(state: RunState, event: LogEvent) -> None:
-    state.accepted = event.run_accepted
+def _run_accepted(state: RunState, accepted: runlog.RunAccepted) -> None:
+    state.accepted = accepted
     state.accept_time = state.update_time
 
 
-def _planned(state: RunState, event: LogEvent) -> None:
-    planned = event.planned
+def _planned(state: RunState, planned: runlog.Planned) -> None:
     if planned.revision != state.planning:
         raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that nobody asked for")
     revised = state.plan is not None
@@ -159,10 +139,9 @@ def _planned(state: RunState, event: LogEvent) -> None:
     _note_waiting(state)
 
 
-def _leave_attempt(state: RunState, planned: Planned) -> None:
+def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
     """Put the plan in force away; what it achieved stays, what failed is there to be told of."""
-    assert state.plan is not None
-    attempt = Attempt(state.revision, state.plan, state.steps, state.mending)
+    attempt = Attempt(state.revision, state.steps, state.mending)
     state.past.append(attempt)
     for step in attempt.replaced:
         state.outputs.pop(step.step.step_id, None)
@@ -171,12 +150,11 @@ def _leave_attempt(state: RunState, planned: Planned) -> None:
         raise BrokenLog(f"run {state.run_id} plans step {again[0]} again, which has ended")
 
 
-def _plan_failed(state: RunState, event: LogEvent) -> None:
-    failed = event.plan_failed
+def _plan_failed(state: RunState, failed: runlog.PlanFailed) -> None:
     if failed.revision != state.planning:
         raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
     if not failed.HasField("usage"):
-        count_unreported(state, for_planning(state) or 0)
+        count_unreported(state, for_planning(state))
     state.plan_trace += failed.trace
     add_usage(state.usage, failed.usage)
     if state.plan is None:
@@ -185,44 +163,35 @@ def _plan_failed(state: RunState, event: LogEvent) -> None:
         state.replanning, state.revision_failure = None, failed.error
 
 
-def _revision_started(state: RunState, event: LogEvent) -> None:
-    started = event.revision_started
-    if (
-        state.plan is None
-        or state.replanning is not None
-        or (started.revision != state.revision + 1)
-    ):
+def _revision_started(state: RunState, started: runlog.RevisionStarted) -> None:
+    begun = state.plan is None or state.replanning is not None
+    if begun or started.revision != state.revision + 1:
         raise BrokenLog(f"run {state.run_id} begins revision {started.revision} out of order")
     state.replanning = started.revision
     state.mending = frozenset(started.failed_step_ids)
     state.iterated = state.iterated or not started.failed_step_ids
 
 
-def _step_dispatched(state: RunState, event: LogEvent) -> None:
-    dispatched: StepDispatched = event.step_dispatched
-    step = _step(state, dispatched.step_id, dispatched.revision)
-    if step is None:
+def _step_dispatched(state: RunState, dispatched: runlog.StepDispatched) -> None:
+    if (step := _step(state, dispatched.step_id, dispatched.revision)) is None:
         return
     if step.sub_task is None:
         state.turns += 1
         state.held_bytes += dispatched.sub_task.ByteSize()
-    step.status = AGENT_EXECUTION_STATUS_RUNNING
+    step.status = RUNNING
     step.attempt = dispatched.attempt
     step.sub_task = dispatched.sub_task
     step.interrupted = False
     step.reserved_tokens = dispatched.reserved_tokens
 
 
-def _step_progressed(state: RunState, event: LogEvent) -> None:
-    step = _step(state, event.step_progressed.step_id, event.step_progressed.revision)
-    if step is not None:
-        step.trace += event.step_progressed.events
+def _step_progressed(state: RunState, progressed: runlog.StepProgressed) -> None:
+    if (step := _step(state, progressed.step_id, progressed.revision)) is not None:
+        step.trace += progressed.events
 
 
-def _step_finished(state: RunState, event: LogEvent) -> None:
-    finished = event.step_finished
-    step = _step(state, finished.step_id, finished.revision)
-    if step is None:
+def _step_finished(state: RunState, finished: runlog.StepFinished) -> None:
+    if (step := _step(state, finished.step_id, finished.revision)) is None:
         return
     if step.settled:
         raise BrokenLog(f"run {state.run_id} settles step {finished.step_id} twice")
@@ -237,18 +206,16 @@ def _step_finished(state: RunState, event: LogEvent) -> None:
         count_unreported(state, step.reserved_tokens)
     step.reserved_tokens = 0
     if step.unclassified:  # and nobody asks any more what its instructions mean
-        count_unreported(state, for_classifying(state) or 0)
+        count_unreported(state, for_classifying(state))
         step.unclassified = False
 
 
-def _approval_requested(state: RunState, event: LogEvent) -> None:
-    requested = event.approval_requested
-    step = _step(state, requested.approval.step_id, requested.revision)
-    if step is None:
+def _approval_requested(state: RunState, requested: runlog.ApprovalRequested) -> None:
+    if (step := _step(state, requested.approval.step_id, requested.revision)) is None:
         return
     if step.settled or step.awaits:
         raise BrokenLog(f"run {state.run_id} asks twice about step {requested.approval.step_id}")
-    step.status = AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+    step.status = AWAITING_APPROVAL
     step.approval = requested.approval
     step.proposals += 1
     step.performing = step.interrupted = False
@@ -258,31 +225,27 @@ def _approval_requested(state: RunState, event: LogEvent) -> None:
     _note_waiting(state)
 
 
-def _approval_resolved(state: RunState, event: LogEvent) -> None:
+def _approval_resolved(state: RunState, event: runlog.ApprovalResolved) -> None:
     """Take the decision; what it is about is known from the request, whatever came back of it."""
-    resolved = event.approval_resolved.approval
-    step = next((s for s in state.steps.values() if _asked(s) == resolved.approval_id), None)
-    if step is None or step.approval is None:
+    decided = event.approval
+    for step in state.steps.values():
+        if step.approval is None or step.approval.approval_id != decided.approval_id:
+            continue
+        if not step.awaits:
+            raise BrokenLog(f"run {state.run_id} has two decisions about step {step.step.step_id}")
+        approval = gateway.Approval()
+        approval.CopyFrom(step.approval)
+        approval.status = decided.status
+        approval.user_instructions = decided.user_instructions
+        approval.respond_time.CopyFrom(decided.respond_time)
+        step.approval = approval
+        step.unclassified = bool(decided.user_instructions)
+        _note_waiting(state)
         return
-    if not step.awaits:
-        raise BrokenLog(f"run {state.run_id} has two decisions about step {step.step.step_id}")
-    approval = Approval()
-    approval.CopyFrom(step.approval)
-    approval.status = resolved.status
-    approval.user_instructions = resolved.user_instructions
-    approval.respond_time.CopyFrom(resolved.respond_time)
-    step.approval = approval
-    step.unclassified = bool(resolved.user_instructions)
-    _note_waiting(state)
 
 
-def _asked(step: StepState) -> str | None:
-    return step.approval.approval_id if step.approval is not None else None
-
-
-def _instructions_classified(state: RunState, event: LogEvent) -> None:
+def _instructions_classified(state: RunState, classified: runlog.InstructionsClassified) -> None:
     """Instructions instead of the task also stand instead of earlier instructions."""
-    classified = event.instructions_classified
     add_usage(state.usage, classified.usage)
     step = _step(state, classified.step_id, classified.revision)
     if step is None or step.approval is None or not step.unclassified:
@@ -296,10 +259,8 @@ def _instructions_classified(state: RunState, event: LogEvent) -> None:
         step.instructions += f"\n{instructions}"
 
 
-def _effect_intended(state: RunState, event: LogEvent) -> None:
-    intended = event.effect_intended
-    step = _step(state, intended.step_id, intended.revision)
-    if step is not None:
+def _effect_intended(state: RunState, intended: runlog.EffectIntended) -> None:
+    if (step := _step(state, intended.step_id, intended.revision)) is not None:
         step.performing = True
         step.begun += step.approval.actions if step.approval is not None else ()
 
@@ -314,34 +275,31 @@ def _note_waiting(state: RunState) -> None:
         state.waiting_since = None
 
 
-def _answer_started(state: RunState, event: LogEvent) -> None:
-    state.answer_attempt = event.answer_started.attempt
+def _answer_started(state: RunState, started: runlog.AnswerStarted) -> None:
+    state.answer_attempt = started.attempt
     count_unreported(state, state.answer_tokens)
-    state.answer_tokens = event.answer_started.reserved_tokens
+    state.answer_tokens = started.reserved_tokens
 
 
-def _run_finished(state: RunState, event: LogEvent) -> None:
-    state.response = event.run_finished.response
+def _run_finished(state: RunState, finished: runlog.RunFinished) -> None:
+    state.response = finished.response
 
 
-def _cancel_requested(state: RunState, event: LogEvent) -> None:
+def _cancel_requested(state: RunState, requested: runlog.CancelRequested) -> None:
     if state.cancel_reason is None:
-        state.cancel_reason = event.cancel_requested.reason
+        state.cancel_reason = requested.reason
 
 
-def _run_adopted(state: RunState, event: LogEvent) -> None:
+def _run_adopted(state: RunState, adopted: runlog.RunAdopted) -> None:
     """Whatever was under way ended with its owner, and nobody will say what it consumed.
 
     Planning and classifying are taken to have begun: the log does not tell.
     """
     state.let_go = False
     for step in state.steps.values():
-        step.interrupted = step.status == AGENT_EXECUTION_STATUS_RUNNING
-    if state.planning is not None:
-        count_unreported(state, for_planning(state) or 0)
-    count_unreported(state, held_for_classifying(state))
+        step.interrupted = step.running
+    count_unreported(state, held_beside_steps(state))
     _forfeit_steps(state)
-    count_unreported(state, state.answer_tokens)
     state.answer_tokens = 0
 
 
@@ -352,11 +310,11 @@ def _forfeit_steps(state: RunState) -> None:
         step.reserved_tokens = 0
 
 
-def _run_released(state: RunState, event: LogEvent) -> None:
-    state.let_go = waits(event)
+def _run_released(state: RunState, released: runlog.RunReleased) -> None:
+    state.let_go = released.reason == WAITING_FOR_APPROVAL
 
 
-_APPLY = {
+_APPLY: dict[str, Callable[[RunState, Any], None]] = {
     "run_accepted": _run_accepted,
     "planned": _planned,
     "plan_failed": _plan_failed,
@@ -385,7 +343,7 @@ def _step(state: RunState, step_id: str, revision: int) -> StepState | None:
 
 
 def agent_id(agent: str, index: int, revision: int) -> str:
-    """Instance id of the step at ``index``: unique in its plan, stable over retries (SPEC A-20)."""
+    """Instance id of the step at ``index``: unique in its plan, stable over retries."""
     return f"{agent}_{index}" if revision == 0 else f"{agent}_{revision}_{index}"
 
 
@@ -401,6 +359,6 @@ def add_usage(total: Usage, more: Usage) -> None:
     total.models.extend(model for model in more.models if model not in total.models)
 
 
-def count_unreported(state: RunState, tokens: int) -> None:
+def count_unreported(state: RunState, tokens: int | None) -> None:
     """Count tokens that nobody will report any more as consumed."""
     add_usage(state.usage, Usage(unreported_tokens=tokens))

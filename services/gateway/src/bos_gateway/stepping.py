@@ -53,6 +53,7 @@ from bos_gateway.failures import (
 from bos_gateway.proposals import (
     MAX_APPROVAL_BYTES,
     approval_for,
+    asked_again,
     denied_before,
     done_before,
     drop_impossible_timeouts,
@@ -73,7 +74,6 @@ from bos_gateway.results import (
 )
 from bos_gateway.state import add_usage
 from bos_gateway.step_files import StepFiles
-from bos_gateway.unknown_outcomes import asked_again
 
 if TYPE_CHECKING:
     from bos_gateway.decide import RunStep

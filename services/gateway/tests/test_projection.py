@@ -1,0 +1,55 @@
+"""Clients see of the log what is listed here, and nothing that was only given the same name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos.gateway.v1 import AgentRequest, RunEvent
+from bos.runlog.v1 import LogEvent
+from bos_gateway.projection import project
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+# Public name of each kind, and its fields that are the log's own.
+SHOWN = {
+    "run_accepted": ("run_accepted", {"original_question"}),
+    "planned": ("planned", {"revision", "plan", "decision", "intent"}),
+    "step_dispatched": ("step_started", {"revision", "step_id", "agent_id", "attempt"}),
+    "step_progressed": ("step_progress", {"step_id", "events"}),
+    "step_finished": ("step_finished", {"revision", "step_id", "result"}),
+    "approval_requested": ("approval_requested", {"approval"}),
+    "approval_resolved": ("approval_resolved", {"approval"}),
+    "revision_started": ("revision_started", {"revision", "failed_step_ids"}),
+    "answer_started": ("answer_started", {"attempt"}),
+    "cancel_requested": ("cancel_requested", {"reason"}),
+    "run_adopted": ("run_resumed", set()),
+    "run_finished": ("run_finished", {"response"}),
+}
+KINDS = [field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_client_sees_of_a_kind_what_is_listed_or_nothing(kind: str) -> None:
+    event = LogEvent()
+    getattr(event, kind).SetInParent()
+    public = project("r", 1, event, AgentRequest())
+    if kind not in SHOWN:
+        assert public is None
+        return
+    name, shared = SHOWN[kind]
+    assert public is not None
+    assert public.WhichOneof("event") == name
+    assert both(getattr(event, kind), getattr(public, name)) == shared
+
+
+def test_client_sees_of_a_request_what_is_listed() -> None:
+    shared = both(AgentRequest(), RunEvent().run_accepted)
+    assert shared == {"question", "request_id", "conversation_id", "continues_run_id"}
+
+
+def both(stored: Message, public: Message) -> set[str]:
+    """Fields of the same name."""
+    return set(stored.DESCRIPTOR.fields_by_name) & set(public.DESCRIPTOR.fields_by_name)
