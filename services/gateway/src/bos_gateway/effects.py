@@ -1,7 +1,7 @@
 """The work that commands ask for, and what it works with.
 
 An effect never touches the run's state and never raises for what its service did wrong: that
-becomes an event (SPEC Q-04, Q-05). It may be cancelled at any moment, and cancels its call then.
+becomes an event. It may be cancelled at any moment, and cancels its call then.
 The effects themselves are in ``planning``, ``stepping`` and ``composing``.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bos_chassis.auth import RUN_TOKEN_KEY
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
@@ -17,18 +19,18 @@ if TYPE_CHECKING:
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import PlannerServiceAsyncStub
     from bos.runlog.v1 import LogEvent
+    from bos_chassis.auth import RunTokenSigner
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
-    from bos_gateway.result_room import ResultRoom
+    from bos_gateway.room import Room
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
-    from bos_gateway.step_files import FileRoom
-    from bos_gateway.tokens import Metadata, Tokens
 
+    Metadata = tuple[tuple[str, str], ...]
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
     Committed = Callable[[LogEvent], Awaitable[None]]
@@ -38,6 +40,32 @@ if TYPE_CHECKING:
 
 PLANNER = "planner"
 COMPOSER = "composer"
+
+# A call may end a little after its time-out; the token must not end first.
+_SLACK_S = 5.0
+# On whose behalf the gateway acts when no user is: reading cards.
+_GATEWAY_USER = "gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Mints the signed tokens that internal calls carry, as their metadata."""
+
+    signer: RunTokenSigner | None
+    """None where internal calls are not authenticated (tests, loopback)."""
+
+    def metadata(
+        self, user_id: str, run_id: str, step_key: str, audiences: Sequence[str], timeout_s: float
+    ) -> Metadata:
+        """Metadata of a call that lasts at most ``timeout_s`` seconds, for these services."""
+        if self.signer is None:
+            return ()
+        token = self.signer.mint(user_id, run_id, step_key, audiences, timeout_s + _SLACK_S)
+        return ((RUN_TOKEN_KEY, token),)
+
+    def own(self, audience: str, timeout_s: float) -> Metadata:
+        """Metadata of a call that the gateway makes for itself."""
+        return self.metadata(_GATEWAY_USER, "", "", [audience], timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +82,8 @@ class Collaborators:
     clock: DatabaseClock
     vault: RunSecrets
     files: RunFiles
-    file_room: FileRoom
-    result_room: ResultRoom
+    file_room: Room
+    result_room: Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +99,10 @@ class EffectContext:
     committed: Committed
     say: Say
 
-    def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
+    def token(self, audiences: Sequence[str], timeout_s: float, step_key: str = "") -> Metadata:
         """Metadata of a call made for this run."""
-        user_id = self.state.request.user_id
-        return self.services.tokens.metadata(
-            user_id, self.state.run_id, step_key, audiences, timeout_s
-        )
+        user_id, run_id = self.state.request.user_id, self.state.run_id
+        return self.services.tokens.metadata(user_id, run_id, step_key, audiences, timeout_s)
 
     def now(self) -> datetime:
         """The time in UTC, the same for all replicas."""

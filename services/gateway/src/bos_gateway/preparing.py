@@ -59,7 +59,7 @@ async def _prepare(run: EffectContext, card: AgentCard) -> None:
     )
     timeout_s = min(_TIMEOUT_S, run.left_s(run_deadline(run.state)))
     audiences = [card.name, *card.downstream_audiences]
-    call = stub.Prepare(request, timeout=timeout_s, metadata=run.token("", audiences, timeout_s))
+    call = stub.Prepare(request, timeout=timeout_s, metadata=run.token(audiences, timeout_s))
     outcome = "cancelled"
     try:
         await call

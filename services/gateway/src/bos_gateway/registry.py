@@ -12,7 +12,8 @@ from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import BosError, Unavailable
-from bos_plans import OutOfBounds, extent, is_duration
+from bos_gateway.results import values_problem
+from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentServiceAsyncStub
     from bos_chassis.channels import Channels
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.tokens import Tokens
+    from bos_gateway.effects import Tokens
 
 _DESCRIBE_TIMEOUT_S = 3.0
 _MISSING_S = 2.0
@@ -51,20 +52,20 @@ class Registry:
     ) -> None:
         self._tokens = tokens
         self._agents = {
-            name: _Agent(AgentServiceStub(channels.get(target))) for name, target in targets.items()
+            name: _Agent(AgentServiceStub(channels.get(target)))
+            for name, target in sorted(targets.items())
         }
         self._log = telemetry.logger("bos.gateway.registry")
 
     @property
     def cards(self) -> Sequence[AgentCard]:
         """Cards of all agents that ever answered, by name."""
-        found = [agent.card for agent in self._agents.values() if agent.card is not None]
-        return sorted(found, key=lambda card: card.name)
+        return [agent.card for agent in self._agents.values() if agent.card is not None]
 
     @property
     def names(self) -> Sequence[str]:
         """Names of all configured agents."""
-        return sorted(self._agents)
+        return list(self._agents)
 
     def require_cards(self) -> Sequence[AgentCard]:
         """The cards, for a question that is to be planned now.
@@ -95,15 +96,13 @@ class Registry:
                 available=not agent.unavailable_reason,
                 unavailable_reason=agent.unavailable_reason,
             )
-            for name, agent in sorted(self._agents.items())
+            for name, agent in self._agents.items()
         ]
 
     def stub(self, agent: str) -> AgentServiceAsyncStub | None:
-        """How to call ``agent``, by its canonical name; None if no such agent is configured."""
-        for name, known in self._agents.items():
-            if (known.card.name if known.card else name) == agent:
-                return known.stub
-        return None
+        """How to call ``agent``; None if no such agent is configured."""
+        known = self._agents.get(agent)
+        return known.stub if known else None
 
     async def refresh(self) -> None:
         """Ask every agent for its card, all at once."""
@@ -119,7 +118,7 @@ class Registry:
                     metadata=self._tokens.own(name, _DESCRIBE_TIMEOUT_S),
                 )
         except BosError as error:
-            if not agent.unavailable_reason or agent.unavailable_reason == _NEVER_ANSWERED:
+            if agent.unavailable_reason in ("", _NEVER_ANSWERED):
                 self._log.warning("agent does not answer", agent=name, reason=error.reason)
             agent.unavailable_reason = error.message
             return
@@ -147,11 +146,9 @@ def _card_problem(card: AgentCard, name: str) -> str | None:
         return "The card of the agent has a tool whose name is none."
     if not all(map(is_duration, (card.default_timeout, card.latency_budget))):
         return "The card of the agent has a duration that is none."
-    try:
-        extent(value for tool in card.tools for value in tool.input_schema.fields.values())
-    except OutOfBounds as error:
-        return f"The card of the agent {error}."
-    return None
+    schemas = (value for tool in card.tools for value in tool.input_schema.fields.values())
+    problem = values_problem(schemas)
+    return f"The card of the agent {problem}." if problem else None
 
 
 @asynccontextmanager

@@ -29,8 +29,8 @@ from bos_gateway.operator.findings import Finding, ok, problem, warning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bos_gateway.effects import Metadata
     from bos_gateway.operator.deployment import Deployment
-    from bos_gateway.tokens import Metadata
 
 _CALL_S: Final = 2.0
 _AGENT, _PLANNER, _COMPOSER = (
