@@ -14,13 +14,12 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
-from bos_gateway.effects import Collaborators, Tokens
+from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.feed import RunFeed
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.registry import Registry
-from bos_gateway.room import Room
 from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.service import MIGRATIONS, new_run_id

@@ -16,11 +16,10 @@ from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.decide import RunStep, decide
-from bos_gateway.effects import EffectContext, Tokens
+from bos_gateway.effects import EffectContext, Room, Tokens
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.registry import Registry
-from bos_gateway.room import Room
 from bos_gateway.settings import GatewaySettings
 from bos_gateway.state import fold
 from bos_gateway.stepping import run_step

@@ -11,8 +11,8 @@ from raw_agents import RawAgent, add_raw_agent, success
 from bos.agent.v1 import AgentResult
 from bos.common.v1 import Value, ValueMap
 from bos.runlog.v1 import StepDispatched, StepFinished, SubTask
+from bos_gateway.effects import Room
 from bos_gateway.results import MAX_RESULT_BYTES
-from bos_gateway.room import Room
 from bos_gateway.state import RunState, apply, fold
 from bos_testkit.plans import step
 

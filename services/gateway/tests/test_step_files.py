@@ -23,10 +23,10 @@ from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
+from bos_gateway.effects import Room
 from bos_gateway.files import MAX_FILE_BYTES, RunFiles, StepFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, too_old
-from bos_gateway.room import Room
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import parse_run_id
 from bos_gateway.upkeep import Upkeep, UpkeepPlan

@@ -30,11 +30,10 @@ MAX_STREAMED_BYTES = 1024 * 1024
 async def compose(run: EffectContext, command: Compose) -> None:
     """Have the answer composed; ends in RunFinished."""
     attempt = run.state.answer_attempt + 1
-    output = final_answer(run.state)
+    output, problem = final_answer(run.state), ""
     held = command.token_budget if output is None else 0
     started = AnswerStarted(attempt=attempt, reserved_tokens=held)
     await run.emit(run.stamped(LogEvent(answer_started=started)))
-    problem = ""
     if output is not None:
         run.say(attempt, output.answer)
     else:

@@ -7,8 +7,10 @@ The effects themselves are in ``planning``, ``stepping`` and ``composing``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import weakref
 from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
 
 from bos_chassis.auth import RUN_TOKEN_KEY
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
-    from bos_gateway.room import Room
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
@@ -47,7 +48,7 @@ _SLACK_S = 5.0
 _GATEWAY_USER = "gateway"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=False)
 class Tokens:
     """Mints the signed tokens that internal calls carry, as their metadata."""
 
@@ -68,7 +69,43 @@ class Tokens:
         return self.metadata(_GATEWAY_USER, "", "", [audience], timeout_s)
 
 
-@dataclass(frozen=True, slots=True)
+@define(eq=False)
+class Room:
+    """Memory that all runs of the process share; what a holder had is free once it is gone."""
+
+    _max_bytes: int
+    """Of all holders together."""
+    _held: dict[int, int] = field(init=False, factory=dict)
+
+    @property
+    def held(self) -> int:
+        """Bytes that all holders have."""
+        return sum(self._held.values())
+
+    def take(self, holder: object, size: int = 0, *, known: int = 0) -> bool:
+        """Whether there is room for that many bytes more; if so, the holder has them from now on.
+
+        Args:
+            holder: Who wants them.
+            size: How many.
+            known: What the holder is known to have, whoever gave it to it.
+        """
+        key = id(holder)
+        if key not in self._held:
+            weakref.finalize(holder, self._held.pop, key)
+            self._held[key] = 0
+        self._held[key] = max(self._held[key], known)
+        fits = self.held + size <= self._max_bytes
+        self._held[key] += size if fits else 0
+        return fits
+
+    def free(self, holder: object) -> None:
+        """The holder has nothing any more."""
+        if id(holder) in self._held:
+            self._held[id(holder)] = 0
+
+
+@frozen(eq=False)
 class Collaborators:
     """What effects work with; shared by all runs of the process."""
 
@@ -86,7 +123,7 @@ class Collaborators:
     result_room: Room
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=False)
 class EffectContext:
     """One run as its effects see it."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bos_artefacts import Artefact as Blob
     from bos_artefacts import ArtefactStore, Owner
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.room import Room
+    from bos_gateway.effects import Room
 
 MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024

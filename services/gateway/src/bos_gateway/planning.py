@@ -1,14 +1,17 @@
-"""The effects that ask the planner: for a plan, which is checked once more, and what words mean."""
+"""The effects of planning: the planner is asked, its plan checked once more; agents read ahead."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_OVERRIDE
+import grpc
+
+from bos.agent import v1 as agent
 from bos.common.v1 import AgentError, Usage
 from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
-from bos_chassis.errors import BosError
+from bos_chassis.errors import BosError, from_rpc_error
 from bos_gateway import failures, results
 from bos_gateway.attempts import revision_context
 from bos_gateway.budget import steps_left
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 # Of each thing that a planner says beside its plan.
 _MAX_BESIDE_BYTES = 32 * 1024
 _CLASSIFY_TIMEOUT_S = 20.0
+# What takes longer than making a plan is hardly ahead of the steps any more.
+_PREPARE_TIMEOUT_S = 5.0
+_MAX_PREPARING = 8
 
 
 async def make_plan(run: EffectContext, command: MakePlan) -> None:
@@ -162,16 +168,12 @@ def _left_s(run: EffectContext) -> float:
 
 
 def _failed(
-    run: EffectContext,
-    revision: int,
-    error_type: str,
-    message: str,
-    answer: MakePlanResponse | None,
+    run: EffectContext, revision: int, error_type: str, text: str, answer: MakePlanResponse | None
 ) -> LogEvent:
-    trace = failures.error_trace(PLANNER, error_type, message, run.now())
+    trace = failures.error_trace(PLANNER, error_type, text, run.now())
     failed = PlanFailed(
         revision=revision,
-        error=AgentError(type=error_type, message=message),
+        error=AgentError(type=error_type, message=text),
         trace=[*(answer.trace if answer else ()), trace],
         usage=answer.usage if answer else None,
     )
@@ -205,7 +207,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
         classified.usage.unreported_tokens = command.token_budget or 0
     else:
         answer.DiscardUnknownFields()
-        if answer.mode == INSTRUCTION_MODE_OVERRIDE:
+        if answer.mode == agent.INSTRUCTION_MODE_OVERRIDE:
             classified.mode = answer.mode
         results.sound_trace(answer.trace, run.now())
         classified.trace.extend(answer.trace)
@@ -220,5 +222,52 @@ def taken_to_add(command: Classify) -> InstructionsClassified:
         revision=command.revision,
         step_id=command.step_id,
         approval_id=command.approval_id,
-        mode=INSTRUCTION_MODE_ENHANCE,
+        mode=agent.INSTRUCTION_MODE_ENHANCE,
     )
+
+
+async def prepare_agents(run: EffectContext) -> None:
+    """Have agents read ahead while the first plan is being made; returns when they are done.
+
+    Nothing depends on it, so nothing of it is in the run's log: planning does not wait for it,
+    failures are counted and forgotten, and a replica that adopts the run does without.
+    """
+    accepted = run.state.request
+    request = accepted.request
+    cards = [
+        card
+        for card in accepted.cards
+        if card.prepares
+        and card.name not in request.disable_agents
+        and card.name not in accepted.unavailable_agents
+    ]
+    # Those first that the user prefers.
+    cards.sort(key=lambda card: card.name not in request.prefer_agents)
+    await asyncio.gather(*(_prepare(run, card) for card in cards[:_MAX_PREPARING]))
+
+
+async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
+    stub = run.services.registry.stub(card.name)
+    if stub is None:
+        return
+    accepted = run.state.request
+    request = agent.PrepareRequest(
+        metadata=agent.TaskMetadata(
+            user_id=accepted.user_id,
+            run_id=run.state.run_id,
+            conversation_id=accepted.request.conversation_id,
+        ),
+        question=question_of(accepted),
+    )
+    timeout_s = min(_PREPARE_TIMEOUT_S, run.left_s(run_deadline(run.state)))
+    audiences = [card.name, *card.downstream_audiences]
+    call = stub.Prepare(request, timeout=timeout_s, metadata=run.token(audiences, timeout_s))
+    outcome = "cancelled"
+    try:
+        await call
+        outcome = "done"
+    except grpc.RpcError as error:
+        outcome = from_rpc_error(error).code.name.lower()
+    finally:
+        call.cancel()
+        run.services.metrics.preparations.labels(card.name, outcome).inc()

@@ -100,19 +100,21 @@ class _Patience:
             BosError: there is to be none.
         """
         now, wait_s = time.monotonic(), self.waits.pop(0) if self.waits else math.inf
-        passing = _never_left(error) if self._budgeted else _is_nobody(error)
+        passing = _is_nobody(error, unconnected=self._budgeted)
         if not passing or now - self._called > _AT_ONCE_S or now + wait_s >= self._ends:
             raise from_rpc_error(error) from error
         await asyncio.sleep(wait_s)
 
 
-def _never_left(error: grpc.RpcError) -> bool:
-    """Whether there was no connection that the call could have been sent over."""
-    return _is_nobody(error) and (error.details() or "").startswith(_UNCONNECTED)
+def _is_nobody(error: grpc.RpcError, *, unconnected: bool) -> bool:
+    """Whether no service has said this: what ours say carries details.
 
-
-def _is_nobody(error: grpc.RpcError) -> bool:
-    """Whether no service has said this: what ours say carries details."""
+    Args:
+        error: How a call ended.
+        unconnected: Whether there must have been no connection that it could have been sent over.
+    """
     if not isinstance(error, grpc.aio.AioRpcError) or error.code() not in _GONE:
+        return False
+    if unconnected and not (error.details() or "").startswith(_UNCONNECTED):
         return False
     return all(key != STATUS_DETAILS_KEY for key, _ in error.trailing_metadata() or ())

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import grpc
+
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
-from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, Unavailable
+from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway.results import values_problem
 from bos_plans import is_duration
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.effects import Tokens
 
-_DESCRIBE_TIMEOUT_S = 3.0
+_TIMEOUT_S = 3.0
 _MISSING_S = 2.0
 _MAX_CARD_BYTES = 256 * 1024
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -58,23 +59,18 @@ class Registry:
         self._log = telemetry.logger("bos.gateway.registry")
 
     @property
-    def cards(self) -> Sequence[AgentCard]:
-        """Cards of all agents that ever answered, by name."""
-        return [agent.card for agent in self._agents.values() if agent.card is not None]
-
-    @property
     def names(self) -> Sequence[str]:
         """Names of all configured agents."""
         return list(self._agents)
 
     def require_cards(self) -> Sequence[AgentCard]:
-        """The cards, for a question that is to be planned now.
+        """Cards of all agents that ever answered, by name, for a question to be planned now.
 
         Raises:
             Unavailable: agents are configured and none of them has ever answered. A plan made
                 without any would look like a question that needs none.
         """
-        cards = self.cards
+        cards = [agent.card for agent in self._agents.values() if agent.card is not None]
         if self._agents and not cards:
             raise Unavailable(
                 "None of the agents answers at the moment; try again shortly.",
@@ -106,21 +102,19 @@ class Registry:
 
     async def refresh(self) -> None:
         """Ask every agent for its card, all at once."""
-        await asyncio.gather(*(self._describe(name) for name in self._agents))
+        await asyncio.gather(*(self._describe(*each) for each in self._agents.items()))
 
-    async def _describe(self, name: str) -> None:
-        agent = self._agents[name]
+    async def _describe(self, name: str, agent: _Agent) -> None:
+        token = self._tokens.own(name, _TIMEOUT_S)
         try:
-            with translate_rpc_errors():
-                answer = await agent.stub.Describe(
-                    DescribeRequest(),
-                    timeout=_DESCRIBE_TIMEOUT_S,
-                    metadata=self._tokens.own(name, _DESCRIBE_TIMEOUT_S),
-                )
-        except BosError as error:
+            answer = await agent.stub.Describe(
+                DescribeRequest(), timeout=_TIMEOUT_S, metadata=token
+            )
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error)
             if agent.unavailable_reason in ("", _NEVER_ANSWERED):
-                self._log.warning("agent does not answer", agent=name, reason=error.reason)
-            agent.unavailable_reason = error.message
+                self._log.warning("agent does not answer", agent=name, reason=failure.reason)
+            agent.unavailable_reason = failure.message
             return
         answer.DiscardUnknownFields()
         if problem := _card_problem(answer.card, name):

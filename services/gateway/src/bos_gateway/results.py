@@ -66,7 +66,7 @@ _MAX_USAGE = {
 }
 _MAX_SOURCE = {"relevance": 1, "page": 2**31 - 1}
 MAX_CONFIDENCE = {"confidence": 1}
-_MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
+_MAX_DURATION = {"seconds": 30 * 24 * 3600, "nanos": 10**9 - 1}
 _MAX_MODELS, _MAX_MODEL_CHARS = 16, 200
 _MAX_COLUMNS = _MAX_FIELDS = 10_000
 
@@ -121,9 +121,7 @@ def clamp_result(result: AgentResult) -> list[str]:
 def clamp_usage(usage: Usage) -> list[str]:
     """Clamp what a call is said to have consumed, in place; the fields that were not possible."""
     clamped = clamp(usage, _MAX_USAGE)
-    nanos = usage.duration.ToNanoseconds()
-    if not 0 <= nanos <= _MAX_DURATION_NS:
-        usage.duration.FromNanoseconds(max(0, min(nanos, _MAX_DURATION_NS)))
+    if clamp(usage.duration, _MAX_DURATION):
         clamped.append("duration")
     if len(usage.models) > _MAX_MODELS or any(len(m) > _MAX_MODEL_CHARS for m in usage.models):
         usage.models[:] = [name[:_MAX_MODEL_CHARS] for name in usage.models[:_MAX_MODELS]]
@@ -241,10 +239,10 @@ def _shrink(message: Message, excess: int) -> bool:
             message.ClearField(name)
     elif name == "trace":  # how it ended says more than how it began
         del value[: max(1, len(value) // 2)]
-    elif (
-        len(value) > _FEW or isinstance(value[0], str) or not _shrink(max(value, key=_size), excess)
-    ):
-        del value[len(value) // 2 :]
+    else:
+        few = len(value) <= _FEW and isinstance(value[0], Message)
+        if not few or not _shrink(max(value, key=_size), excess):
+            del value[len(value) // 2 :]
     return True
 
 

@@ -32,7 +32,7 @@ from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
-from bos_gateway.effects import Collaborators, Tokens
+from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.files import RunFiles
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
@@ -41,7 +41,6 @@ from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
-from bos_gateway.room import Room
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs

@@ -111,11 +111,9 @@ class _StepRun:
         if (asked := self._to_be_asked(result)) is not None:
             event = LogEvent(approval_requested=asked)
         else:
+            fitting = await self._fitted(result)
             finished = StepFinished(
-                revision=command.revision,
-                step_id=command.step_id,
-                result=await self._fitted(result),
-                attempts=attempt,
+                revision=command.revision, step_id=command.step_id, result=fitting, attempts=attempt
             )
             event = LogEvent(step_finished=finished)
         await self._run.emit(self._run.stamped(event))
@@ -181,9 +179,8 @@ class _StepRun:
             refused = isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY
             unsent = refused and not begun
             text = f"The agent {self._agent} could not do its part: {failure.message}"
-            result = await self._failed(
-                type(failure).__name__, text, unsent=unsent, unknown=not unsent
-            )
+            kind = type(failure).__name__
+            result = await self._failed(kind, text, unsent=unsent, unknown=not unsent)
             return result, isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()
@@ -296,9 +293,8 @@ class _StepRun:
             limit = max(limit, wanted)
         (fitting,) = results.fit([result], limit)
         if fitting is not result:
-            await self._tell(
-                f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
-            )
+            text = f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
+            await self._tell(text)
         return fitting
 
     async def _failed(
@@ -323,10 +319,8 @@ class _StepRun:
         return result
 
     async def _tell(self, message: str) -> None:
-        # When it was is added on the way.
-        await self._progress(
-            TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
-        )
+        said = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
+        await self._progress(said)
 
     async def _progress(self, *events: TraceEvent) -> None:
         """Store trace events, as many as a step may have."""
@@ -335,10 +329,9 @@ class _StepRun:
         self._traced_bytes += sum(event.ByteSize() for event in events)
         if not kept or self._traced_bytes > results.MAX_TRACE_BYTES:
             return
-        results.sound_trace(kept, self._run.now())
-        progressed = StepProgressed(
-            revision=self._command.revision, step_id=self._command.step_id, events=kept
-        )
+        results.sound_trace(kept, self._run.now())  # which says when, where nobody has
+        revision, step_id = self._command.revision, self._command.step_id
+        progressed = StepProgressed(revision=revision, step_id=step_id, events=kept)
         await self._run.emit(self._run.stamped(LogEvent(step_progressed=progressed)))
 
     def _timeout_s(self) -> float:
