@@ -30,7 +30,6 @@ MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_FILES_BYTES: Final = 6 * 1024 * 1024
 """Of all files of a step together."""
-PLAIN_TYPE: Final = "application/octet-stream"
 
 _MAX_NAME_BYTES: Final = 255
 _MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
@@ -193,7 +192,7 @@ def _listed(file: _File, blob: Blob) -> Artefact:
     fit = _MEDIA_TYPE.fullmatch(file.media_type)
     return Artefact(
         digest=f"sha256:{blob.digest}",
-        media_type=file.media_type if fit else PLAIN_TYPE,
+        media_type=file.media_type if fit else "application/octet-stream",
         name=file.name,
         size_bytes=blob.size_bytes,
     )

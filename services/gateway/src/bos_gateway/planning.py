@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import RunAccepted
     from bos_gateway.decide import Classify, MakePlan
     from bos_gateway.effects import Collaborators, EffectContext, Metadata
+    from bos_gateway.state import RunState
 
 # Of each thing that a planner says beside its plan.
 _MAX_BESIDE_BYTES = 32 * 1024
@@ -51,7 +52,10 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
         text = f"The limit of {settings.max_steps} steps over all plans was reached."
         nothing = MakePlanResponse(usage=Usage())
         return _failed(run, revision, failures.STEPS_EXHAUSTED, text, nothing)
-    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, _left_s(run))
+    left_s = run.left_s(run_deadline(state))
+    if state.replanning is not None:  # then a step must be able to run as well
+        left_s = run.left_s(steps_deadline(state)) / 2
+    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s)
     request = plan_request(
         state.request,
         max_steps=max_steps,
@@ -64,7 +68,7 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
     except BosError as error:
         text = f"The question could not be planned: {error.message}"
         return _failed(run, revision, type(error).__name__, text, None)
-    error_type, problems = _problems(run, answer, max_steps)
+    error_type, problems = _problems(state, answer, max_steps)
     if problems:
         text = " ".join(problems)
         if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
@@ -142,11 +146,8 @@ def usable_problems(
     return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
 
 
-def _problems(
-    run: EffectContext, answer: MakePlanResponse, max_steps: int
-) -> tuple[str, list[str]]:
+def _problems(state: RunState, answer: MakePlanResponse, max_steps: int) -> tuple[str, list[str]]:
     """Why the answer is no plan, by type and in words; no words if it is one."""
-    state = run.state
     if answer.HasField("clarification"):
         limit = questions_limit(state.request, answer.clarification)
         return failures.CLARIFICATION_LIMIT, [limit] if limit else []
@@ -158,13 +159,6 @@ def _problems(
     kept = [step.step.step_id for step in completed(state)]
     problems = usable_problems(answer, state.request, max_steps, kept)
     return failures.INVALID_PLAN, problems + forbidden
-
-
-def _left_s(run: EffectContext) -> float:
-    """Time that planning may take; of another plan a step must be able to run as well."""
-    if run.state.replanning is None:
-        return run.left_s(run_deadline(run.state))
-    return run.left_s(steps_deadline(run.state)) / 2
 
 
 def _failed(
