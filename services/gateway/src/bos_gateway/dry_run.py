@@ -72,11 +72,11 @@ class DryRun:
 
     async def _asked(self, accepted: RunAccepted, user_id: str) -> MakePlanResponse:
         settings = self._services.settings
-        timeout_s, most = settings.plan_timeout_s, settings.max_steps
+        timeout_s = settings.plan_timeout_s
         token = self._services.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         try:
             async with self._day.planning(user_id) as held:
-                request = plan_request(accepted, max_steps=most, token_budget=held.tokens)
+                request = plan_request(accepted, settings.max_steps, held.tokens, None)
                 answer = await ask_planner(self._services, request, timeout_s, token)
                 held.usage = answer.usage
                 return answer

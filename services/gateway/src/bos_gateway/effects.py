@@ -44,8 +44,6 @@ COMPOSER = "composer"
 
 # A call may end a little after its time-out; the token must not end first.
 _SLACK_S = 5.0
-# On whose behalf the gateway acts when no user is: reading cards.
-_GATEWAY_USER = "gateway"
 
 
 @frozen(eq=False)
@@ -65,8 +63,8 @@ class Tokens:
         return ((RUN_TOKEN_KEY, token),)
 
     def own(self, audience: str, timeout_s: float) -> Metadata:
-        """Metadata of a call that the gateway makes for itself."""
-        return self.metadata(_GATEWAY_USER, "", "", [audience], timeout_s)
+        """Metadata of a call on nobody's behalf, which the gateway makes for itself."""
+        return self.metadata("gateway", "", "", [audience], timeout_s)
 
 
 @define(eq=False)

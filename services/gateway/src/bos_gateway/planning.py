@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos.agent import v1 as agent
-from bos.common.v1 import AgentError, Usage
+from bos.common.v1 import AgentError
 from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
 from bos_chassis.errors import BosError, from_rpc_error
@@ -50,18 +50,13 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
     max_steps = steps_left(state)
     if max_steps <= 0:  # which in a request means no limit
         text = f"The limit of {settings.max_steps} steps over all plans was reached."
-        nothing = MakePlanResponse(usage=Usage())
-        return _failed(run, revision, failures.STEPS_EXHAUSTED, text, nothing)
+        return _failed(run, revision, failures.STEPS_EXHAUSTED, text, MakePlanResponse(usage={}))
     left_s = run.left_s(run_deadline(state))
     if state.replanning is not None:  # then a step must be able to run as well
         left_s = run.left_s(steps_deadline(state)) / 2
     timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s)
-    request = plan_request(
-        state.request,
-        max_steps=max_steps,
-        token_budget=command.token_budget,
-        revision=None if state.replanning is None else revision_context(state),
-    )
+    revising = None if state.replanning is None else revision_context(state)
+    request = plan_request(state.request, max_steps, command.token_budget, revising)
     try:
         token = run.token([PLANNER], timeout_s)
         answer = await ask_planner(run.services, request, timeout_s, token)
@@ -92,11 +87,7 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
 
 
 def plan_request(
-    accepted: RunAccepted,
-    *,
-    max_steps: int,
-    token_budget: int | None,
-    revision: RevisionContext | None = None,
+    accepted: RunAccepted, max_steps: int, tokens: int | None, revision: RevisionContext | None
 ) -> MakePlanRequest:
     """What the planner is asked about an accepted request."""
     request = accepted.request
@@ -111,7 +102,7 @@ def plan_request(
         cards=accepted.cards,
         fallback_agent=accepted.settings.fallback_agent,
         max_steps=max_steps,
-        token_budget=token_budget,
+        token_budget=tokens,
         revision=revision,
     )
 
@@ -228,13 +219,8 @@ async def prepare_agents(run: EffectContext) -> None:
     """
     accepted = run.state.request
     request = accepted.request
-    cards = [
-        card
-        for card in accepted.cards
-        if card.prepares
-        and card.name not in request.disable_agents
-        and card.name not in accepted.unavailable_agents
-    ]
+    barred = {*request.disable_agents, *accepted.unavailable_agents}
+    cards = [card for card in accepted.cards if card.prepares and card.name not in barred]
     # Those first that the user prefers.
     cards.sort(key=lambda card: card.name not in request.prefer_agents)
     await asyncio.gather(*(_prepare(run, card) for card in cards[:_MAX_PREPARING]))
@@ -245,14 +231,12 @@ async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
     if stub is None:
         return
     accepted = run.state.request
-    request = agent.PrepareRequest(
-        metadata=agent.TaskMetadata(
-            user_id=accepted.user_id,
-            run_id=run.state.run_id,
-            conversation_id=accepted.request.conversation_id,
-        ),
-        question=question_of(accepted),
+    metadata = agent.TaskMetadata(
+        user_id=accepted.user_id,
+        run_id=run.state.run_id,
+        conversation_id=accepted.request.conversation_id,
     )
+    request = agent.PrepareRequest(metadata=metadata, question=question_of(accepted))
     timeout_s = min(_PREPARE_TIMEOUT_S, run.left_s(run_deadline(run.state)))
     audiences = [card.name, *card.downstream_audiences]
     call = stub.Prepare(request, timeout=timeout_s, metadata=run.token(audiences, timeout_s))

@@ -52,10 +52,9 @@ class Registry:
         self, targets: Mapping[str, str], channels: Channels, tokens: Tokens, telemetry: Telemetry
     ) -> None:
         self._tokens = tokens
-        self._agents = {
-            name: _Agent(AgentServiceStub(channels.get(target)))
-            for name, target in sorted(targets.items())
-        }
+        self._agents: dict[str, _Agent] = {}
+        for name, target in sorted(targets.items()):
+            self._agents[name] = _Agent(AgentServiceStub(channels.get(target)))
         self._log = telemetry.logger("bos.gateway.registry")
 
     @property
@@ -72,11 +71,8 @@ class Registry:
         """
         cards = [agent.card for agent in self._agents.values() if agent.card is not None]
         if self._agents and not cards:
-            raise Unavailable(
-                "None of the agents answers at the moment; try again shortly.",
-                reason="NO_AGENTS",
-                retry_after_s=_MISSING_S,
-            )
+            text = "None of the agents answers at the moment; try again shortly."
+            raise Unavailable(text, reason="NO_AGENTS", retry_after_s=_MISSING_S)
         return cards
 
     @property

@@ -218,13 +218,12 @@ def _shrink(message: Message, excess: int) -> bool:
         return len(message.rows) > 0
     if isinstance(message, ValueMap) and _drop_fields(message, excess):
         return True
-    sizes = {
-        field.name: _size(
-            value if isinstance(value, Message) else type(message)(**{field.name: value})
-        )
-        for field, value in message.ListFields()
-        if isinstance(value, Message) or hasattr(value, "__len__")
-    }
+    sizes: dict[str, int] = {}
+    for field, value in message.ListFields():
+        if isinstance(value, Message):
+            sizes[field.name] = _size(value)
+        elif hasattr(value, "__len__"):
+            sizes[field.name] = _size(type(message)(**{field.name: value}))
     name = max(sizes, key=lambda key: sizes[key], default="")
     if sizes.get(name, 0) < _LEAST_BYTES:
         return False

@@ -41,13 +41,9 @@ if TYPE_CHECKING:
 _TRANSIENT = (errors.Unavailable, errors.ResourceExhausted)
 # Agents fail by their results; with these they have not begun.
 _TURNED_AWAY = (errors.InvalidArgument, errors.PermissionDenied, errors.Unauthenticated)
-_AGENT_BUSY = "AGENT_BUSY"
-# Contract of every agent: AgentError.details says whether another attempt makes sense.
-_RETRYABLE_DETAIL = "retryable"
 # The agent ends by itself at its time-out; only then can it hand over what it has. Where models are
 # slow, the machine is often busy with them, and so is the agent's answer late.
 _MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
-_MAY_HAVE = "What it was to do may have been done all the same."
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
 _STORE_FILES_S = 10.0
@@ -176,7 +172,7 @@ class _StepRun:
                         await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = errors.from_rpc_error(error)
-            refused = isinstance(failure, _TURNED_AWAY) or failure.reason == _AGENT_BUSY
+            refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
             unsent = refused and not begun
             text = f"The agent {self._agent} could not do its part: {failure.message}"
             kind = type(failure).__name__
@@ -258,10 +254,9 @@ class _StepRun:
         """The request to a person that ends the step's work until there is a decision, if any."""
         state, step, now = self._run.state, self._step, self._run.now()
         if result.status == AGENT_EXECUTION_STATUS_AWAITING_APPROVAL:
-            settings = self._run.services.settings
-            timeout = proposals.proposal_timeout(
-                result.proposed_actions, settings.approval_timeouts, settings.approval_timeout_s
-            )
+            settings, actions = self._run.services.settings, result.proposed_actions
+            by_tool, default_s = settings.approval_timeouts, settings.approval_timeout_s
+            timeout = proposals.proposal_timeout(actions, by_tool, default_s)
             approval = proposals.approval_for(state, step, result, now, timeout)
             del result.proposed_actions[:]  # they are in the request
             (beside,) = results.fit([result], _MAX_BESIDE_BYTES)
@@ -288,8 +283,7 @@ class _StepRun:
         settings, state, size = self._run.services.settings, self._run.state, result.ByteSize()
         rest = settings.max_run_result_bytes - state.held_bytes
         limit, wanted = results.MAX_RESULT_BYTES, max(0, min(settings.max_result_bytes, rest))
-        room = self._run.services.result_room
-        if room.take(state, min(wanted, size), known=state.held_bytes):
+        if self._run.services.result_room.take(state, min(wanted, size), known=state.held_bytes):
             limit = max(limit, wanted)
         (fitting,) = results.fit([result], limit)
         if fitting is not result:
@@ -315,7 +309,7 @@ class _StepRun:
             result.usage.SetInParent()
         if unknown and not self._repeatable:
             result.error.type = failures.OUTCOME_UNKNOWN
-            result.error.message += f" {_MAY_HAVE}"
+            result.error.message += " What it was to do may have been done all the same."
         return result
 
     async def _tell(self, message: str) -> None:
@@ -349,12 +343,12 @@ class _StepRun:
 
 
 def _is_transient(result: AgentResult) -> bool:
-    """Whether the agent failed and says that another attempt could end better.
+    """Whether the agent failed and says, in the details of its error, that another could do better.
 
     Not after a failure of its model, whatever it says: the model's endpoint has been asked again
     already, or is so slow that it must not be asked twice.
     """
     if result.status != AGENT_EXECUTION_STATUS_FAILED or failures.is_model_failure(result.error):
         return False
-    retryable = result.error.details.get(_RETRYABLE_DETAIL)
+    retryable = result.error.details.get("retryable")
     return retryable is not None and retryable.bool_value
