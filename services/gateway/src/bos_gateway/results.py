@@ -149,7 +149,7 @@ def _fitting(events: Sequence[TraceEvent]) -> int:
 
 
 def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
-    """The results, with the largest tables and data cut until all fit into ``budget`` bytes.
+    """The results, with their largest parts cut until all of them fit into ``budget`` bytes.
 
     Cut tables say ``truncated``; fields that are dropped are named in ``data["truncated_fields"]``.
     Results that fit are handed back as they are.
@@ -164,7 +164,7 @@ def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
 
 
 def fit_output(output: ComposerOutput, now: datetime) -> None:
-    """Bring what a composer says within bounds, in place; an answer that is cut says so."""
+    """Bring what a composer says within bounds, in place; what is cut says so."""
     output.DiscardUnknownFields()
     text = output.answer.encode()
     if len(text) > MAX_ANSWER_BYTES:
@@ -172,7 +172,7 @@ def fit_output(output: ComposerOutput, now: datetime) -> None:
     for source in output.sources:
         clamp(source, _MAX_SOURCE)
     sound_trace(output.trace, now)
-    trace = list(output.trace)
+    trace = list(output.trace)  # which has its own bound
     del output.trace[:]
     if output.HasField("data"):
         _keep_rows(output.data)
