@@ -105,8 +105,8 @@ class RunFiles:
 class _File:
     name: str
     media_type: str
+    problem: str
     content: bytearray = field(init=False, factory=bytearray)
-    problem: str = field(init=False, default="")
 
 
 @define(eq=False)
@@ -123,8 +123,7 @@ class StepFiles:
         """The next part of a file; what is too much or unfit is dropped and remembered as such."""
         file = self._under_way
         if file is None:
-            file = self._under_way = _File(chunk.name, chunk.media_type)
-            file.problem = self._problem(file.name)
+            file = self._under_way = _File(chunk.name, chunk.media_type, self._problem(chunk.name))
         if not file.problem:
             self._grow(file, chunk.content)
         if chunk.last:

@@ -218,11 +218,10 @@ async def prepare_agents(run: EffectContext) -> None:
     failures are counted and forgotten, and a replica that adopts the run does without.
     """
     accepted = run.state.request
-    request = accepted.request
-    barred = {*request.disable_agents, *accepted.unavailable_agents}
+    barred = {*accepted.request.disable_agents, *accepted.unavailable_agents}
     cards = [card for card in accepted.cards if card.prepares and card.name not in barred]
     # Those first that the user prefers.
-    cards.sort(key=lambda card: card.name not in request.prefer_agents)
+    cards.sort(key=lambda card: card.name not in accepted.request.prefer_agents)
     await asyncio.gather(*(_prepare(run, card) for card in cards[:_MAX_PREPARING]))
 
 

@@ -128,7 +128,7 @@ class _StepRun:
 
     async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
         """One call of the agent: its result, and whether another could end better."""
-        run, command = self._run, self._command
+        run = self._run
         stub = run.services.registry.stub(self._agent)
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
@@ -137,24 +137,13 @@ class _StepRun:
             text = failures.credentials_lost(lost)
             return await self._failed(failures.CREDENTIAL_LOST, text, unsent=True), False
         timeout_s = min(self._timeout_s(), self._left_s())
-        step_input = agent_input(
-            run.state,
-            self._step,
-            command.sub_task,
-            attempt=attempt,
-            timeout_s=timeout_s,
-            token_budget=tokens,
-            secrets=run.secrets,
-        )
-        if command.approval is not None:
-            step_input.approval_context.CopyFrom(command.approval)
-        request = ExecuteRequest(input=step_input)
+        request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := results.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
             return await self._failed(failures.RESULT_TOO_LARGE, text, unsent=True), False
         audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
+        token = run.token(audiences, timeout_s, self._command.sub_task.sub_task_id)
         margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
-        token = run.token(audiences, timeout_s, command.sub_task.sub_task_id)
         call = stub.Execute(request, timeout=timeout_s + margin_s, metadata=token)
         files, begun = StepFiles(run.services.file_room), False
         try:
@@ -182,6 +171,20 @@ class _StepRun:
             call.cancel()
         text = f"The agent {self._agent} ended without a result."
         return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True), True
+
+    def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
+        step_input = agent_input(
+            self._run.state,
+            self._step,
+            self._command.sub_task,
+            attempt=attempt,
+            timeout_s=timeout_s,
+            token_budget=tokens,
+            secrets=self._run.secrets,
+        )
+        if self._command.approval is not None:
+            step_input.approval_context.CopyFrom(self._command.approval)
+        return ExecuteRequest(input=step_input)
 
     async def _checked(self, result: AgentResult) -> AgentResult:
         """The agent's own result made whole, or a failure if it makes no sense."""
