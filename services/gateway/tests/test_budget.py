@@ -264,10 +264,10 @@ def test_steps_of_all_revisions_count_against_their_limit() -> None:
 def test_revised_plan_may_have_only_the_steps_that_are_left() -> None:
     state = fold("r", [accepted(max_steps=3), planned(step("a", "echo"), step("b", "echo"))])
     settled(state)
-    card = AgentCard(name="echo")
+    start = RunAccepted(cards=[AgentCard(name="echo")])
     for count, fits in ((1, True), (2, False)):
         plan = Plan(steps=[step(f"new_{n}", "echo") for n in range(count)])
-        problems = usable_problems(MakePlanResponse(plan=plan), [card], [], steps_left(state))
+        problems = usable_problems(MakePlanResponse(plan=plan), start, steps_left(state))
         assert (not problems) is fits
 
 

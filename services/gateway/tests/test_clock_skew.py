@@ -19,8 +19,8 @@ from bos.runlog.v1 import LogEvent
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock, monotonic
+from bos_gateway.effects import Tokens
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.tokens import Tokens
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually

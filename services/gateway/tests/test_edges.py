@@ -121,7 +121,8 @@ def test_trace_event_without_a_usable_time_gets_one() -> None:
     good, odd, none = TraceEvent(), TraceEvent(), TraceEvent()
     good.create_time.FromDatetime(now - timedelta(hours=1))
     odd.create_time.seconds = 10**15
-    times = [e.create_time.ToDatetime(tzinfo=UTC) for e in sound_trace([good, odd, none], now)]
+    sound_trace(events := [good, odd, none], now)
+    times = [event.create_time.ToDatetime(tzinfo=UTC) for event in events]
     assert times == [now - timedelta(hours=1), now, now]
 
 

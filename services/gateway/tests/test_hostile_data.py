@@ -354,6 +354,26 @@ def test_result_of_any_shape_fits(result: AgentResult) -> None:
     assert len(fitting.performed_actions) == len(result.performed_actions)
 
 
+def test_largest_part_of_a_result_is_cut_first_and_says_so() -> None:
+    small = ValueMap(fields={"k": Value(string_value="y" * 1000)})
+    table = make_table(["n"], [[n] for n in range(100)])
+    did = [PerformedAction(result=HUGE)]
+    result = success(answer="x" * 3_000_000, data=small, table=table, performed_actions=did)
+    (fitting,) = fit([result], MAX_RESULT_BYTES)
+    assert (fitting.data, fitting.table) == (small, table)
+    (named,) = fitting.performed_actions[0].result.fields["truncated_fields"].list_value.values
+    assert named.string_value == "k"
+
+
+def test_table_that_no_row_is_left_of_goes_and_a_cut_one_says_so() -> None:
+    wide_row = success(table=make_table(["c"], [["x" * 3_000_000]]))
+    many_rows = success(table=make_table(["c"], [["x" * 100] for _ in range(30_000)]))
+    gone, cut = (fit([result], MAX_RESULT_BYTES)[0] for result in (wide_row, many_rows))
+    assert not gone.HasField("table")
+    assert cut.table.truncated
+    assert cut.table.row_count == len(cut.table.rows) > 0
+
+
 async def test_references_that_blow_up_fail_their_step_and_nobody_else_notices(
     house: House,
 ) -> None:

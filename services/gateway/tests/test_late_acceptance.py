@@ -14,20 +14,17 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
-from bos_gateway.effects import Collaborators
+from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.feed import RunFeed
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.orchestrator import Orchestrator, OwnedRun
 from bos_gateway.registry import Registry
-from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_gateway.state import fold
-from bos_gateway.step_files import FileRoom
-from bos_gateway.tokens import Tokens
 from bos_postgres import migrate, open_database
 
 
@@ -70,8 +67,8 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 clock=DatabaseClock(telemetry, metrics),
                 vault=RunSecrets(None, pool, telemetry),
                 files=RunFiles(None),
-                file_room=FileRoom(0),
-                result_room=ResultRoom(0),
+                file_room=Room(0),
+                result_room=Room(0),
             ),
             lambda: held,
         )

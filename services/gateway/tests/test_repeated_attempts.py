@@ -16,16 +16,13 @@ from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.decide import RunStep, decide
-from bos_gateway.effects import EffectContext
+from bos_gateway.effects import EffectContext, Room, Tokens
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.registry import Registry
-from bos_gateway.result_room import ResultRoom
 from bos_gateway.settings import GatewaySettings
 from bos_gateway.state import fold
-from bos_gateway.step_files import FileRoom
 from bos_gateway.stepping import run_step
-from bos_gateway.tokens import Tokens
 from bos_testkit.agents import FailingAgent, agent_server
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -77,8 +74,8 @@ async def attempted(
         telemetry=telemetry,
         clock=DatabaseClock(telemetry, metrics),
         files=RunFiles(None, cast("Any", None), telemetry),
-        file_room=FileRoom(0),
-        result_room=ResultRoom(0),
+        file_room=Room(0),
+        result_room=Room(0),
     )
     start = accepted()
     start.run_accepted.cards.append(card)

@@ -23,12 +23,12 @@ from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
-from bos_gateway.files import RunFiles
+from bos_gateway.effects import Room
+from bos_gateway.files import MAX_FILE_BYTES, RunFiles, StepFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, too_old
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import parse_run_id
-from bos_gateway.step_files import MAX_FILE_BYTES, FileRoom, StepFiles
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
 from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
@@ -336,7 +336,7 @@ async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
 async def test_bounds_of_files_hold_one_by_one_and_together(
     folder: Path, sizes: list[int], names: list[str]
 ) -> None:
-    files = StepFiles(FileRoom(64 * MIB))
+    files = StepFiles(Room(64 * MIB))
     for number, size in enumerate(sizes):
         sent(files, str(number), size, parts=2 if size > 1 else 1)
     found, problems = await kept(files, folder)
@@ -346,7 +346,7 @@ async def test_bounds_of_files_hold_one_by_one_and_together(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u202ea", "x" * 256])
 async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -> None:
-    files = StepFiles(FileRoom(64 * MIB))
+    files = StepFiles(Room(64 * MIB))
     sent(files, name, 1)
     sent(files, "good.txt", 1)
     found, problems = await kept(files, folder)
@@ -356,7 +356,7 @@ async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -
 
 
 async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> None:
-    files = StepFiles(FileRoom(64 * MIB))
+    files = StepFiles(Room(64 * MIB))
     sent(files, "whole.txt", 10)
     sent(files, "half.txt", 10, last=False)
     assert await kept(files, folder) == (
@@ -366,17 +366,17 @@ async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> No
 
 
 async def test_files_of_steps_side_by_side_share_the_memory_of_the_process(folder: Path) -> None:
-    room = FileRoom(3 * MIB)
-    with StepFiles(room) as first:
-        sent(first, "first", 2 * MIB)
-        with StepFiles(room) as second:
-            sent(second, "too much", 2 * MIB)
-            sent(second, "small", MIB)
-            assert await kept(second, folder) == (
-                ["small"],
-                ["The file too much was not kept: the service holds too many files at the moment."],
-            )
-        assert room.take(MIB), "what the second step held is free again"
-        assert not room.take(1)
-        room.give_back(MIB)
-    assert room.take(3 * MIB)
+    room = Room(3 * MIB)
+    first, second = StepFiles(room), StepFiles(room)
+    sent(first, "first", 2 * MIB)
+    sent(second, "too much", 2 * MIB)
+    sent(second, "small", MIB)
+    assert await kept(second, folder) == (
+        ["small"],
+        ["The file too much was not kept: the service holds too many files at the moment."],
+    )
+    assert room.held == 3 * MIB
+    del second
+    assert room.held == 2 * MIB
+    del first
+    assert room.held == 0

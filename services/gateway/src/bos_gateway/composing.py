@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import grpc
-
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
-from bos_chassis.errors import from_rpc_error
+from bos_chassis.errors import BosError
 from bos_gateway.attempts import definitive_failure, working_context
 from bos_gateway.continuing import question_of
 from bos_gateway.decide import run_deadline
@@ -32,11 +30,10 @@ MAX_STREAMED_BYTES = 1024 * 1024
 async def compose(run: EffectContext, command: Compose) -> None:
     """Have the answer composed; ends in RunFinished."""
     attempt = run.state.answer_attempt + 1
-    output = final_answer(run.state)
+    output, problem = final_answer(run.state), ""
     held = command.token_budget if output is None else 0
     started = AnswerStarted(attempt=attempt, reserved_tokens=held)
     await run.emit(run.stamped(LogEvent(answer_started=started)))
-    problem = ""
     if output is not None:
         run.say(attempt, output.answer)
     else:
@@ -52,16 +49,9 @@ async def _composed(
     """What the composer made of the results, and what went wrong if the gateway had to."""
     limit_s = run.state.request.settings.compose_timeout.ToNanoseconds() / 1e9
     timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
-    request = _request(run.state)
-    if token_budget is not None:
-        request.token_budget = token_budget
+    request, token = _request(run.state, token_budget), run.token([COMPOSER], timeout_s)
+    messages = streamed(run.services.composer.Compose, request, timeout_s, token)
     room = MAX_STREAMED_BYTES
-    messages = streamed(
-        run.services.composer.Compose,
-        request,
-        timeout_s=timeout_s,
-        metadata=run.token("", [COMPOSER], timeout_s),
-    )
     try:
         async for message in messages:
             if message.WhichOneof("payload") == "output":
@@ -71,8 +61,8 @@ async def _composed(
             if room >= 0:
                 run.say(attempt, message.delta)
         problem = "The composer ended without an answer."
-    except grpc.RpcError as error:
-        problem = from_rpc_error(error).message
+    except BosError as error:
+        problem = error.message
     finally:
         await messages.aclose()
     log = run.services.telemetry.logger("bos.gateway.composing")
@@ -85,7 +75,7 @@ async def _composed(
     return output, problem
 
 
-def _request(state: RunState) -> ComposeRequest:
+def _request(state: RunState, token_budget: int | None) -> ComposeRequest:
     accepted = state.request
     results = [step.result for step in state.result_steps if step.result is not None]
     failure = definitive_failure(state)
@@ -99,6 +89,7 @@ def _request(state: RunState) -> ComposeRequest:
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,
         context=accepted.request.context,
+        token_budget=token_budget,
         # What went wrong on the way matters only if it was not mended.
         working_context=working_context(state) if failure else None,
         remarks=[failure] if failure else (),

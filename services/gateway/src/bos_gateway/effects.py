@@ -1,14 +1,18 @@
 """The work that commands ask for, and what it works with.
 
 An effect never touches the run's state and never raises for what its service did wrong: that
-becomes an event (SPEC Q-04, Q-05). It may be cancelled at any moment, and cancels its call then.
+becomes an event. It may be cancelled at any moment, and cancels its call then.
 The effects themselves are in ``planning``, ``stepping`` and ``composing``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import weakref
 from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from bos_chassis.auth import RUN_TOKEN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,18 +21,17 @@ if TYPE_CHECKING:
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import PlannerServiceAsyncStub
     from bos.runlog.v1 import LogEvent
+    from bos_chassis.auth import RunTokenSigner
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
-    from bos_gateway.result_room import ResultRoom
     from bos_gateway.run_secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
     from bos_gateway.state import RunState
-    from bos_gateway.step_files import FileRoom
-    from bos_gateway.tokens import Metadata, Tokens
 
+    Metadata = tuple[tuple[str, str], ...]
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
     Committed = Callable[[LogEvent], Awaitable[None]]
@@ -39,8 +42,68 @@ if TYPE_CHECKING:
 PLANNER = "planner"
 COMPOSER = "composer"
 
+# A call may end a little after its time-out; the token must not end first.
+_SLACK_S = 5.0
 
-@dataclass(frozen=True, slots=True)
+
+@frozen(eq=False)
+class Tokens:
+    """Mints the signed tokens that internal calls carry, as their metadata."""
+
+    signer: RunTokenSigner | None
+    """None where internal calls are not authenticated (tests, loopback)."""
+
+    def metadata(
+        self, user_id: str, run_id: str, step_key: str, audiences: Sequence[str], timeout_s: float
+    ) -> Metadata:
+        """Metadata of a call that lasts at most ``timeout_s`` seconds, for these services."""
+        if self.signer is None:
+            return ()
+        token = self.signer.mint(user_id, run_id, step_key, audiences, timeout_s + _SLACK_S)
+        return ((RUN_TOKEN_KEY, token),)
+
+    def own(self, audience: str, timeout_s: float) -> Metadata:
+        """Metadata of a call on nobody's behalf, which the gateway makes for itself."""
+        return self.metadata("gateway", "", "", [audience], timeout_s)
+
+
+@define(eq=False)
+class Room:
+    """Memory that all runs of the process share; what a holder had is free once it is gone."""
+
+    _max_bytes: int
+    """Of all holders together."""
+    _held: dict[int, int] = field(init=False, factory=dict)
+
+    @property
+    def held(self) -> int:
+        """Bytes that all holders have."""
+        return sum(self._held.values())
+
+    def take(self, holder: object, size: int = 0, *, known: int = 0) -> bool:
+        """Whether there is room for that many bytes more; if so, the holder has them from now on.
+
+        Args:
+            holder: Who wants them.
+            size: How many.
+            known: What the holder is known to have, whoever gave it to it.
+        """
+        key = id(holder)
+        if key not in self._held:
+            weakref.finalize(holder, self._held.pop, key)
+            self._held[key] = 0
+        self._held[key] = max(self._held[key], known)
+        fits = self.held + size <= self._max_bytes
+        self._held[key] += size if fits else 0
+        return fits
+
+    def free(self, holder: object) -> None:
+        """The holder has nothing any more."""
+        if id(holder) in self._held:
+            self._held[id(holder)] = 0
+
+
+@frozen(eq=False)
 class Collaborators:
     """What effects work with; shared by all runs of the process."""
 
@@ -54,11 +117,11 @@ class Collaborators:
     clock: DatabaseClock
     vault: RunSecrets
     files: RunFiles
-    file_room: FileRoom
-    result_room: ResultRoom
+    file_room: Room
+    result_room: Room
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=False)
 class EffectContext:
     """One run as its effects see it."""
 
@@ -71,12 +134,10 @@ class EffectContext:
     committed: Committed
     say: Say
 
-    def token(self, step_key: str, audiences: Sequence[str], timeout_s: float) -> Metadata:
+    def token(self, audiences: Sequence[str], timeout_s: float, step_key: str = "") -> Metadata:
         """Metadata of a call made for this run."""
-        user_id = self.state.request.user_id
-        return self.services.tokens.metadata(
-            user_id, self.state.run_id, step_key, audiences, timeout_s
-        )
+        user_id, run_id = self.state.request.user_id, self.state.run_id
+        return self.services.tokens.metadata(user_id, run_id, step_key, audiences, timeout_s)
 
     def now(self) -> datetime:
         """The time in UTC, the same for all replicas."""

@@ -21,7 +21,6 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
-from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
 from bos_gateway.decide import (
     Classify,
@@ -38,8 +37,7 @@ from bos_gateway.failures import NEUTRAL, failed_result, may_repeat
 from bos_gateway.lanes import LogRefused
 from bos_gateway.log_items import Append
 from bos_gateway.pipeline import Pipeline
-from bos_gateway.planning import make_plan
-from bos_gateway.preparing import prepare_agents
+from bos_gateway.planning import classify, make_plan, prepare_agents, taken_to_add
 from bos_gateway.response import broken_response
 from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
 from bos_gateway.stepping import run_step

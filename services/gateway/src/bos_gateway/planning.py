@@ -1,199 +1,250 @@
-"""The planning effect: one call of the planner, its plan checked once more."""
+"""The effects of planning: the planner is asked, its plan checked once more; agents read ahead."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import grpc
 
+from bos.agent import v1 as agent
 from bos.common.v1 import AgentError
-from bos.planner.v1 import MakePlanRequest, MakePlanResponse
-from bos.runlog.v1 import LogEvent, PlanFailed, Planned
-from bos_chassis.errors import from_rpc_error
+from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
+from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
+from bos_chassis.errors import BosError, from_rpc_error
+from bos_gateway import failures, results
 from bos_gateway.attempts import revision_context
 from bos_gateway.budget import steps_left
 from bos_gateway.continuing import question_of, questions_limit
 from bos_gateway.decide import run_deadline, steps_deadline
 from bos_gateway.effects import PLANNER
-from bos_gateway.failures import (
-    CLARIFICATION_LIMIT,
-    INVALID_PLAN,
-    NO_NEW_PLAN,
-    STEPS_EXHAUSTED,
-    error_trace,
-)
 from bos_gateway.reaching import answered
-from bos_gateway.results import MAX_CLARIFICATION_BYTES, clamp_usage, shorten, sound_trace, unit
 from bos_gateway.revision import completed, revision_problems
-from bos_plans import OutOfBounds, extent, plan_problems
+from bos_plans import plan_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
-    from bos.agent.v1 import AgentCard
-    from bos.gateway.v1 import AgentRequest
-    from bos_gateway.decide import MakePlan
-    from bos_gateway.effects import EffectContext
+    from bos.planner.v1 import RevisionContext
+    from bos.runlog.v1 import RunAccepted
+    from bos_gateway.decide import Classify, MakePlan
+    from bos_gateway.effects import Collaborators, EffectContext, Metadata
+    from bos_gateway.state import RunState
 
 # Of each thing that a planner says beside its plan.
 _MAX_BESIDE_BYTES = 32 * 1024
+_CLASSIFY_TIMEOUT_S = 20.0
+# What takes longer than making a plan is hardly ahead of the steps any more.
+_PREPARE_TIMEOUT_S = 5.0
+_MAX_PREPARING = 8
 
 
 async def make_plan(run: EffectContext, command: MakePlan) -> None:
     """Ask the planner; ends in Planned or PlanFailed."""
-    accepted = run.state.request
-    settings, revision = accepted.settings, command.revision
-    max_steps = steps_left(run.state)
+    await run.emit(run.stamped(await _planned(run, command)))
+
+
+async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
+    state, revision = run.state, command.revision
+    settings = state.request.settings
+    max_steps = steps_left(state)
     if max_steps <= 0:  # which in a request means no limit
         text = f"The limit of {settings.max_steps} steps over all plans was reached."
-        await run.emit(_failed(run, revision, STEPS_EXHAUSTED, text, MakePlanResponse(usage={})))
-        return
-    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, _left_s(run))
-    request = plan_request(
-        accepted.request,
-        accepted.cards,
-        fallback_agent=settings.fallback_agent,
-        max_steps=max_steps,
-    )
-    if command.token_budget is not None:
-        request.token_budget = command.token_budget
-    request.question = question_of(accepted)
-    request.clarifications.extend(accepted.clarifications)
-    request.long_term_memory.CopyFrom(accepted.long_term_memory)
-    request.conversation_history.extend(accepted.conversation_history)
-    if run.state.replanning is not None:
-        request.revision.CopyFrom(revision_context(run.state))
+        return _failed(run, revision, failures.STEPS_EXHAUSTED, text, MakePlanResponse(usage={}))
+    left_s = run.left_s(run_deadline(state))
+    if state.replanning is not None:  # then a step must be able to run as well
+        left_s = run.left_s(steps_deadline(state)) / 2
+    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s)
+    revising = None if state.replanning is None else revision_context(state)
+    request = plan_request(state.request, max_steps, command.token_budget, revising)
     try:
-        answer = await answered(
-            run.services.planner.MakePlan,
-            request,
-            timeout_s=timeout_s,
-            metadata=run.token("", [PLANNER], timeout_s),
-        )
-    except grpc.RpcError as error:
-        failure = from_rpc_error(error)
-        message = f"The question could not be planned: {failure.message}"
-        await run.emit(_failed(run, revision, type(failure).__name__, message, None))
-        return
-    bound_answer(answer, run.now())
-    error_type, problems = _problems(run, answer, max_steps)
-    if problems and error_type in (NO_NEW_PLAN, CLARIFICATION_LIMIT):
-        await run.emit(_failed(run, revision, error_type, " ".join(problems), answer))
-        return
+        token = run.token([PLANNER], timeout_s)
+        answer = await ask_planner(run.services, request, timeout_s, token)
+    except BosError as error:
+        text = f"The question could not be planned: {error.message}"
+        return _failed(run, revision, type(error).__name__, text, None)
+    error_type, problems = _problems(state, answer, max_steps)
     if problems:
-        log = run.services.telemetry.logger("bos.gateway.planning")
-        log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
-        message = f"The question could not be planned: {' '.join(problems)}"
-        await run.emit(_failed(run, revision, error_type, message, answer))
-        return
-    await run.emit(_planned(run, revision, answer))
-
-
-def plan_request(
-    request: AgentRequest, cards: Sequence[AgentCard], *, fallback_agent: str, max_steps: int
-) -> MakePlanRequest:
-    """What the planner is asked about a request; history and memory are the caller's to add."""
-    return MakePlanRequest(
-        question=request.question,
-        context=request.context,
-        prefer_agents=request.prefer_agents,
-        disable_agents=request.disable_agents,
-        cards=cards,
-        fallback_agent=fallback_agent,
-        max_steps=max_steps,
-    )
-
-
-def bound_answer(answer: MakePlanResponse, now: datetime) -> None:
-    """Bring what a planner says beside its plan within bounds, in place."""
-    answer.DiscardUnknownFields()
-    clamp_usage(answer.usage)
-    for judged in (answer.decision, answer.intent):
-        if (possible := unit(judged.confidence)) != judged.confidence:
-            judged.confidence = possible
-    try:
-        extent(answer.decision.guardrails.values())
-    except OutOfBounds:
-        answer.decision.guardrails.clear()
-    shorten(answer.clarification, MAX_CLARIFICATION_BYTES)
-    for part in (answer.decision, answer.intent):
-        shorten(part, _MAX_BESIDE_BYTES)
-    trace = sound_trace(answer.trace, now)
-    del answer.trace[:]
-    answer.trace.extend(trace)
-
-
-def usable_problems(
-    answer: MakePlanResponse,
-    cards: Sequence[AgentCard],
-    disabled: Sequence[str],
-    max_steps: int,
-    completed: Sequence[str] = (),
-) -> list[str]:
-    """Why the plan must not be run; a disabled agent counts as unknown."""
-    usable = {card.name: card for card in cards if card.name not in disabled}
-    return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
-
-
-def _problems(
-    run: EffectContext, answer: MakePlanResponse, max_steps: int
-) -> tuple[str, list[str]]:
-    """Why the answer is no plan, by type and in words; no words if it is one."""
-    state, revised = run.state, run.state.replanning is not None
-    if answer.HasField("clarification"):
-        limit = questions_limit(state.request, answer.clarification)
-        return CLARIFICATION_LIMIT, [] if limit is None else [limit]
-    forbidden: list[str] = []
-    if revised:
-        error_type, forbidden = revision_problems(state, answer.plan)
-        if error_type:
-            return error_type, forbidden
-    kept = [step.step.step_id for step in completed(state)]
-    accepted = state.request
-    disabled = accepted.request.disable_agents
-    return INVALID_PLAN, [
-        *usable_problems(answer, accepted.cards, disabled, max_steps, kept),
-        *forbidden,
-    ]
-
-
-def _left_s(run: EffectContext) -> float:
-    """Time that planning may take; of another plan a step must be able to run as well."""
-    if run.state.replanning is None:
-        return run.left_s(run_deadline(run.state))
-    return run.left_s(steps_deadline(run.state)) / 2
-
-
-def _planned(run: EffectContext, revision: int, answer: MakePlanResponse) -> LogEvent:
+        text = " ".join(problems)
+        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+            log = run.services.telemetry.logger("bos.gateway.planning")
+            log.error("planner made an invalid plan", run=state.run_id, problems=problems)
+            text = f"The question could not be planned: {text}"
+        return _failed(run, revision, error_type, text, answer)
     asks = answer.HasField("clarification")
     planned = Planned(
         revision=revision,
         # Questions come instead of a plan: one that is there as well was never looked at.
         plan=None if asks else answer.plan,
+        clarification=answer.clarification if asks else None,
         decision=answer.decision,
         intent=answer.intent,
         trace=answer.trace,
         usage=answer.usage,
         only_plan=answer.only_plan,
     )
-    if asks:
-        planned.clarification.CopyFrom(answer.clarification)
-    return run.stamped(LogEvent(planned=planned))
+    return LogEvent(planned=planned)
+
+
+def plan_request(
+    accepted: RunAccepted, max_steps: int, tokens: int | None, revision: RevisionContext | None
+) -> MakePlanRequest:
+    """What the planner is asked about an accepted request."""
+    request = accepted.request
+    return MakePlanRequest(
+        question=question_of(accepted),
+        clarifications=accepted.clarifications,
+        context=request.context,
+        long_term_memory=accepted.long_term_memory,
+        conversation_history=accepted.conversation_history,
+        prefer_agents=request.prefer_agents,
+        disable_agents=request.disable_agents,
+        cards=accepted.cards,
+        fallback_agent=accepted.settings.fallback_agent,
+        max_steps=max_steps,
+        token_budget=tokens,
+        revision=revision,
+    )
+
+
+async def ask_planner(
+    services: Collaborators, request: MakePlanRequest, timeout_s: float, token: Metadata
+) -> MakePlanResponse:
+    """The planner's answer; what it says beside its plan is brought within bounds.
+
+    Raises:
+        BosError: it did not answer.
+    """
+    answer = await answered(services.planner.MakePlan, request, timeout_s, token)
+    answer.DiscardUnknownFields()
+    results.clamp_usage(answer.usage)
+    results.shorten(answer.clarification, results.MAX_CLARIFICATION_BYTES)
+    if results.values_problem(answer.decision.guardrails.values()):
+        answer.decision.guardrails.clear()
+    for part in (answer.decision, answer.intent):
+        results.clamp(part, results.MAX_CONFIDENCE)
+        results.shorten(part, _MAX_BESIDE_BYTES)
+    results.sound_trace(answer.trace, services.clock.now())
+    return answer
+
+
+def usable_problems(
+    answer: MakePlanResponse, accepted: RunAccepted, max_steps: int, completed: Sequence[str] = ()
+) -> list[str]:
+    """Why the plan must not be run; a disabled agent counts as unknown."""
+    disabled = accepted.request.disable_agents
+    usable = {card.name: card for card in accepted.cards if card.name not in disabled}
+    return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
+
+
+def _problems(state: RunState, answer: MakePlanResponse, max_steps: int) -> tuple[str, list[str]]:
+    """Why the answer is no plan, by type and in words; no words if it is one."""
+    if answer.HasField("clarification"):
+        limit = questions_limit(state.request, answer.clarification)
+        return failures.CLARIFICATION_LIMIT, [limit] if limit else []
+    forbidden: list[str] = []
+    if state.replanning is not None:
+        error_type, forbidden = revision_problems(state, answer.plan)
+        if error_type:
+            return error_type, forbidden
+    kept = [step.step.step_id for step in completed(state)]
+    problems = usable_problems(answer, state.request, max_steps, kept)
+    return failures.INVALID_PLAN, problems + forbidden
 
 
 def _failed(
-    run: EffectContext,
-    revision: int,
-    error_type: str,
-    message: str,
-    answer: MakePlanResponse | None,
+    run: EffectContext, revision: int, error_type: str, text: str, answer: MakePlanResponse | None
 ) -> LogEvent:
-    trace = error_trace(PLANNER, error_type, message, run.now())
+    trace = failures.error_trace(PLANNER, error_type, text, run.now())
     failed = PlanFailed(
         revision=revision,
-        error=AgentError(type=error_type, message=message),
+        error=AgentError(type=error_type, message=text),
         trace=[*(answer.trace if answer else ()), trace],
         usage=answer.usage if answer else None,
     )
-    return run.stamped(LogEvent(plan_failed=failed))
+    return LogEvent(plan_failed=failed)
+
+
+async def classify(run: EffectContext, command: Classify) -> None:
+    """Ask the planner how a person's instructions relate to the task of a step.
+
+    Ends in InstructionsClassified. What goes wrong leaves the task in force.
+    """
+    step = run.state.steps[command.step_id]
+    approval = step.approval
+    assert approval is not None
+    timeout_s = min(_CLASSIFY_TIMEOUT_S, run.left_s(steps_deadline(run.state, run.now())))
+    request = ClassifyInstructionsRequest(
+        task=step.sub_task.task if step.sub_task else step.step.task,
+        instructions=approval.user_instructions,
+        proposal="\n".join(action.summary for action in approval.actions),
+        token_budget=command.token_budget,
+    )
+    classified = taken_to_add(command)
+    try:
+        ask, token = run.services.planner.ClassifyInstructions, run.token([PLANNER], timeout_s)
+        answer = await answered(ask, request, timeout_s, token)
+    except BosError as error:
+        text = f"The instructions could not be classified and add to the task: {error.message}"
+        trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())
+        classified.trace.append(trace)
+        # Nobody will say what a call that broke off has consumed.
+        classified.usage.unreported_tokens = command.token_budget or 0
+    else:
+        answer.DiscardUnknownFields()
+        if answer.mode == agent.INSTRUCTION_MODE_OVERRIDE:
+            classified.mode = answer.mode
+        results.sound_trace(answer.trace, run.now())
+        classified.trace.extend(answer.trace)
+        results.clamp_usage(answer.usage)
+        classified.usage.CopyFrom(answer.usage)
+    await run.emit(run.stamped(LogEvent(instructions_classified=classified)))
+
+
+def taken_to_add(command: Classify) -> InstructionsClassified:
+    """What holds as long as nothing else is known."""
+    return InstructionsClassified(
+        revision=command.revision,
+        step_id=command.step_id,
+        approval_id=command.approval_id,
+        mode=agent.INSTRUCTION_MODE_ENHANCE,
+    )
+
+
+async def prepare_agents(run: EffectContext) -> None:
+    """Have agents read ahead while the first plan is being made; returns when they are done.
+
+    Nothing depends on it, so nothing of it is in the run's log: planning does not wait for it,
+    failures are counted and forgotten, and a replica that adopts the run does without.
+    """
+    accepted = run.state.request
+    barred = {*accepted.request.disable_agents, *accepted.unavailable_agents}
+    cards = [card for card in accepted.cards if card.prepares and card.name not in barred]
+    # Those first that the user prefers.
+    cards.sort(key=lambda card: card.name not in accepted.request.prefer_agents)
+    await asyncio.gather(*(_prepare(run, card) for card in cards[:_MAX_PREPARING]))
+
+
+async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
+    stub = run.services.registry.stub(card.name)
+    if stub is None:
+        return
+    accepted = run.state.request
+    metadata = agent.TaskMetadata(
+        user_id=accepted.user_id,
+        run_id=run.state.run_id,
+        conversation_id=accepted.request.conversation_id,
+    )
+    request = agent.PrepareRequest(metadata=metadata, question=question_of(accepted))
+    timeout_s = min(_PREPARE_TIMEOUT_S, run.left_s(run_deadline(run.state)))
+    audiences = [card.name, *card.downstream_audiences]
+    call = stub.Prepare(request, timeout=timeout_s, metadata=run.token(audiences, timeout_s))
+    outcome = "cancelled"
+    try:
+        await call
+        outcome = "done"
+    except grpc.RpcError as error:
+        outcome = from_rpc_error(error).code.name.lower()
+    finally:
+        call.cancel()
+        run.services.metrics.preparations.labels(card.name, outcome).inc()

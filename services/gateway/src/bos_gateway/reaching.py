@@ -11,18 +11,19 @@ that never left is repeated.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from bos_chassis.errors import STATUS_DETAILS_KEY
+from bos_chassis.errors import STATUS_DETAILS_KEY, from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from bos_gateway.tokens import Metadata
+    from bos_gateway.effects import Metadata
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A")
@@ -37,50 +38,42 @@ _GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
 async def answered(
-    method: grpc.aio.UnaryUnaryMultiCallable[Q, A],
-    request: Q,
-    *,
-    timeout_s: float,
-    metadata: Metadata,
+    method: grpc.aio.UnaryUnaryMultiCallable[Q, A], request: Q, timeout_s: float, token: Metadata
 ) -> A:
     """The answer of ``method``, within ``timeout_s`` seconds however often it is called.
 
     Raises:
-        grpc.RpcError: what the last call ended with.
+        BosError: what the last call ended with.
     """
     patience = _Patience(timeout_s, request.HasField("token_budget"))
     while True:
         try:
-            return await method(request, timeout=patience.left_s(), metadata=metadata)
+            return await method(request, timeout=patience.left_s(), metadata=token)
         except grpc.RpcError as error:
-            if not await patience.with_another(error):
-                raise
+            await patience.until_another(error)
 
 
 async def streamed(
     method: grpc.aio.UnaryStreamMultiCallable[Q, A],
     request: Q,
-    *,
     timeout_s: float,
-    metadata: Metadata,
+    token: Metadata,
 ) -> AsyncGenerator[A]:
     """The messages of ``method``; once there is one, the call is not repeated any more.
 
     Raises:
-        grpc.RpcError: what the last call ended with.
+        BosError: what the last call ended with.
     """
-    patience, begun = _Patience(timeout_s, request.HasField("token_budget")), False
+    patience = _Patience(timeout_s, request.HasField("token_budget"))
     while True:
-        call = method(request, timeout=patience.left_s(), metadata=metadata)
+        call = method(request, timeout=patience.left_s(), metadata=token)
         try:
             async for message in call:
-                begun = True
+                patience.waits.clear()
                 yield message
-        except grpc.RpcError as error:
-            if begun or not await patience.with_another(error):
-                raise
-        else:
             return
+        except grpc.RpcError as error:
+            await patience.until_another(error)
         finally:
             call.cancel()
 
@@ -92,33 +85,36 @@ class _Patience:
         self._budgeted = budgeted
         self._ends = time.monotonic() + timeout_s
         self._called = time.monotonic()
-        self._waits = list(_WAITS_S)
+        self.waits = list(_WAITS_S)
+        """Seconds to wait before each further call."""
 
     def left_s(self) -> float:
         """Seconds for the call that begins now; never 0, which gRPC takes for no limit."""
         self._called = time.monotonic()
         return max(0.001, self._ends - self._called)
 
-    async def with_another(self, error: grpc.RpcError) -> bool:
-        """Whether there is to be another call after ``error``; waits until it may begin."""
-        now = time.monotonic()
-        passing = _never_left(error) if self._budgeted else _is_nobody(error)
-        if not self._waits or not passing or now - self._called > _AT_ONCE_S:
-            return False
-        wait_s = self._waits.pop(0)
-        if now + wait_s >= self._ends:
-            return False
+    async def until_another(self, error: grpc.RpcError) -> None:
+        """Wait until there may be another call after ``error``.
+
+        Raises:
+            BosError: there is to be none.
+        """
+        now, wait_s = time.monotonic(), self.waits.pop(0) if self.waits else math.inf
+        passing = _is_nobody(error, unconnected=self._budgeted)
+        if not passing or now - self._called > _AT_ONCE_S or now + wait_s >= self._ends:
+            raise from_rpc_error(error) from error
         await asyncio.sleep(wait_s)
-        return True
 
 
-def _never_left(error: grpc.RpcError) -> bool:
-    """Whether there was no connection that the call could have been sent over."""
-    return _is_nobody(error) and (error.details() or "").startswith(_UNCONNECTED)
+def _is_nobody(error: grpc.RpcError, *, unconnected: bool) -> bool:
+    """Whether no service has said this: what ours say carries details.
 
-
-def _is_nobody(error: grpc.RpcError) -> bool:
-    """Whether no service has said this: what ours say carries details."""
+    Args:
+        error: How a call ended.
+        unconnected: Whether there must have been no connection that it could have been sent over.
+    """
     if not isinstance(error, grpc.aio.AioRpcError) or error.code() not in _GONE:
+        return False
+    if unconnected and not (error.details() or "").startswith(_UNCONNECTED):
         return False
     return all(key != STATUS_DETAILS_KEY for key, _ in error.trailing_metadata() or ())

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import grpc
+
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
-from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, Unavailable
-from bos_plans import OutOfBounds, extent, is_duration
+from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_gateway.results import values_problem
+from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentServiceAsyncStub
     from bos_chassis.channels import Channels
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.tokens import Tokens
+    from bos_gateway.effects import Tokens
 
-_DESCRIBE_TIMEOUT_S = 3.0
+_TIMEOUT_S = 3.0
 _MISSING_S = 2.0
 _MAX_CARD_BYTES = 256 * 1024
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -50,36 +52,27 @@ class Registry:
         self, targets: Mapping[str, str], channels: Channels, tokens: Tokens, telemetry: Telemetry
     ) -> None:
         self._tokens = tokens
-        self._agents = {
-            name: _Agent(AgentServiceStub(channels.get(target))) for name, target in targets.items()
-        }
+        self._agents: dict[str, _Agent] = {}
+        for name, target in sorted(targets.items()):
+            self._agents[name] = _Agent(AgentServiceStub(channels.get(target)))
         self._log = telemetry.logger("bos.gateway.registry")
-
-    @property
-    def cards(self) -> Sequence[AgentCard]:
-        """Cards of all agents that ever answered, by name."""
-        found = [agent.card for agent in self._agents.values() if agent.card is not None]
-        return sorted(found, key=lambda card: card.name)
 
     @property
     def names(self) -> Sequence[str]:
         """Names of all configured agents."""
-        return sorted(self._agents)
+        return list(self._agents)
 
     def require_cards(self) -> Sequence[AgentCard]:
-        """The cards, for a question that is to be planned now.
+        """Cards of all agents that ever answered, by name, for a question to be planned now.
 
         Raises:
             Unavailable: agents are configured and none of them has ever answered. A plan made
                 without any would look like a question that needs none.
         """
-        cards = self.cards
+        cards = [agent.card for agent in self._agents.values() if agent.card is not None]
         if self._agents and not cards:
-            raise Unavailable(
-                "None of the agents answers at the moment; try again shortly.",
-                reason="NO_AGENTS",
-                retry_after_s=_MISSING_S,
-            )
+            text = "None of the agents answers at the moment; try again shortly."
+            raise Unavailable(text, reason="NO_AGENTS", retry_after_s=_MISSING_S)
         return cards
 
     @property
@@ -95,33 +88,29 @@ class Registry:
                 available=not agent.unavailable_reason,
                 unavailable_reason=agent.unavailable_reason,
             )
-            for name, agent in sorted(self._agents.items())
+            for name, agent in self._agents.items()
         ]
 
     def stub(self, agent: str) -> AgentServiceAsyncStub | None:
-        """How to call ``agent``, by its canonical name; None if no such agent is configured."""
-        for name, known in self._agents.items():
-            if (known.card.name if known.card else name) == agent:
-                return known.stub
-        return None
+        """How to call ``agent``; None if no such agent is configured."""
+        known = self._agents.get(agent)
+        return known.stub if known else None
 
     async def refresh(self) -> None:
         """Ask every agent for its card, all at once."""
-        await asyncio.gather(*(self._describe(name) for name in self._agents))
+        await asyncio.gather(*(self._describe(*each) for each in self._agents.items()))
 
-    async def _describe(self, name: str) -> None:
-        agent = self._agents[name]
+    async def _describe(self, name: str, agent: _Agent) -> None:
+        token = self._tokens.own(name, _TIMEOUT_S)
         try:
-            with translate_rpc_errors():
-                answer = await agent.stub.Describe(
-                    DescribeRequest(),
-                    timeout=_DESCRIBE_TIMEOUT_S,
-                    metadata=self._tokens.own(name, _DESCRIBE_TIMEOUT_S),
-                )
-        except BosError as error:
-            if not agent.unavailable_reason or agent.unavailable_reason == _NEVER_ANSWERED:
-                self._log.warning("agent does not answer", agent=name, reason=error.reason)
-            agent.unavailable_reason = error.message
+            answer = await agent.stub.Describe(
+                DescribeRequest(), timeout=_TIMEOUT_S, metadata=token
+            )
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error)
+            if agent.unavailable_reason in ("", _NEVER_ANSWERED):
+                self._log.warning("agent does not answer", agent=name, reason=failure.reason)
+            agent.unavailable_reason = failure.message
             return
         answer.DiscardUnknownFields()
         if problem := _card_problem(answer.card, name):
@@ -147,11 +136,9 @@ def _card_problem(card: AgentCard, name: str) -> str | None:
         return "The card of the agent has a tool whose name is none."
     if not all(map(is_duration, (card.default_timeout, card.latency_budget))):
         return "The card of the agent has a duration that is none."
-    try:
-        extent(value for tool in card.tools for value in tool.input_schema.fields.values())
-    except OutOfBounds as error:
-        return f"The card of the agent {error}."
-    return None
+    schemas = (value for tool in card.tools for value in tool.input_schema.fields.values())
+    problem = values_problem(schemas)
+    return f"The card of the agent {problem}." if problem else None
 
 
 @asynccontextmanager

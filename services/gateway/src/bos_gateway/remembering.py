@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from bos.memory.v1 import MemoryTurnServiceAsyncStub, OpenTurnResponse
     from bos_chassis.telemetry import Telemetry
+    from bos_gateway.effects import Tokens
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.run_log import NewRun
     from bos_gateway.runs import Runs
     from bos_gateway.settings import GatewaySettings
-    from bos_gateway.tokens import Tokens
 
 MEMORY = "memory"
 _RECORD_TIMEOUT_S = 10.0

@@ -8,19 +8,21 @@ wide or contradicts itself makes a result unusable.
 from __future__ import annotations
 
 import math
-from itertools import chain
+from copy import deepcopy
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
-from bos.agent.v1 import AgentResult
+from google.protobuf.message import Message
+
+from bos.common.v1 import Table, ValueMap
 from bos_plans import MAX_VALUES, OutOfBounds, extent, is_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
     from datetime import datetime
 
-    from google.protobuf.message import Message
-
-    from bos.common.v1 import Source, Table, TraceEvent, Usage, Value
+    from bos.agent.v1 import AgentResult
+    from bos.common.v1 import TraceEvent, Usage, Value
     from bos.composer.v1 import ComposerOutput
     from bos.gateway.v1 import OrchestratorResponse
     from bos_gateway.state import RunState
@@ -62,7 +64,9 @@ _MAX_USAGE = {
     "cached_input_tokens": MAX_CALL_TOKENS,
     "abandoned_calls": 1_000_000,
 }
-_MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
+_MAX_SOURCE = {"relevance": 1, "page": 2**31 - 1}
+MAX_CONFIDENCE = {"confidence": 1}
+_MAX_DURATION = {"seconds": 30 * 24 * 3600, "nanos": 10**9 - 1}
 _MAX_MODELS, _MAX_MODEL_CHARS = 16, 200
 _MAX_COLUMNS = _MAX_FIELDS = 10_000
 
@@ -75,11 +79,29 @@ def result_problem(result: AgentResult) -> str | None:
         return "its start time is not a time"
     if max(len(result.data.fields), len(result.partial_data.fields)) > _MAX_FIELDS:
         return f"its data have more than {_MAX_FIELDS} fields"
+    problem = values_problem(_values_of(result))
+    return f"it {problem}" if problem else None
+
+
+def values_problem(values: Iterable[Any]) -> str | None:
+    """What is too deep or too wide about values, in words that follow "it"; None if nothing is."""
     try:
-        extent(_values_of(result))
+        extent(values)
     except OutOfBounds as error:
-        return f"it {error}"
+        return str(error)
     return None
+
+
+def clamp(message: Message, most: Mapping[str, int]) -> list[str]:
+    """Bring numbers of a message between 0 and ``most``, in place; the fields that were not."""
+    clamped = []
+    for name, bound in most.items():
+        said = getattr(message, name)
+        possible = 0 if math.isnan(said) else max(0, min(said, bound))
+        if possible != said:
+            setattr(message, name, possible)
+            clamped.append(name)
+    return clamped
 
 
 def clamp_result(result: AgentResult) -> list[str]:
@@ -88,27 +110,18 @@ def clamp_result(result: AgentResult) -> list[str]:
     A table of too many cells is cut, which it says itself.
     """
     clamped = [f"usage.{name}" for name in clamp_usage(result.usage)]
-    if (possible := unit(result.confidence)) != result.confidence:
-        result.confidence = possible
-        clamped.append("confidence")
-    if clamp_sources(result.sources):
+    clamped += clamp(result, MAX_CONFIDENCE)
+    if [source for source in result.sources if clamp(source, _MAX_SOURCE)]:
         clamped.append("sources")
     if result.HasField("table"):
-        _keep_rows(result.table, MAX_VALUES // max(1, len(result.table.columns)))
+        _keep_rows(result.table)
     return clamped
 
 
 def clamp_usage(usage: Usage) -> list[str]:
     """Clamp what a call is said to have consumed, in place; the fields that were not possible."""
-    clamped = []
-    for name, most in _MAX_USAGE.items():
-        said = getattr(usage, name)
-        if not 0 <= said <= most:
-            setattr(usage, name, max(0, min(said, most)))
-            clamped.append(name)
-    nanos = usage.duration.ToNanoseconds()
-    if not 0 <= nanos <= _MAX_DURATION_NS:
-        usage.duration.FromNanoseconds(max(0, min(nanos, _MAX_DURATION_NS)))
+    clamped = clamp(usage, _MAX_USAGE)
+    if clamp(usage.duration, _MAX_DURATION):
         clamped.append("duration")
     if len(usage.models) > _MAX_MODELS or any(len(m) > _MAX_MODEL_CHARS for m in usage.models):
         usage.models[:] = [name[:_MAX_MODEL_CHARS] for name in usage.models[:_MAX_MODELS]]
@@ -116,73 +129,53 @@ def clamp_usage(usage: Usage) -> list[str]:
     return clamped
 
 
-def clamp_sources(sources: Iterable[Source]) -> bool:
-    """Clamp the numbers of sources, in place; whether one was not possible."""
-    clamped = False
-    for source in sources:
-        if (possible := unit(source.relevance)) != source.relevance:
-            source.relevance, clamped = possible, True
-        if source.page < 0:
-            source.page, clamped = 0, True
-    return clamped
-
-
-def unit(number: float) -> float:
-    """``number`` between 0 and 1; 0 for what is none."""
-    return 0.0 if math.isnan(number) else max(0.0, min(number, 1.0))
-
-
-def sound_trace(events: Iterable[TraceEvent], now: datetime) -> list[TraceEvent]:
-    """The events that there is room for, those without a usable time at ``now``.
+def sound_trace(events: MutableSequence[TraceEvent], now: datetime) -> None:
+    """Keep the events that there is room for, in place; those without a usable time are of ``now``.
 
     Details that cannot be stored are left out; what happened is in the message.
     """
-    found: list[TraceEvent] = []
-    room = MAX_TRACE_BYTES
+    del events[min(_fitting(events), MAX_TRACE_EVENTS) :]
     for event in events:
-        room -= event.ByteSize()
-        if room < 0 or len(found) >= MAX_TRACE_EVENTS:
-            break
         if not event.HasField("create_time") or not is_time(event.create_time):
             event.create_time.FromDatetime(now)
-        try:
-            extent(event.data.values())
-        except OutOfBounds:
+        if values_problem(event.data.values()):
             event.data.clear()
-        found.append(event)
-    return found
+
+
+def _fitting(events: Sequence[TraceEvent]) -> int:
+    """How many of the events there is room for, from the first on."""
+    sizes = accumulate(event.ByteSize() for event in events)
+    return sum(size <= MAX_TRACE_BYTES for size in sizes)
 
 
 def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:
-    """The results, with the largest tables and data cut until all fit into ``budget`` bytes.
+    """The results, with their largest parts cut until all of them fit into ``budget`` bytes.
 
     Cut tables say ``truncated``; fields that are dropped are named in ``data["truncated_fields"]``.
     Results that fit are handed back as they are.
     """
     if sum(result.ByteSize() for result in results) <= budget:
         return list(results)
-    copies = []
-    for result in results:
-        copy = AgentResult()
-        copy.CopyFrom(result)
-        copies.append(copy)
-    while (excess := sum(copy.ByteSize() for copy in copies) - budget) > 0:
-        if not _shrink(max(copies, key=AgentResult.ByteSize), excess):
+    copies = [deepcopy(result) for result in results]
+    while (excess := sum(map(_size, copies)) - budget) > 0:
+        if not _shrink(max(copies, key=_size), excess):
             break
     return copies
 
 
 def fit_output(output: ComposerOutput, now: datetime) -> None:
-    """Bring what a composer says within bounds, in place; an answer that is cut says so."""
+    """Bring what a composer says within bounds, in place; what is cut says so."""
     output.DiscardUnknownFields()
     text = output.answer.encode()
     if len(text) > MAX_ANSWER_BYTES:
         output.answer = text[:MAX_ANSWER_BYTES].decode(errors="ignore") + _CUT
-    clamp_sources(output.sources)
-    trace = sound_trace(output.trace, now)
+    for source in output.sources:
+        clamp(source, _MAX_SOURCE)
+    sound_trace(output.trace, now)
+    trace = list(output.trace)  # which has its own bound
     del output.trace[:]
     if output.HasField("data"):
-        _keep_rows(output.data, MAX_VALUES // max(1, len(output.data.columns)))
+        _keep_rows(output.data)
         if _table_problem(output.data):
             output.ClearField("data")
     shorten(output, MAX_RESULTS_BYTES + MAX_ANSWER_BYTES)
@@ -190,8 +183,8 @@ def fit_output(output: ComposerOutput, now: datetime) -> None:
 
 
 def shorten(message: Message, limit: int) -> None:
-    """Halve the largest text or list of any message until it fits into ``limit`` bytes."""
-    while message.ByteSize() > limit and _halve(message):
+    """Make the largest part of any message smaller until it fits into ``limit`` bytes."""
+    while (excess := message.ByteSize() - limit) > 0 and _shrink(message, excess):
         pass
 
 
@@ -206,12 +199,7 @@ def fit_response(response: OrchestratorResponse) -> None:
 
     Whoever asks for the trace gets it twice, in the results and merged.
     """
-    room = MAX_TRACE_BYTES
-    for count, event in enumerate(response.trace):
-        room -= event.ByteSize()
-        if room < 0:
-            del response.trace[count:]
-            break
+    del response.trace[_fitting(response.trace) :]
     results = list(response.agent_results)
     traced = sum(event.ByteSize() for result in results for event in result.trace)
     rest = response.ByteSize() - sum(result.ByteSize() for result in results) + traced
@@ -220,57 +208,22 @@ def fit_response(response: OrchestratorResponse) -> None:
     response.agent_results.extend(fitting)
 
 
-def _shrink(result: AgentResult, excess: int) -> bool:
-    """Make the result smaller by its largest part; False if nothing is left to take away.
+def _shrink(message: Message, excess: int) -> bool:
+    """Make the largest part of a message smaller; False if there is none worth it.
 
-    Of its fields the largest go, until ``excess`` bytes or half of them are gone.
+    Tables and values say that they were cut. Of texts, lists and rows half goes.
     """
-    table = result.table.ByteSize() if result.HasField("table") else 0
-    fields = {
-        (part, name): value.ByteSize()
-        for part in ("data", "partial_data")
-        for name, value in getattr(result, part).fields.items()
-        if name != "truncated_fields"
-    }
-    traced = sum(event.ByteSize() for event in result.trace)
-    biggest = max(table, traced, *fields.values())
-    if biggest < _LEAST_BYTES:
-        return _halve(result)
-    if biggest == traced:
-        del result.trace[: max(1, len(result.trace) // 2)]
-    elif biggest == table:
-        _keep_rows(result.table, len(result.table.rows) // 2)
-        if not result.table.rows:
-            result.ClearField("table")
-    else:
-        left = min(excess, sum(fields.values()) // 2)
-        for part, name in sorted(fields, key=lambda key: fields[key], reverse=True):
-            fields_of = getattr(result, part).fields
-            left -= fields[part, name] + len(name)
-            del fields_of[name]
-            dropped = fields_of["truncated_fields"].list_value.values
-            if len(dropped) < _MAX_DROPPED:
-                dropped.add(string_value=name[:_MAX_DROPPED_CHARS])
-            if left <= 0:
-                break
-    return True
-
-
-def _keep_rows(table: Table, most: int) -> None:
-    """Cut the table to ``most`` rows, which it says then."""
-    if len(table.rows) > most:
-        del table.rows[most:]
-        table.truncated = True
-    table.row_count = len(table.rows)
-
-
-def _halve(message: Message) -> bool:
-    """Take half of its largest text or list away; False if there is none worth it."""
-    sizes = {
-        descriptor.name: type(message)(**{descriptor.name: value}).ByteSize()
-        for descriptor, value in message.ListFields()
-        if hasattr(value, "__len__") or hasattr(value, "ByteSize")
-    }
+    if isinstance(message, Table):
+        _keep_rows(message, len(message.rows) // 2)
+        return len(message.rows) > 0
+    if isinstance(message, ValueMap) and _drop_fields(message, excess):
+        return True
+    sizes: dict[str, int] = {}
+    for field, value in message.ListFields():
+        if isinstance(value, Message):
+            sizes[field.name] = _size(value)
+        elif hasattr(value, "__len__"):
+            sizes[field.name] = _size(type(message)(**{field.name: value}))
     name = max(sizes, key=lambda key: sizes[key], default="")
     if sizes.get(name, 0) < _LEAST_BYTES:
         return False
@@ -280,12 +233,41 @@ def _halve(message: Message) -> bool:
     elif hasattr(value, "keys"):
         for key in list(value)[len(value) // 2 :]:
             del value[key]
-    elif hasattr(value, "ByteSize"):
-        if not _halve(value):
+    elif isinstance(value, Message):
+        if not _shrink(value, excess):
             message.ClearField(name)
-    elif len(value) > _FEW or isinstance(value[0], str) or not _halve(max(value, key=_size)):
-        del value[len(value) // 2 :]
+    elif name == "trace":  # how it ended says more than how it began
+        del value[: max(1, len(value) // 2)]
+    else:
+        few = len(value) <= _FEW and isinstance(value[0], Message)
+        if not few or not _shrink(max(value, key=_size), excess):
+            del value[len(value) // 2 :]
     return True
+
+
+def _drop_fields(values: ValueMap, excess: int) -> bool:
+    """Drop the largest fields until ``excess`` bytes or half of all are gone; False without any."""
+    sizes = {name: len(name) + _size(value) for name, value in values.fields.items()}
+    sizes.pop("truncated_fields", None)
+    left = min(excess, sum(sizes.values()) // 2)
+    for name in sorted(sizes, key=lambda key: sizes[key], reverse=True):
+        del values.fields[name]
+        dropped = values.fields["truncated_fields"].list_value.values
+        if len(dropped) < _MAX_DROPPED:
+            dropped.add(string_value=name[:_MAX_DROPPED_CHARS])
+        left -= sizes[name]
+        if left <= 0:
+            break
+    return bool(sizes)
+
+
+def _keep_rows(table: Table, most: int = MAX_VALUES) -> None:
+    """Cut the table to ``most`` rows, or to the cells that it may have; it says so then."""
+    most = min(most, MAX_VALUES // max(1, len(table.columns)))
+    if len(table.rows) > most:
+        del table.rows[most:]
+        table.truncated = True
+    table.row_count = len(table.rows)
 
 
 def _size(message: Message) -> int:
@@ -301,11 +283,7 @@ def _table_problem(table: Table) -> str | None:
         return "has two columns of the same name"
     if any(len(row.values) != len(names) for row in table.rows):
         return "has a row with more or fewer cells than columns"
-    try:
-        extent(value for row in table.rows for value in row.values)
-    except OutOfBounds as error:
-        return str(error)
-    return None
+    return values_problem(value for row in table.rows for value in row.values)
 
 
 def _values_of(result: AgentResult) -> Iterator[Value]:

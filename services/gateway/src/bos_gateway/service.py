@@ -30,7 +30,7 @@ from bos_gateway.bulletin import Bulletin
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
-from bos_gateway.effects import Collaborators
+from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.files import RunFiles
 from bos_gateway.housekeeping import running_replica
 from bos_gateway.lease import Lease
@@ -39,14 +39,11 @@ from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
-from bos_gateway.result_room import ResultRoom
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
-from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
-from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import migrate, open_database, require_session_features
@@ -119,8 +116,8 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             clock=clock,
             vault=RunSecrets(settings.secrets_key_ring(), pool, telemetry),
             files=files,
-            file_room=FileRoom(settings.max_waiting_file_bytes),
-            result_room=ResultRoom(settings.max_held_result_bytes),
+            file_room=Room(settings.max_waiting_file_bytes),
+            result_room=Room(settings.max_held_result_bytes),
         )
         runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
