@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -401,14 +401,17 @@ async def test_a_lock_on_the_whole_table_is_waited_for_however_long_it_lasts(
 ) -> None:
     """As of an index that is being built without CONCURRENTLY."""
     monkeypatch.setattr(run_log, "_LOCK_TIMEOUT", "20ms")
-    run, tries, judge = new_run(), 0, lanes._OneSession.judge
+    run, tries, insert = new_run(), 0, run_log.insert_events
 
-    async def judged(session: lanes._OneSession, error: Exception) -> lanes._Trouble:
+    async def counted(*given: Any) -> Any:
         nonlocal tries
-        tries += isinstance(error, asyncpg.LockNotAvailableError)
-        return await judge(session, error)
+        try:
+            return await insert(*given)
+        except asyncpg.LockNotAvailableError:
+            tries += 1
+            raise
 
-    monkeypatch.setattr(lanes._OneSession, "judge", judged)
+    monkeypatch.setattr(run_log, "insert_events", counted)
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
         async with connection.transaction():

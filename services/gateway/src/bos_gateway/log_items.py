@@ -54,6 +54,10 @@ class NewRun:
         """Bytes to be written, about."""
         return self.event.ByteSize()
 
+    def follows(self, _: NewRun) -> bool:
+        """Whether both may be of one run: it begins but once."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Append:
@@ -79,6 +83,10 @@ class Append:
     def last_sequence(self) -> int:
         """Where the run's log ends with these events."""
         return self.first_sequence + len(self.events) - 1
+
+    def follows(self, earlier: Append) -> bool:
+        """Whether it continues the log where ``earlier`` ends, by the same owner."""
+        return (self.epoch, self.first_sequence) == (earlier.epoch, earlier.last_sequence + 1)
 
     @property
     def size(self) -> int:
