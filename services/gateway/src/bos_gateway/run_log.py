@@ -20,7 +20,7 @@ from attrs import define, field
 
 from bos_gateway.lanes import Item, Lane, LogRefused, Pending, StoreFull
 from bos_gateway.log_items import Append, NewRun
-from bos_gateway.log_session import are_stored, existing_runs, insert_events, insert_runs
+from bos_gateway.log_session import are_stored, insert_events, insert_runs
 from bos_gateway.sessions import session_name
 from bos_postgres import connect
 
@@ -134,14 +134,10 @@ class LogWriter:
 
     async def _write_accepts(self, session: Session, batch: Sequence[Pending[NewRun]]) -> None:
         runs = [each.item for each in batch]
-        inserted = await insert_runs(session, self._replica_id, runs)
-        created = inserted.created
-        if len(created) < len(runs):
-            # Stored by an earlier try whose answer was lost, or refused for its request id.
-            created |= await existing_runs(session, [run.run_id for run in runs])
+        stored, refused = await insert_runs(session, self._replica_id, runs)
         for each, run in zip(batch, runs, strict=True):
-            refused = run.run_id in inserted.refused
-            each.settle(UserLimit(run.user_id) if refused else run.run_id in created)
+            beyond = run.run_id in refused
+            each.settle(UserLimit(run.user_id) if beyond else run.run_id in stored)
         self._metrics.batch_events.observe(len(runs))
 
     async def _write_appends(self, session: Session, batch: Sequence[Pending[Append]]) -> None:
