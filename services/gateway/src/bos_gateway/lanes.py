@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    Session = asyncpg.Connection[asyncpg.Record]
+    from bos_gateway.log_session import Session
 
 Item = TypeVar("Item", NewRun, Append)
 
@@ -39,11 +39,7 @@ _TIME_OUTS: Final = 6
 # What is slow by itself would hold up others with each of its events.
 _APART_S: Final = 60.0
 
-_SLOW = (
-    asyncpg.QueryCanceledError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.DeadlockDetectedError,
-)
+_SLOW = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 # What a lost session, a restart, a full disk or a failover looks like: it passes, and until it does
 # nothing can be promised to anybody. What is none of these no repetition mends.
 _PASSING = (
@@ -52,7 +48,6 @@ _PASSING = (
     asyncpg.PostgresConnectionError,
     asyncpg.InternalClientError,  # what a session that is cut off between two messages looks like
     asyncpg.OperatorInterventionError,
-    asyncpg.CannotConnectNowError,
     OSError,  # a TimeoutError is one
 )
 
@@ -154,9 +149,8 @@ class Lane(Generic[Item]):
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
             self._closed = True
-            for queue in self._queues.values():
-                for each in queue.pending:
-                    each.settle(_shutting_down())
+            for each in self._all():
+                each.settle(_shutting_down())
 
     def put(self, pending: Pending[Item]) -> None:
         """Write this after all that was put here before of the same run."""
@@ -168,6 +162,9 @@ class Lane(Generic[Item]):
         else:
             self._queues.setdefault(run_id, _Queue(self._apart)).pending.append(pending)
             self._wake.set()
+
+    def _all(self) -> Sequence[Pending[Item]]:
+        return [each for queue in self._queues.values() for each in queue.pending]
 
     def _holds(self, run_id: UUID) -> bool:
         """Whether more of the run must be written here, too."""
@@ -226,10 +223,10 @@ class Lane(Generic[Item]):
         try:
             await self._write(session, batch)
         except Exception as error:
-            cut_off = isinstance(error, asyncpg.InterfaceError) and session.is_closed()
-            if cut_off or (isinstance(error, _PASSING) and not isinstance(error, _SLOW)):
+            passes = isinstance(error, _PASSING) and not isinstance(error, _SLOW)
+            if passes or session.is_closed():
                 raise
-            self._failed(batch, list(runs), error)
+            self._failed(batch, error)
         else:
             for run_id in runs:
                 queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
@@ -237,16 +234,17 @@ class Lane(Generic[Item]):
                     self._put_off(run_id)
         self._retry_s = _RETRY_FIRST_S
 
-    def _failed(
-        self, batch: Sequence[Pending[Item]], runs: Sequence[UUID], error: Exception
-    ) -> None:
+    def _failed(self, batch: Sequence[Pending[Item]], error: Exception) -> None:
         """Find out whose fault it was, so that nobody else's events go down with them."""
+        runs = {each.item.run_id for each in batch}
         slow = isinstance(error, _SLOW)
         if not slow:
             self._log.error("log write refused", error=type(error).__name__, exc_info=error)
         if slow and self._aside is not None:
             for run_id in runs:
-                self._aside._take_over(run_id, self._queues.pop(run_id))
+                queue = self._aside._queues[run_id] = self._queues.pop(run_id)
+                queue.alone = True
+            self._aside._wake.set()
         elif len(batch) > 1:
             for run_id in runs:
                 self._queues[run_id].alone = True
@@ -255,20 +253,15 @@ class Lane(Generic[Item]):
         elif isinstance(batch[0].item, NewRun):
             batch[0].settle(LogRefused("The question could not be stored in time; try again."))
         else:
-            self._slow_by_itself(runs[0], timed_out=isinstance(error, asyncpg.QueryCanceledError))
+            self._slow_by_itself(batch[0].item.run_id, error)
 
-    def _take_over(self, run_id: UUID, queue: _Queue[Item]) -> None:
-        queue.alone = True
-        self._queues[run_id] = queue
-        self._wake.set()
-
-    def _slow_by_itself(self, run_id: UUID, *, timed_out: bool) -> None:
+    def _slow_by_itself(self, run_id: UUID, error: Exception) -> None:
         now = _now()
         self._slow_until = {run: until for run, until in self._slow_until.items() if until > now}
         self._slow_until[run_id] = now + _APART_S
         self._put_off(run_id)
         queue = self._queues[run_id]
-        queue.time_outs += timed_out
+        queue.time_outs += isinstance(error, asyncpg.QueryCanceledError)
         if queue.time_outs >= _TIME_OUTS:
             for each in queue.pending:  # nothing behind it can be written either
                 each.settle(LogRefused("The run could not be stored."))
@@ -283,12 +276,9 @@ class Lane(Generic[Item]):
 
     def _refuse_new(self) -> None:
         """Runs under way wait for room; a question that nobody waits for yet need not."""
-        for queue in self._queues.values():
-            for each in queue.pending:
-                if isinstance(each.item, NewRun):
-                    each.settle(
-                        StoreFull("No question can be stored at the moment; try again later.")
-                    )
+        for each in self._all():
+            if isinstance(each.item, NewRun):
+                each.settle(StoreFull("No question can be stored at the moment; try again later."))
 
 
 def _now() -> float:

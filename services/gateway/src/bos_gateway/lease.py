@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from typing import Self
     from uuid import UUID
 
-    import asyncpg
     from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
+    from bos_gateway.log_session import Session
 
 # Only a lease that has not run out: after that, our runs may have other owners already.
 _RENEW: Final = """
@@ -143,8 +143,8 @@ class Lease:
                     schema=SCHEMA,
                     statement_timeout_s=self._lease_s,
                     connect_timeout_s=self._lease_s,
-                ) as connection:
-                    await self._renew_over(connection, main_loop)
+                ) as session:
+                    await self._renew_over(session, main_loop)
             except Exception as error:
                 # Whatever it was, the next renewal must be tried: nobody else does it.
                 self._log.warning("lease not renewed", error=type(error).__name__)
@@ -152,16 +152,12 @@ class Lease:
                     self._steady_since = math.inf  # until a renewal is answered again
                 await asyncio.to_thread(self._ending.wait, _RECONNECT_S)
 
-    async def _renew_over(
-        self,
-        connection: asyncpg.Connection[asyncpg.Record],
-        main_loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    async def _renew_over(self, session: Session, main_loop: asyncio.AbstractEventLoop) -> None:
         while not self._ending.is_set():
             if self._turns(main_loop):
                 sent = monotonic()
                 async with asyncio.timeout(self._lease_s):
-                    now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                    now = await session.fetchval(_RENEW, self._replica_id, self._lease_s)
                 self._renewed(sent, now)
             await asyncio.to_thread(self._ending.wait, self._renewal_s)
 

@@ -76,7 +76,13 @@ class Append:
 
     def __post_init__(self) -> None:
         """Give every event its identity."""
-        rows = tuple(_row(self, number, event) for number, event in enumerate(self.events))
+        rows = tuple(
+            Row(
+                *(self.run_id, sequence, uuid4(), self.epoch, event.WhichOneof("event") or ""),
+                *(event.SerializeToString(), time_of(event)),
+            )
+            for sequence, event in enumerate(self.events, self.first_sequence)
+        )
         object.__setattr__(self, "rows", rows)
 
     @property
@@ -97,15 +103,3 @@ class Append:
 def time_of(event: LogEvent) -> datetime:
     """When it happened (UTC)."""
     return event.create_time.ToDatetime(tzinfo=UTC)
-
-
-def _row(append: Append, number: int, event: LogEvent) -> Row:
-    return Row(
-        append.run_id,
-        append.first_sequence + number,
-        uuid4(),
-        append.epoch,
-        event.WhichOneof("event") or "",
-        event.SerializeToString(),
-        time_of(event),
-    )

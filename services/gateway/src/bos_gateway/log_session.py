@@ -45,14 +45,12 @@ WITH new AS (
     SELECT b.user_id, c.active, c.waiting
     FROM bounded AS b CROSS JOIN LATERAL unfinished_runs(b.user_id) AS c
 ), placed AS (
-    SELECT run_id, user_id,
-           dense_rank() OVER (PARTITION BY user_id, known ORDER BY request_id) AS place
-    FROM new
+    SELECT *, dense_rank() OVER (PARTITION BY user_id, known ORDER BY request_id) AS place FROM new
 ), admitted AS (
-    SELECT n.*
-    FROM new AS n JOIN placed AS p USING (run_id) LEFT JOIN counted AS c ON c.user_id = n.user_id
-    WHERE n.known OR (n.max_active = 0 OR c.active + p.place <= n.max_active)
-                     AND (n.max_waiting = 0 OR c.waiting < n.max_waiting)
+    SELECT p.*
+    FROM placed AS p LEFT JOIN counted AS c USING (user_id)
+    WHERE p.known OR (p.max_active = 0 OR c.active + p.place <= p.max_active)
+                     AND (p.max_waiting = 0 OR c.waiting < p.max_waiting)
 ), created AS (
     INSERT INTO runs (run_id, user_id, request_id, request_digest, conversation_id, question,
                       status, last_sequence, replica_id, created_at, tokens, token_day)
@@ -91,10 +89,6 @@ WITH wanted AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::boolean[]
     ) AS t (run_id, epoch, after_sequence, last_sequence, status, finished)
-), seen AS (
-    SELECT w.run_id, r.last_sequence,
-           r.replica_id = $7 AND r.epoch = w.epoch AND r.finished_at IS NULL AS ours
-    FROM wanted AS w JOIN runs AS r USING (run_id)
 ), owned AS (
     SELECT r.run_id
     FROM runs AS r JOIN wanted AS w USING (run_id)
@@ -120,8 +114,9 @@ WITH wanted AS (
          JOIN owned USING (run_id)
     ORDER BY run_id, sequence
 {more})
-SELECT s.run_id, s.ours, s.last_sequence, o.run_id IS NOT NULL AS written
-FROM seen AS s LEFT JOIN owned AS o USING (run_id)
+SELECT w.run_id, r.replica_id = $7 AND r.epoch = w.epoch AND r.finished_at IS NULL AS ours,
+       r.last_sequence, o.run_id IS NOT NULL AS written
+FROM wanted AS w LEFT JOIN runs AS r USING (run_id) LEFT JOIN owned AS o USING (run_id)
 """
 _MORE = """), asked AS (
     INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at,
@@ -235,7 +230,7 @@ async def insert_events(
         runs: For each run, what follows on one another in its log, of one epoch.
 
     Returns:
-        What was found of each run; a run that is not stored is missing.
+        What was found of each run; one that is not stored is not ours.
     """
     events = [(a.run_id, event) for appends in runs for a in appends for event in a.events]
     rows = [row for appends in runs for append in appends for row in append.rows]
@@ -273,15 +268,11 @@ def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[ob
     for run_id, event in events:
         if event.HasField("approval_requested"):
             approval = event.approval_requested.approval
-            asked.append(
-                (
-                    *(run_id, UUID(approval.approval_id), approval.SerializeToString()),
-                    approval.create_time.ToDatetime(tzinfo=UTC),
-                    approval.expire_time.ToDatetime(tzinfo=UTC),
-                    approval.agent_name,
-                    ",".join(sorted({action.tool for action in approval.actions})),
-                )
-            )
+            created, expire = approval.create_time, approval.expire_time
+            times = (created.ToDatetime(tzinfo=UTC), expire.ToDatetime(tzinfo=UTC))
+            tools = ",".join(sorted({action.tool for action in approval.actions}))
+            request = (UUID(approval.approval_id), approval.SerializeToString(), *times)
+            asked.append((run_id, *request, approval.agent_name, tools))
         elif event.HasField("approval_resolved"):
             approval = event.approval_resolved.approval
             taken.append((run_id, approval.approval_id))

@@ -5,8 +5,8 @@ every commit waits for the disk. The statement locks the rows of its runs and ch
 replica owns them at that epoch and that their logs end where the new events begin. Events of a run
 that is no longer ours are not written and raise :class:`LostRun`, for that run alone. A write whose
 answer was lost is repeated: finding our own events in place is success. New runs have a session of
-their own, so that what is under way does not wait for their commits; a run whose row is locked or
-slow is written apart (``lanes``).
+their own, so that what is under way does not wait for their commits; a run whose row is locked is
+tried again later, and one that is slow is written apart (``lanes``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from bos_gateway.lanes import Item, Lane, LogRefused, Pending, StoreFull
+from bos_gateway.lanes import Item, Lane, LogRefused, Pending
 from bos_gateway.log_items import Append, NewRun
 from bos_gateway.log_session import are_stored, insert_events, insert_runs
 from bos_gateway.sessions import session_name
@@ -30,24 +30,11 @@ if TYPE_CHECKING:
     from typing import Self
     from uuid import UUID
 
-    import asyncpg
-
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.log_session import Standing
+    from bos_gateway.log_session import Session
     from bos_gateway.metrics import GatewayMetrics
 
-    Session = asyncpg.Connection[asyncpg.Record]
-
-__all__ = [
-    "SCHEMA",
-    "Append",
-    "LogRefused",
-    "LogWriter",
-    "LostRun",
-    "NewRun",
-    "StoreFull",
-    "UserLimit",
-]
+__all__ = ["SCHEMA", "Append", "LogRefused", "LogWriter", "LostRun", "NewRun", "UserLimit"]
 
 SCHEMA = "gateway"
 
@@ -65,18 +52,14 @@ class UserLimit(Exception):
 
 @define(eq=False)
 class LogWriter:
-    """The one writer of this process. An async context manager; leaving it drops what is pending.
-
-    Args:
-        dsn: PostgreSQL with the gateway's schema.
-        replica_id: This replica, as in ``runs.replica_id``.
-        metrics: Where latency and batch size are recorded.
-        telemetry: For the log.
-    """
+    """The one writer of this process, an async context manager; leaving drops what is pending."""
 
     _dsn: str
+    """PostgreSQL with the gateway's schema."""
     _replica_id: UUID
+    """This replica, as in ``runs.replica_id``."""
     _metrics: GatewayMetrics = field(kw_only=True)
+    """Where latency and batch size are recorded."""
     _telemetry: Telemetry = field(kw_only=True)
     _accepts: Lane[NewRun] = field(init=False)
     _appends: Lane[Append] = field(init=False)
@@ -135,10 +118,10 @@ class LogWriter:
     async def _write_accepts(self, session: Session, batch: Sequence[Pending[NewRun]]) -> None:
         runs = [each.item for each in batch]
         stored, refused = await insert_runs(session, self._replica_id, runs)
-        for each, run in zip(batch, runs, strict=True):
-            beyond = run.run_id in refused
-            each.settle(UserLimit(run.user_id) if beyond else run.run_id in stored)
-        self._metrics.batch_events.observe(len(runs))
+        for each in batch:
+            run_id = each.item.run_id
+            each.settle(UserLimit(each.item.user_id) if run_id in refused else run_id in stored)
+        self._metrics.batch_events.observe(len(batch))
 
     async def _write_appends(self, session: Session, batch: Sequence[Pending[Append]]) -> None:
         runs = [list(found) for _, found in groupby(batch, key=lambda each: each.item.run_id)]
@@ -146,25 +129,16 @@ class LogWriter:
         standings = await insert_events(session, self._replica_id, appends)
         self._metrics.batch_events.observe(sum(len(each.item.rows) for each in batch))
         for found in runs:
-            standing = standings.get(found[0].item.run_id)
-            if standing is not None and standing.written:
-                for each in found:
+            standing = standings[found[0].item.run_id]
+            for each in found:
+                if standing.written:
                     each.settle(True)
-            else:
-                await self._unwritten(session, standing, found)
-
-    async def _unwritten(
-        self, session: Session, standing: Standing | None, found: Sequence[Pending[Append]]
-    ) -> None:
-        """Settle what was not written, but for what may yet be: its run is only locked."""
-        for each in found:
-            append = each.item
-            fits = standing is not None and standing.last_sequence == append.first_sequence - 1
-            if standing is not None and standing.ours and fits:
-                return
-            # An earlier try whose answer was lost may have written it.
-            stored = await are_stored(session, append)
-            each.settle(True if stored else LostRun(str(append.run_id)))
+                elif standing.ours and standing.last_sequence == each.item.first_sequence - 1:
+                    break  # only the lock of somebody else was in the way: it may yet be written
+                else:
+                    # An earlier try whose answer was lost may have written it.
+                    stored = await are_stored(session, each.item)
+                    each.settle(True if stored else LostRun(str(each.item.run_id)))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Session]:
