@@ -8,8 +8,7 @@ written in a lane apart, over another session.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import asyncpg
@@ -94,16 +93,16 @@ class _Queue(Generic[Item]):
 
     alone: bool
     """Whether each of it gets a statement of its own."""
-    pending: deque[Pending[Item]] = field(init=False, factory=deque)
-    due: float = field(init=False, default=0.0)
-    """When to try it, by the clock of the event loop."""
+    pending: list[Pending[Item]] = field(init=False, factory=list)
+    waits: bool = field(init=False, default=False)
+    """Whether it is not to be tried now."""
     wait_s: float = field(init=False, default=_RETRY_FIRST_S)
     time_outs: int = field(init=False, default=0)
 
     def left(self) -> bool:
         """Whether anything is left, once what is settled is forgotten."""
         while self.pending and self.pending[0].settled:
-            self.pending.popleft()
+            del self.pending[0]
             self.wait_s, self.time_outs = _RETRY_FIRST_S, 0
         return bool(self.pending)
 
@@ -134,7 +133,7 @@ class Lane(Generic[Item]):
     _apart: bool = False
     """Whether each run is by itself, over a session that is only there while it is needed."""
     _queues: dict[UUID, _Queue[Item]] = field(init=False, factory=dict)
-    _slow_until: dict[UUID, float] = field(init=False, factory=dict)
+    _slow: dict[UUID, asyncio.TimerHandle] = field(init=False, factory=dict)
     _wake: asyncio.Event = field(init=False, factory=asyncio.Event)
     _retry_s: float = field(init=False, default=_RETRY_FIRST_S)
     _closed: bool = field(init=False, default=False)
@@ -168,7 +167,7 @@ class Lane(Generic[Item]):
 
     def _holds(self, run_id: UUID) -> bool:
         """Whether more of the run must be written here, too."""
-        return run_id in self._queues or self._slow_until.get(run_id, 0.0) > _now()
+        return run_id in self._queues or run_id in self._slow
 
     async def _write_for_ever(self) -> None:
         while True:
@@ -190,20 +189,17 @@ class Lane(Generic[Item]):
         """What the next statement is to write, once there is something."""
         while not (batch := self._take()) and not (unless_idle and not self._queues):
             self._wake.clear()
-            due = min((queue.due for queue in self._queues.values()), default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await self._wake.wait()
+            await self._wake.wait()
         return batch
 
     def _take(self) -> Sequence[Pending[Item]]:
         """What may share a statement now, bounded by number and bytes; it stays in its queues."""
         batch: list[Pending[Item]] = []
-        size, now = 0, _now()
+        size = 0
         for run_id, queue in list(self._queues.items()):
             if not queue.left():
                 del self._queues[run_id]
-            elif queue.due <= now and not (batch and queue.alone):
+            elif not queue.waits and not (batch and queue.alone):
                 for each in queue.next():
                     size += each.item.size
                     if batch and (len(batch) == _MAX_BATCH or size > _MAX_BATCH_BYTES):
@@ -256,9 +252,10 @@ class Lane(Generic[Item]):
             self._slow_by_itself(batch[0].item.run_id, error)
 
     def _slow_by_itself(self, run_id: UUID, error: Exception) -> None:
-        now = _now()
-        self._slow_until = {run: until for run, until in self._slow_until.items() if until > now}
-        self._slow_until[run_id] = now + _APART_S
+        if run_id in self._slow:
+            self._slow.pop(run_id).cancel()
+        loop = asyncio.get_running_loop()
+        self._slow[run_id] = loop.call_later(_APART_S, self._slow.pop, run_id)
         self._put_off(run_id)
         queue = self._queues[run_id]
         queue.time_outs += isinstance(error, asyncpg.QueryCanceledError)
@@ -271,18 +268,19 @@ class Lane(Generic[Item]):
         queue = self._queues[run_id]
         if queue.wait_s == _RETRY_FIRST_S:
             self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
-        queue.due = _now() + queue.wait_s
+        queue.waits = True
+        asyncio.get_running_loop().call_later(queue.wait_s, self._try_again, queue)
         queue.wait_s = min(queue.wait_s * 2, _RETRY_MAX_S)
+
+    def _try_again(self, queue: _Queue[Item]) -> None:
+        queue.waits = False
+        self._wake.set()
 
     def _refuse_new(self) -> None:
         """Runs under way wait for room; a question that nobody waits for yet need not."""
         for each in self._all():
             if isinstance(each.item, NewRun):
                 each.settle(StoreFull("No question can be stored at the moment; try again later."))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _shutting_down() -> Unavailable:
