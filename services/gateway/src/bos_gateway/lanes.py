@@ -134,6 +134,7 @@ class Lane(Generic[Item]):
     """Whether each run is by itself, over a session that is only there while it is needed."""
     _queues: dict[UUID, _Queue[Item]] = field(init=False, factory=dict)
     _slow: dict[UUID, asyncio.TimerHandle] = field(init=False, factory=dict)
+    """Runs that are written here for a while yet, also if nothing of them is pending."""
     _wake: asyncio.Event = field(init=False, factory=asyncio.Event)
     _retry_s: float = field(init=False, default=_RETRY_FIRST_S)
     _closed: bool = field(init=False, default=False)
@@ -187,7 +188,7 @@ class Lane(Generic[Item]):
 
     async def _next(self, *, unless_idle: bool = False) -> Sequence[Pending[Item]]:
         """What the next statement is to write, once there is something."""
-        while not (batch := self._take()) and not (unless_idle and not self._queues):
+        while not (batch := self._take()) and (self._queues or not unless_idle):
             self._wake.clear()
             await self._wake.wait()
         return batch
