@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import asyncpg
 
-from bos_gateway import approvals, lease, log_statements, ownership
+from bos_gateway import approvals, lease, log_session, ownership
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -87,8 +87,8 @@ def _observe(method: str, observer: Observer) -> None:
 
 
 def _kinds(sql: str, arguments: tuple[Any, ...]) -> frozenset[str]:
-    if sql == log_statements.ACCEPT:
+    if sql == log_session.ACCEPT:
         return frozenset({"run_accepted"})
-    if sql in {log_statements.APPEND, log_statements.APPEND_ANY}:
+    if sql in {log_session.APPEND, log_session.APPEND_ANY}:
         return frozenset(arguments[_KINDS_OF_EVENTS])
     return frozenset({_STATEMENTS[sql]}) if sql in _STATEMENTS else frozenset()

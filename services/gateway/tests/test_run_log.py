@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -28,8 +28,10 @@ from bos.runlog.v1 import (
     RunReleased,
     StepProgressed,
 )
+from bos_chassis.errors import Unavailable
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import lanes, run_log
+from bos_gateway.lanes import StoreFull
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogRefused, LogWriter, LostRun, NewRun
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -401,14 +403,17 @@ async def test_a_lock_on_the_whole_table_is_waited_for_however_long_it_lasts(
 ) -> None:
     """As of an index that is being built without CONCURRENTLY."""
     monkeypatch.setattr(run_log, "_LOCK_TIMEOUT", "20ms")
-    run, tries, judge = new_run(), 0, lanes._OneSession.judge
+    run, tries, insert = new_run(), 0, run_log.insert_events
 
-    async def judged(session: lanes._OneSession, error: Exception) -> lanes._Trouble:
+    async def counted(*given: Any) -> Any:
         nonlocal tries
-        tries += isinstance(error, asyncpg.LockNotAvailableError)
-        return await judge(session, error)
+        try:
+            return await insert(*given)
+        except asyncpg.LockNotAvailableError:
+            tries += 1
+            raise
 
-    monkeypatch.setattr(lanes._OneSession, "judge", judged)
+    monkeypatch.setattr(run_log, "insert_events", counted)
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
         async with connection.transaction():
@@ -463,6 +468,52 @@ async def test_a_run_whose_statements_never_come_to_an_end_is_refused(
             "ON run_events FOR EACH ROW EXECUTE FUNCTION sleeps()"
         )
         with pytest.raises(LogRefused):
+            await log.append(Append(run.run_id, 1, 2, [progress("x")]))
+
+
+async def test_a_full_disk_refuses_questions_while_runs_under_way_wait_for_room(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, full = new_run(), True
+
+    def while_full(write: Any) -> Any:
+        async def written(*given: Any) -> Any:
+            if full:
+                raise asyncpg.DiskFullError("no space left on device")
+            return await write(*given)
+
+        return written
+
+    async with writer(store, uuid4()) as log:
+        await log.accept(run)
+        for name in ("insert_runs", "insert_events"):
+            monkeypatch.setattr(run_log, name, while_full(getattr(run_log, name)))
+        append = log.submit(Append(run.run_id, 1, 2, [progress("x")]))
+        with pytest.raises(StoreFull):
+            await log.accept(new_run())
+        assert not append.done()
+        full = False
+        assert await append
+        assert await log.accept(new_run())
+
+
+async def test_whoever_still_waits_when_the_writer_ends_is_told(store: str) -> None:
+    run = new_run()
+    async with connect(store, schema=SCHEMA) as connection:
+        async with writer(store, uuid4()) as log:
+            await log.accept(run)
+            async with connection.transaction():
+                query = "SELECT FROM runs WHERE run_id = $1 FOR UPDATE"
+                await connection.execute(query, run.run_id)
+                locked = log.submit(Append(run.run_id, 1, 2, [progress("x")]))
+                await asyncio.sleep(0.2)  # until it was tried
+                under_way = asyncio.ensure_future(log.accept(new_run()))
+                await asyncio.sleep(0)
+                await log.__aexit__(None, None, None)
+        outcomes = await asyncio.gather(locked, under_way, return_exceptions=True)
+        assert isinstance(outcomes[0], Unavailable)
+        assert outcomes[1] is True or isinstance(outcomes[1], Unavailable)
+        with pytest.raises(Unavailable):
             await log.append(Append(run.run_id, 1, 2, [progress("x")]))
 
 

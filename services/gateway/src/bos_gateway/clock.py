@@ -13,6 +13,8 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from attrs import define, field
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,33 +54,25 @@ class _Measurement(NamedTuple):
         return max(self.least, other.least) > min(self.most, other.most) + _DRIFT_S
 
 
+@define(eq=False)
 class DatabaseClock:
     """The database's clock as this process knows it. May be used from any thread.
 
     Of the latest measurements the one with the shortest round trip counts: it leaves the least
     doubt, and a network that is slow now and then moves nothing. One that contradicts it says that
     the database's own clock was set, or is another server's now, and counts alone.
-
-    Args:
-        telemetry: For the log.
-        metrics: Told how far the wall clock of this host is off.
-        wall_clock: Seconds since 1970 by this host; in force until the first measurement.
     """
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        metrics: GatewayMetrics,
-        wall_clock: Callable[[], float] | None = None,
-    ) -> None:
-        self._log = telemetry.logger("bos.gateway.clock")
-        self._metrics = metrics
-        self._wall_clock = wall_clock or time.time
-        self._lock = threading.Lock()  # of everything below
-        self._measurements: deque[_Measurement] = deque(maxlen=_KEPT)
-        self._best: _Measurement | None = None
-        self._told_s = 0.0
-        self._warned = False
+    _telemetry: Telemetry
+    _metrics: GatewayMetrics
+    """Told how far the wall clock of this host is off."""
+    _wall_clock: Callable[[], float] = time.time
+    """Seconds since 1970 by this host; in force until the first measurement."""
+    _lock: threading.Lock = field(init=False, factory=threading.Lock)  # of everything below
+    _measurements: deque[_Measurement] = field(init=False, factory=lambda: deque(maxlen=_KEPT))
+    _best: _Measurement | None = field(init=False, default=None)
+    _told_s: float = field(init=False, default=0.0)
+    _warned: bool = field(init=False, default=False)
 
     def measured(self, sent: float, received: float, at: datetime) -> None:
         """Take a measurement in.
@@ -97,11 +91,11 @@ class DatabaseClock:
             self._measurements.append(new)
             self._best = min(self._measurements, key=lambda each: each.width)
             ahead_s = self._wall_clock() - (monotonic() + self._best.middle)
-            warn, self._warned = not self._warned, abs(ahead_s) > _WARN_S
-            warn = warn and self._warned
+            off, warned = abs(ahead_s) > _WARN_S, self._warned
+            self._warned = off
         self._metrics.clock_offset_seconds.set(ahead_s)
-        if warn:
-            self._log.warning(
+        if off and not warned:
+            self._telemetry.logger("bos.gateway.clock").warning(
                 "this host's clock is off; runs go by the database's", ahead_s=round(ahead_s, 3)
             )
 

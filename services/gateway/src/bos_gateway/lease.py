@@ -17,6 +17,8 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from attrs import define, field
+
 from bos_gateway.clock import monotonic
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.sessions import session_name
@@ -24,14 +26,14 @@ from bos_postgres import connect
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from types import TracebackType
     from typing import Self
     from uuid import UUID
 
-    import asyncpg
+    from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
+    from bos_gateway.log_session import Session
 
 # Only a lease that has not run out: after that, our runs may have other owners already.
 _RENEW: Final = """
@@ -39,54 +41,44 @@ UPDATE replicas SET lease_until = now() + make_interval(secs => $2)
 WHERE replica_id = $1 AND lease_until >= now()
 RETURNING now()
 """
-_MARGIN: Final = 0.1
+_OURS: Final = 0.9
+"""The part of a lease's life that this process relies on."""
 _RECONNECT_S: Final = 0.1
 _JOIN_S: Final = 5.0
 
 
+@define(eq=False)
 class Lease:
     """This process's lease. An async context manager; leaving it ends the renewals.
 
     It holds nothing until :meth:`taken`.
-
-    Args:
-        dsn: PostgreSQL with the gateway's schema.
-        replica_id: This process.
-        lease_s: Life of the lease in seconds.
-        renewal_s: Time between two renewals in seconds.
-        telemetry: For the log.
-        clock: Told what time it is by the database, with every renewal.
-        stuck_after_s: Time after which a main loop that does not turn is taken for dead, and the
-            lease is no longer renewed.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        replica_id: UUID,
-        *,
-        lease_s: float,
-        renewal_s: float,
-        telemetry: Telemetry,
-        clock: DatabaseClock,
-        stuck_after_s: float = 30.0,
-    ) -> None:
-        self._dsn = dsn
-        self._replica_id = replica_id
-        self._lease_s = lease_s
-        self._renewal_s = renewal_s
-        self._stuck_after_s = stuck_after_s
-        self._clock = clock
-        self._log = telemetry.logger("bos.gateway.lease")
-        self._lock = threading.Lock()  # of everything below; both threads change it
-        self._held_until = 0.0
-        self._renewed_at: datetime | None = None
-        self._taken_at = 0.0
-        self._lost = True
-        self._steady_since = math.inf
-        self._turned_at = monotonic()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+    _dsn: str
+    _replica_id: UUID
+    _lease_s: float = field(kw_only=True)
+    """Life of the lease."""
+    _renewal_s: float = field(kw_only=True)
+    """Time between two renewals."""
+    _telemetry: Telemetry = field(kw_only=True)
+    _clock: DatabaseClock = field(kw_only=True)
+    """Told what time it is by the database, with every renewal."""
+    _stuck_after_s: float = field(kw_only=True, default=30.0)
+    """A main loop that has not turned for so long is taken for dead: no more renewals."""
+    _log: FilteringBoundLogger = field(init=False)
+    _lock: threading.Lock = field(init=False, factory=threading.Lock)
+    # Of what follows; both threads change it.
+    _held_until: float = field(init=False, default=0.0)
+    """Past this the lease is lost, and stays so: what has passed is not extended."""
+    _renewed_at: datetime | None = field(init=False, default=None)
+    _taken_at: float = field(init=False, default=0.0)
+    _steady_since: float = field(init=False, default=math.inf)
+    _turned_at: float = field(init=False, factory=monotonic)
+    _ending: threading.Event = field(init=False, factory=threading.Event)
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._log = self._telemetry.logger("bos.gateway.lease")
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -96,23 +88,16 @@ class Lease:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self._ending.set()
-        if self._thread is not None:
-            # A daemon: what hangs in it cannot hold up the end of the process.
-            await asyncio.to_thread(self._thread.join, _JOIN_S)
+        # A daemon: what hangs in it cannot hold up the end of the process.
+        await asyncio.to_thread(self._thread.join, _JOIN_S)
 
     @property
     def held(self) -> bool:
         """Whether nobody else can have taken our runs for want of a lease."""
         with self._lock:
-            self._lost = self._lost or monotonic() >= self._held_until
-            return not self._lost
+            return monotonic() < self._held_until
 
     def others_judged_until(self) -> datetime | None:
         """Until when on the database's clock a lease that has run out means that its replica died.
@@ -136,11 +121,8 @@ class Lease:
         """
         self._clock.measured(sent, monotonic(), written_at)
         with self._lock:
-            self._steady_since = monotonic()
-            self._renewed_at = written_at
-            self._held_until = self._end(sent)
-            self._taken_at = monotonic()
-            self._lost = False
+            self._taken_at = self._steady_since = monotonic()
+            self._extend(sent, written_at)
 
     async def until_lost(self) -> None:
         """Return once the lease is lost."""
@@ -148,8 +130,9 @@ class Lease:
         while self.held:  # noqa: ASYNC110
             await asyncio.sleep(self._renewal_s / 4)
 
-    def _end(self, sent: float) -> float:
-        return sent + self._lease_s * (1 - _MARGIN)
+    def _extend(self, sent: float, written_at: datetime) -> None:
+        self._held_until = sent + self._lease_s * _OURS
+        self._renewed_at = written_at
 
     async def _renew_for_ever(self, main_loop: asyncio.AbstractEventLoop) -> None:
         while not self._ending.is_set():
@@ -160,26 +143,23 @@ class Lease:
                     schema=SCHEMA,
                     statement_timeout_s=self._lease_s,
                     connect_timeout_s=self._lease_s,
-                ) as connection:
-                    await self._renew_over(connection, main_loop)
+                ) as session:
+                    await self._renew_over(session, main_loop)
             except Exception as error:
                 # Whatever it was, the next renewal must be tried: nobody else does it.
                 self._log.warning("lease not renewed", error=type(error).__name__)
-                self._interrupted()
-                await self._pause(_RECONNECT_S)
+                with self._lock:
+                    self._steady_since = math.inf  # until a renewal is answered again
+                await asyncio.to_thread(self._ending.wait, _RECONNECT_S)
 
-    async def _renew_over(
-        self,
-        connection: asyncpg.Connection[asyncpg.Record],
-        main_loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    async def _renew_over(self, session: Session, main_loop: asyncio.AbstractEventLoop) -> None:
         while not self._ending.is_set():
             if self._turns(main_loop):
                 sent = monotonic()
                 async with asyncio.timeout(self._lease_s):
-                    now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                    now = await session.fetchval(_RENEW, self._replica_id, self._lease_s)
                 self._renewed(sent, now)
-            await self._pause(self._renewal_s)
+            await asyncio.to_thread(self._ending.wait, self._renewal_s)
 
     def _renewed(self, sent: float, written_at: datetime | None) -> None:
         received = monotonic()
@@ -191,14 +171,10 @@ class Lease:
                 self._steady_since = now
             if sent < self._taken_at:
                 return  # the answer is about the lease before this one
-            self._lost = self._lost or written_at is None or now >= self._held_until
-            if not self._lost:
-                self._held_until = self._end(sent)
-                self._renewed_at = written_at
-
-    def _interrupted(self) -> None:
-        with self._lock:
-            self._steady_since = math.inf  # until a renewal is answered again
+            if written_at is None:
+                self._held_until = 0.0
+            elif now < self._held_until:
+                self._extend(sent, written_at)
 
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the main loop turned lately; one that is stuck for good must lose its runs."""
@@ -214,9 +190,3 @@ class Lease:
             return True
         self._log.error("main loop is stuck, lease not renewed")
         return False
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, but not past the end, of which another thread decides."""
-        end = monotonic() + seconds
-        while not self._ending.is_set() and (left := end - monotonic()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(min(left, 0.05))

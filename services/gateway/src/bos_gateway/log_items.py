@@ -54,6 +54,10 @@ class NewRun:
         """Bytes to be written, about."""
         return self.event.ByteSize()
 
+    def follows(self, _: NewRun) -> bool:
+        """Whether both may be of one run: it begins but once."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Append:
@@ -72,13 +76,23 @@ class Append:
 
     def __post_init__(self) -> None:
         """Give every event its identity."""
-        rows = tuple(_row(self, number, event) for number, event in enumerate(self.events))
+        rows = tuple(
+            Row(
+                *(self.run_id, sequence, uuid4(), self.epoch, event.WhichOneof("event") or ""),
+                *(event.SerializeToString(), time_of(event)),
+            )
+            for sequence, event in enumerate(self.events, self.first_sequence)
+        )
         object.__setattr__(self, "rows", rows)
 
     @property
     def last_sequence(self) -> int:
         """Where the run's log ends with these events."""
         return self.first_sequence + len(self.events) - 1
+
+    def follows(self, earlier: Append) -> bool:
+        """Whether it continues the log where ``earlier`` ends, by the same owner."""
+        return (self.epoch, self.first_sequence) == (earlier.epoch, earlier.last_sequence + 1)
 
     @property
     def size(self) -> int:
@@ -89,15 +103,3 @@ class Append:
 def time_of(event: LogEvent) -> datetime:
     """When it happened (UTC)."""
     return event.create_time.ToDatetime(tzinfo=UTC)
-
-
-def _row(append: Append, number: int, event: LogEvent) -> Row:
-    return Row(
-        append.run_id,
-        append.first_sequence + number,
-        uuid4(),
-        append.epoch,
-        event.WhichOneof("event") or "",
-        event.SerializeToString(),
-        time_of(event),
-    )

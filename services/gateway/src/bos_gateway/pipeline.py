@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from attrs import define, field
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -20,39 +22,30 @@ if TYPE_CHECKING:
 _MAX_AHEAD: Final = 64
 
 
+@define(eq=False)
 class Pipeline:
-    """The appends of one run on their way to the disk, in the order of its log.
+    """The appends of one run on their way to the disk, in the order of its log."""
 
-    Args:
-        writer: The process's writer.
-        last_sequence: Where the run's log ends.
-        publish: Told of events once they are committed, in order.
-        broken: Called when an append failed; nothing behind it is committed either.
-    """
+    _writer: LogWriter
+    last_sequence: int
+    """Of the last event that is committed."""
+    _publish: Callable[[Sequence[LogEvent]], None]
+    """Told of events once they are committed, in order."""
+    _broken: Callable[[], None]
+    """Called when an append failed; nothing behind it is committed either."""
+    end: int = field(init=False)
+    """Of the last event that was added."""
+    _under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = field(
+        init=False, factory=deque
+    )
+    _error: BaseException | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        writer: LogWriter,
-        last_sequence: int,
-        publish: Callable[[Sequence[LogEvent]], None],
-        broken: Callable[[], None],
-    ) -> None:
-        self._writer = writer
-        self.last_sequence = last_sequence
-        """Of the last event that is committed."""
-        self.end = last_sequence
-        """Of the last event that was added."""
-        self._publish = publish
-        self._broken = broken
-        self._under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = deque()
-        self._added = self._settled = 0
-        self._changed = asyncio.Event()
-        self._error: BaseException | None = None
+    def __attrs_post_init__(self) -> None:
+        self.end = self.last_sequence
 
     def add(self, append: Append) -> None:
         """Have events written behind all that was added before."""
         future = self._writer.submit(append)
-        self._added += 1
         self.end += len(append.events)
         self._under_way.append((future, append.events))
         future.add_done_callback(self._advance)
@@ -72,7 +65,7 @@ class Pipeline:
         Raises:
             LostRun, BosError: as the writer does.
         """
-        await self._until(self._added)
+        await self._until_under_way(0)
 
     async def room(self) -> None:
         """Return once little enough is under way to add more.
@@ -80,17 +73,17 @@ class Pipeline:
         Raises:
             LostRun, BosError: as the writer does.
         """
-        await self._until(self._added - _MAX_AHEAD)
+        await self._until_under_way(_MAX_AHEAD)
 
-    async def _until(self, count: int) -> None:
-        while self._error is None and self._settled < count:
-            await self._changed.wait()
+    async def _until_under_way(self, most: int) -> None:
+        if self._error is None and len(self._under_way) > most:
+            # The future's first callback is ours: what it stands for is shown by then.
+            await asyncio.wait([self._under_way[-1 - most][0]])
         self.check()
 
     def _advance(self, _: asyncio.Future[bool]) -> None:
         while self._under_way and self._under_way[0][0].done():
             future, events = self._under_way.popleft()
-            self._settled += 1
             error = future.exception()
             if self._error is None and error is None:
                 self.last_sequence += len(events)
@@ -98,6 +91,3 @@ class Pipeline:
             elif self._error is None:
                 self._error = error
                 self._broken()
-        # A new event object per change: whoever took the old one before looking cannot miss it.
-        self._changed.set()
-        self._changed = asyncio.Event()
