@@ -13,7 +13,7 @@ from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
-from bos_gateway.runs import not_found, parse_run_id
+from bos_gateway.runs import not_found
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def continued_by(request: AgentRequest, user_id: str, runs: Runs) -> Conti
     """
     if not request.continues_run_id:
         return None
-    run_id = (await runs.find(parse_run_id(request.continues_run_id), user_id)).run_id
+    run_id = await runs.find(request.continues_run_id, user_id)
     of_user = runs.of(user_id)
     first, last = await asyncio.gather(of_user.first_event(run_id), of_user.last_sequence(run_id))
     page = await of_user.events(run_id, last - 1)

@@ -26,6 +26,7 @@ from bos_gateway.api import (
     SERVICE_NAME,
     ApprovalServicer,
     OrchestratorServicer,
+    Streams,
 )
 from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
@@ -47,7 +48,6 @@ from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
 from bos_gateway.step_files import FileRoom
-from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_gateway.waiting import WaitingApprovals
