@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished, StepProgressed
-from bos_gateway.feed import Cursor, Piece, RunFeed
+from bos_gateway.cursors import Cursor, Piece
+from bos_gateway.feed import RunFeed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
 from bos_chassis.auth import LOCAL_USER, current_principal
 from bos_chassis.errors import ResourceExhausted, Unavailable
-from bos_gateway.feed import Cursor, Piece
+from bos_gateway.cursors import Cursor, Piece
 from bos_gateway.projection import project, project_text, visible_response
 from bos_gateway.reading import is_end
 from bos_gateway.runs import run_of

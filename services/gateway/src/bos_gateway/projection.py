@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.feed import Piece
+    from bos_gateway.cursors import Piece
 
 
 def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) -> RunEvent | None:

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from bos_chassis.errors import NotFound, Unavailable
+from bos_gateway.cursors import Piece
 from bos_gateway.elsewhere import Elsewhere
-from bos_gateway.feed import Piece
 from bos_gateway.state import UnknownEvent, fold
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
     from bos_gateway.bulletin import Bulletin
-    from bos_gateway.feed import Cursor, RunFeed
+    from bos_gateway.cursors import Cursor
+    from bos_gateway.feed import RunFeed
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
