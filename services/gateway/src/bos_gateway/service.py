@@ -167,7 +167,7 @@ async def serve(
             clock=clock,
             observer=observer,
         )
-        bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
+        bulletin = Bulletin(settings.store_url, replica_id, pool)
         remembering = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)
