@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from attrs import define, field
+
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_gateway.run_state import BrokenLog
 from bos_postgres import execute, fetchval
@@ -22,16 +24,12 @@ _STORE = "INSERT INTO cards (digest, payload) VALUES ($1, $2) ON CONFLICT DO NOT
 _LOAD = "SELECT payload FROM cards WHERE digest = $1"
 
 
+@define(eq=False)
 class StoredCards:
-    """Sets of cards, by the digest of their serialised form.
+    """Sets of cards, by the digest of their serialised form."""
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-    """
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
-        self._known: dict[bytes, bytes] = {}
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _known: dict[bytes, bytes] = field(init=False, factory=dict)
 
     async def without(self, event: LogEvent) -> LogEvent:
         """A RunAccepted event as it is stored: its cards are, and it names them by their digest.
