@@ -135,8 +135,12 @@ async def too_old(
     return list(await session.fetch(_TOO_OLD, after_s, limit, with_store))
 
 
-async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> Erased:
-    """Delete runs that have ended, whose files are gone already."""
+async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
+    """Delete runs that have ended, whose files are gone already; returns how many there were."""
+    return (await _deleted(session, runs)).runs
+
+
+async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> Erased:
     run_ids = [run["run_id"] for run in runs]
     await settle(session, run_ids)
     row = await session.fetchrow(_DELETE, run_ids)
@@ -192,7 +196,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
                 "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
                 reason="ARTEFACTS_NOT_CONFIGURED",
             )
-        deleted = await delete(session, ended)
+        deleted = await _deleted(session, ended)
         erased.runs += deleted.runs
         erased.events += deleted.events
         erased.bytes += deleted.bytes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.errors import BosError
 from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
-from bos_gateway.retention import Erased, delete, forget_days, forget_files, too_old
+from bos_gateway.retention import delete, forget_days, forget_files, too_old
 from bos_postgres import acquire, statement_errors
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ class Upkeep:
             return 0
         if files is not None:
             await forget_files(runs, files)
-        deleted = await self._alone(lambda session: delete(session, runs), Erased())
-        self._metrics.expired_runs.inc(deleted.runs)
-        return deleted.runs
+        deleted = await self._alone(lambda session: delete(session, runs), 0)
+        self._metrics.expired_runs.inc(deleted)
+        return deleted
 
     async def _alone(self, action: Callable[[Session], Awaitable[T]], otherwise: T) -> T:
         """One statement in a transaction of its own; not while another gateway is at it."""
