@@ -17,17 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos_gateway.bulletin import CHANNEL
-from bos_gateway.commits import (
-    ADD_INPUT,
-    ADOPT,
-    BURY,
-    RELEASE,
-    RELEASE_ALL,
-    TAKE_LEASE,
-    committing,
-)
 from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
-from bos_postgres import acquire, execute, fetch, fetchrow, statement_errors
+from bos_postgres import execute, fetch, fetchrow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +28,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.commits import CommitObserver
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
@@ -268,7 +258,6 @@ class Ownership:
         replica_id: This process.
         lease_s: Life of the lease in seconds.
         hold_off_s: Back-off after the first failure of a run, in seconds.
-        observer: Told about commits.
     """
 
     def __init__(
@@ -278,13 +267,11 @@ class Ownership:
         lease_s: float,
         *,
         hold_off_s: float = 2.0,
-        observer: CommitObserver | None = None,
     ) -> None:
         self._pool = pool
         self._replica_id = replica_id
         self._lease_s = lease_s
         self._hold_off_s = hold_off_s
-        self._observer = observer
 
     @property
     def replica_id(self) -> UUID:
@@ -299,7 +286,7 @@ class Ownership:
         Returns:
             When that was, by the database's clock, and the runs.
         """
-        rows = await self._commit(TAKE_LEASE, _TAKE, self._replica_id, self._lease_s)
+        rows = await fetch(self._pool, _TAKE, self._replica_id, self._lease_s)
         ours = [
             Adopted(row["run_id"], row["epoch"], RESUMED, row["failures"])
             for row in rows
@@ -327,7 +314,7 @@ class Ownership:
             How many replicas there were.
         """
         given = (self._replica_id, judge_until, list(GETS_FURTHER), CHANNEL)
-        dead = [str(row["replica_id"]) for row in await self._commit(BURY, _BURY, *given)]
+        dead = [str(row["replica_id"]) for row in await fetch(self._pool, _BURY, *given)]
         if dead:
             await execute(self._pool, _END_SESSIONS, dead)
         return len(dead)
@@ -343,7 +330,7 @@ class Ownership:
         given = (self._replica_id, room, list(suspects), list(GETS_FURTHER))
         return [
             Adopted(row["run_id"], row["epoch"], "", row["failures"], row["unreadable_s"] or 0.0)
-            for row in await self._commit(ADOPT, _ADOPT, *given)
+            for row in await fetch(self._pool, _ADOPT, *given)
         ]
 
     async def undriven(self, driven: Collection[UUID]) -> list[tuple[UUID, int]]:
@@ -370,7 +357,7 @@ class Ownership:
             Whether it was let go; not if it is not ours, or while somebody has its row locked.
         """
         given = (run_id, epoch, self._replica_id, list(GETS_FURTHER), failed, unreadable)
-        return bool(await self._commit(RELEASE, _RELEASE, *given, self._hold_off_s))
+        return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once.
@@ -379,14 +366,14 @@ class Ownership:
             BosError: the database is away; others take over once the lease has run out.
         """
         for _ in range(_RELEASE_TRIES):
-            ((kept,),) = await self._commit(RELEASE_ALL, _RELEASE_ALL, self._replica_id, CHANNEL)
+            ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self._replica_id, CHANNEL)
             if not kept:
                 return
             await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await self._commit(ADD_INPUT, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
+        await fetch(self._pool, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.
@@ -396,12 +383,3 @@ class Ownership:
         """
         rows = await fetch(self._pool, _INPUTS, list(run_ids))
         return [(row["run_id"], row["payload"]) for row in rows]
-
-    async def _commit(self, kind: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
-        """The rows of a statement; one that finds nothing to take or bury is no commit."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection), committing(self._observer, (kind,)) as kinds:
-                rows: list[asyncpg.Record] = await connection.fetch(sql, *arguments)
-                if not rows:
-                    kinds.discard(kind)
-        return rows
