@@ -1,7 +1,8 @@
-"""What is stored about runs, for reading. Writing is the log writer's alone."""
+"""What is stored about runs, for reading. Writing is the log writer's, but for agents' cards."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -11,15 +12,14 @@ from uuid import UUID
 from attrs import define, evolve, field
 
 from bos.gateway import v1 as gateway
-from bos.runlog.v1 import LogEvent
+from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.attempts import journal, working_context
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
-from bos_gateway.stored_cards import StoredCards
-from bos_postgres import fetch, for_user
+from bos_postgres import execute, fetch, fetchval, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,10 +70,12 @@ SELECT sequence, epoch, kind, schema_version, created_at, payload {_OF_LOG} ORDE
 
 Lengths are known without reading what is stored outside of the row.
 """
+# The first row is about the run, in the order of Look; the others are its events.
 _LOOK = f"""
 SELECT 0 AS sequence, NULL AS payload, r.finished_at IS NOT NULL AS finished,
-       r.replica_id IS NOT NULL AS driven, a.attempt, a.sequence AS started_at,
-       CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END AS text
+       r.replica_id IS NOT NULL AS driven, coalesce(a.attempt, 0) AS attempt,
+       coalesce(a.sequence, 0) AS started_at,
+       coalesce(CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END, '') AS text
 FROM runs AS r
      LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch AND r.finished_at IS NULL
 WHERE r.run_id = $1
@@ -86,6 +88,9 @@ SELECT r.run_id, r.finished_at IS NOT NULL AS finished, r.replica_id IS NOT NULL
 FROM runs AS r LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch
 WHERE r.run_id = ANY ($1)
 """
+_STORE_CARDS = "INSERT INTO cards (digest, payload) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_LOAD_CARDS = "SELECT payload FROM cards WHERE digest = $1"
+_CARDS_KEPT = 64
 _for_user = cache(for_user)
 
 
@@ -102,6 +107,8 @@ class Look:
     """What there is of a run behind a position, all of one moment."""
 
     events: Sequence[tuple[int, LogEvent]] = ()
+    more: bool = False
+    """Whether there may be more events."""
     finished: bool = True
     """Also if the run is no longer stored."""
     driven: bool = False
@@ -112,8 +119,61 @@ class Look:
     """Sequence of the attempt's AnswerStarted."""
     text: str = ""
     """More of it."""
-    more: bool = False
-    """Whether there may be more events."""
+
+
+@define(eq=False)
+class StoredCards:
+    """Agents' cards by the digest of their serialised form: stored once for all runs.
+
+    The first event of a run holds the cards of all agents, as they were then, for the whole life of
+    the run. In the log their digest stands in their place, and whoever folds a log puts them back.
+    Sets of cards are never deleted: there is one for each change of an agent that a question has
+    followed.
+    """
+
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _known: dict[bytes, bytes] = field(init=False, factory=dict)
+
+    async def without(self, event: LogEvent) -> LogEvent:
+        """A RunAccepted event as it is stored: its cards are, and it names them by their digest.
+
+        Raises:
+            Unavailable: the store is away.
+        """
+        cards = RunAccepted(cards=event.run_accepted.cards)
+        payload = cards.SerializeToString(deterministic=True)
+        digest = hashlib.sha256(payload).digest()
+        if digest not in self._known:
+            await execute(self._pool, _STORE_CARDS, digest, payload)
+            self._keep(digest, payload)
+        stored = LogEvent()
+        stored.CopyFrom(event)
+        stored.run_accepted.ClearField("cards")
+        stored.run_accepted.cards_digest = digest
+        return stored
+
+    async def put_back(self, event: LogEvent) -> None:
+        """Put the cards that a stored RunAccepted event names into it, in place.
+
+        Raises:
+            BrokenLog: they are not stored.
+            Unavailable: the store is away.
+        """
+        accepted = event.run_accepted
+        digest = accepted.cards_digest
+        if not digest or accepted.cards:
+            return
+        if digest not in self._known:
+            payload = await fetchval(self._pool, _LOAD_CARDS, digest)
+            if payload is None:
+                raise BrokenLog(f"the agents' cards {digest.hex()} are not stored")
+            self._keep(digest, payload)
+        accepted.MergeFromString(self._known[digest])
+
+    def _keep(self, digest: bytes, payload: bytes) -> None:
+        self._known[digest] = payload
+        if len(self._known) > _CARDS_KEPT:
+            del self._known[next(iter(self._known))]
 
 
 @define(eq=False)
@@ -180,15 +240,10 @@ class Runs:
             return Look()
         run, *page = sorted(rows, key=itemgetter("sequence"))
         _check_order(run_id, after_sequence, page)
-        return Look(
-            [(row["sequence"], LogEvent.FromString(row["payload"])) for row in page],
-            finished=run["finished"],
-            driven=run["driven"],
-            attempt=run["attempt"] or 0,
-            started_at=run["started_at"] or 0,
-            text=run["text"] or "",
-            more=len(page) == PAGE_EVENTS or sum(len(row["payload"]) for row in page) >= PAGE_BYTES,
-        )
+        events = [(row["sequence"], LogEvent.FromString(row["payload"])) for row in page]
+        more = len(page) == PAGE_EVENTS or sum(len(row["payload"]) for row in page) >= PAGE_BYTES
+        _, _, *about_run = run
+        return Look(events, more, *about_run)
 
     async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
         """How far these runs have got, whosever they are; those that are not stored are missing.
@@ -286,6 +341,7 @@ def run_of(state: RunState) -> gateway.Run:
         continues_run_id=accepted.request.continues_run_id,
         original_question=accepted.original_question,
         status=state.status,
+        plan=state.plan,
         last_sequence=state.last_sequence,
         revision=state.revision,
         journal=journal(state),
@@ -293,8 +349,6 @@ def run_of(state: RunState) -> gateway.Run:
     )
     run.create_time.FromDatetime(state.accept_time)
     run.update_time.FromDatetime(state.update_time)
-    if state.plan is not None:
-        run.plan.CopyFrom(state.plan)
     if state.response is not None:
         run.response.CopyFrom(visible_response(state.response, accepted.request))
     return run
