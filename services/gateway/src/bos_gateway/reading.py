@@ -8,7 +8,6 @@ One that waits costs nothing but its place in that query.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
-_FOLLOW_AGAIN_S = 5.0
+_FOLLOW_AGAIN = 5
+"""Rounds of looking, a second each, after which owners are told anew who is followed."""
 # A run may end before its owner hears that it is followed.
 _LOOK_AGAIN_S = 0.1
 # Who is further behind reads the log; these are held once for everybody who keeps up.
@@ -53,7 +53,6 @@ class _Followed:
     followers: int = 0
     task: asyncio.Task[None] | None = None
     seen: asyncpg.Record | None = None
-    told_owner: float = 0.0
 
 
 @define(eq=False)
@@ -67,6 +66,7 @@ class RunReader:
     """The feed of a run that is driven here; None for any other."""
     # By user as well: what one was allowed to read is shown to nobody else.
     _followed: dict[tuple[UUID, str], _Followed] = field(init=False, factory=dict)
+    _round: int = field(init=False, default=0)
     _stopping: bool = field(init=False, default=False)
 
     def stop(self) -> None:
@@ -145,6 +145,7 @@ class RunReader:
         """Ask how far the runs followed elsewhere have got, all of them in one query."""
         if not self._followed:
             return
+        self._round += 1
         all_followed = list(self._followed.values())
         progress: dict[UUID, asyncpg.Record] = {}
         try:
@@ -155,8 +156,8 @@ class RunReader:
                 if found is None or found != followed.seen:
                     followed.seen = found
                     self._bulletin.wake(followed.run_id)
-                elif found["driven"]:
-                    self._tell_owner(followed)
+                elif found["driven"] and self._round % _FOLLOW_AGAIN == 0:
+                    self._bulletin.follow(followed.run_id)
 
     async def _events(self, run_id: UUID, user_id: str) -> Sequence[LogEvent]:
         feed = self._feed_of(run_id)
@@ -192,23 +193,24 @@ class RunReader:
     async def _read(self, followed: _Followed) -> None:
         """Read the run until its end, or until it is driven here."""
         run_id, error = followed.run_id, None
+        wait_s: float | None = _LOOK_AGAIN_S
+        self._bulletin.follow(run_id)
         try:
             while not self._stopping and self._feed_of(run_id) is None:
                 news = self._bulletin.news(run_id)
-                look = await self._read_on(followed)
-                if look.finished:
+                if await self._read_on(followed):
                     break
-                told = look.driven and self._tell_owner(followed)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_AGAIN_S if told else None):
+                    async with asyncio.timeout(wait_s):
                         await news.wait()
+                wait_s = None
         except Exception as reason:  # whatever it is, its followers are told
             error = reason
         self._forget(followed)
         followed.feed.close(error)
 
-    async def _read_on(self, followed: _Followed) -> Look:
-        """Show what there is now; returns what was seen last."""
+    async def _read_on(self, followed: _Followed) -> bool:
+        """Show what there is now; whether the run has ended."""
         feed, runs = followed.feed, self._runs.of(followed.user_id)
         look = Look(more=True)
         while look.more:
@@ -219,17 +221,8 @@ class RunReader:
             if look.text:
                 feed.resume(look.attempt, look.started_at, look.text)
             if any(event.HasField("run_adopted") for _, event in look.events):
-                followed.told_owner = 0.0  # the new one does not know who follows
-        return look
-
-    def _tell_owner(self, followed: _Followed) -> bool:
-        """Say that the run is followed, unless that was said of late; whether it was said now."""
-        now = time.monotonic()
-        due = now >= followed.told_owner + _FOLLOW_AGAIN_S
-        if due:
-            followed.told_owner = now
-            self._bulletin.follow(followed.run_id)
-        return due
+                self._bulletin.follow(followed.run_id)  # the new owner does not know who follows
+        return look.finished
 
     def _forget(self, followed: _Followed) -> None:
         key = (followed.run_id, followed.user_id)
