@@ -387,7 +387,7 @@ async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
         await erase(session, Scope(user_id="anna"))
         assert await days(store) == {"anna": 4000, "": 4000}
         await session.execute("UPDATE token_days SET day = day - 1")
-        assert (await erase(session, Scope(user_id="anna"))).runs == 0
+        assert (await erase(session, Scope(user_id="anna")))["runs"] == 0
         assert await days(store) == {"": 4000}
         # The sum of everybody is nobody's, however it is asked for.
         for nobody in ("anna", ""):

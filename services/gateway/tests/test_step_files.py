@@ -161,7 +161,7 @@ async def test_files_go_with_their_run_and_never_stay_behind_it(house: House, fo
             await erase(session, scope)
         assert await too_old(session, after_s=0, limit=10) == []
         erased = await erase(session, scope, RunFiles(open_artefacts(folder.as_uri())))
-    assert (erased.runs, erased.files) == (1, len(FILES))
+    assert (erased["runs"], erased["files"]) == (1, len(FILES))
     assert blobs(folder) == []
 
 

@@ -17,7 +17,7 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -113,17 +113,6 @@ class Scope(NamedTuple):
         return f"user {self.user_id}" if self.run_id is None else f"run {self.run_id}"
 
 
-@dataclass(slots=True)
-class Erased:
-    """What was removed."""
-
-    runs: int = 0
-    events: int = 0
-    bytes: int = 0
-    files: int = 0
-    """Files in the artefact store."""
-
-
 async def too_old(
     session: Session, *, after_s: float, limit: int, files: RunFiles | None = None
 ) -> list[asyncpg.Record]:
@@ -137,15 +126,15 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
     """Delete runs that have ended, whose files are gone already; returns how many there were."""
-    return (await _deleted(session, runs)).runs
+    return (await _deleted(session, runs))["runs"]
 
 
-async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> Erased:
+async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str, int]:
     run_ids = [run["run_id"] for run in runs]
     await settle(session, run_ids)
     row = await session.fetchrow(_DELETE, run_ids)
     assert row is not None
-    return Erased(**row)
+    return dict(row)
 
 
 async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
@@ -168,8 +157,11 @@ async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     return [row["run_id"] for row in await session.fetch(_UNFINISHED, *scope)]
 
 
-async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Erased:
+async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Counter[str]:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
+
+    Returns:
+        How many ``runs``, ``events``, ``bytes`` of payload, and ``files`` in the artefact store.
 
     Raises:
         NotFound: there is nothing to delete.
@@ -186,20 +178,17 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             "Cancel them (CancelRun of the gateway), or add --cancel.",
             reason="RUN_UNFINISHED",
         )
-    erased = Erased()
+    erased = Counter[str]()
     while ended := await session.fetch(_ENDED, *scope, _BATCH):
         if files is not None and files.enabled:
-            erased.files += await forget_files(ended, files)
+            erased["files"] += await forget_files(ended, files)
         elif found := [row for row in ended if row["has_files"]]:
             raise FailedPrecondition(
                 f"Run {found[0]['run_id']} has files in an artefact store. "
                 "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
                 reason="ARTEFACTS_NOT_CONFIGURED",
             )
-        deleted = await _deleted(session, ended)
-        erased.runs += deleted.runs
-        erased.events += deleted.events
-        erased.bytes += deleted.bytes
+        erased.update(await _deleted(session, ended))
     if scope.user_id is not None:
         await forget_days(session, scope.user_id)
     return erased
@@ -236,9 +225,9 @@ async def _erase(scope: Scope, *, cancel_first: bool) -> None:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
             erased = await erase(session, scope, files)
     print(
-        f"Erased {erased.runs} run(s) of {scope}: "
-        f"{erased.events} event(s), {erased.bytes} bytes of payload, "
-        f"{erased.files} file(s) in the artefact store."
+        f"Erased {erased['runs']} run(s) of {scope}: "
+        f"{erased['events']} event(s), {erased['bytes']} bytes of payload, "
+        f"{erased['files']} file(s) in the artefact store."
     )
 
 

@@ -7,7 +7,6 @@ ciphertext is bound to its run: in another run's row it does not open.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -70,7 +69,7 @@ class SecretsKeyRing:
                 raise _unusable(number, "has the id of an earlier one")
             try:
                 key = base64.b64decode(encoded, validate=True)
-            except (binascii.Error, ValueError):
+            except ValueError:
                 raise _unusable(number, "is not base64") from None
             if len(key) != _KEY_BYTES:
                 raise _unusable(number, f"holds {len(key)} bytes, not {_KEY_BYTES}")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from attrs import define, evolve, field
@@ -73,14 +72,13 @@ Lengths are known without reading what is stored outside of the row.
 # The first row is about the run, in the order of Look; the others are its events.
 _LOOK = f"""
 SELECT 0 AS sequence, NULL AS payload, r.finished_at IS NOT NULL AS finished,
-       r.replica_id IS NOT NULL AS driven, coalesce(a.attempt, 0) AS attempt,
-       coalesce(a.sequence, 0) AS started_at,
+       coalesce(a.attempt, 0) AS attempt, coalesce(a.sequence, 0) AS started_at,
        coalesce(CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END, '') AS text
 FROM runs AS r
      LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch AND r.finished_at IS NULL
 WHERE r.run_id = $1
 UNION ALL
-(SELECT sequence, payload, NULL, NULL, NULL, NULL, NULL {_OF_LOG})
+(SELECT sequence, payload, NULL, NULL, NULL, NULL {_OF_LOG})
 """  # noqa: S608  our own text
 _PROGRESS = """
 SELECT r.run_id, r.finished_at IS NOT NULL AS finished, r.replica_id IS NOT NULL AS driven,
@@ -94,16 +92,14 @@ _CARDS_KEPT = 64
 _for_user = cache(for_user)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(NamedTuple):
     """The row of a run."""
 
     run_id: UUID
     request_digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What there is of a run behind a position, all of one moment."""
 
     events: Sequence[tuple[int, LogEvent]] = ()
@@ -111,8 +107,6 @@ class Look:
     """Whether there may be more events."""
     finished: bool = True
     """Also if the run is no longer stored."""
-    driven: bool = False
-    """Whether it has an owner."""
     attempt: int = 0
     """Of the answer's text, if somebody shows it."""
     started_at: int = 0
@@ -215,7 +209,7 @@ class Runs:
     async def find_request(self, user_id: str, request_id: str) -> StoredRun | None:
         """The user's run under this request id, if any."""
         row = await self.of(user_id)._row(_BY_REQUEST, user_id, request_id)
-        return None if row is None else StoredRun(**row)
+        return None if row is None else StoredRun(*row)
 
     async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
         """A page of the run's log after a sequence, oldest first; empty at the end."""
