@@ -138,7 +138,7 @@ class Approvals:
             )
         if not await self._decide([row], status, instructions):
             # Somebody, or the time, was faster.
-            await self._time_out(UUID(request.approval_id))
+            await self.time_out(row["approval_id"])
         found = await self.get(request.approval_id, user_id)
         if (found.status, found.user_instructions) != (status, instructions):
             name = (
@@ -151,15 +151,13 @@ class Approvals:
             )
         return found
 
-    async def time_out(self) -> None:
-        """End the requests that nobody has decided in time."""
-        while await self._time_out(None) >= _BATCH:
-            pass
-
-    async def _time_out(self, approval_id: UUID | None) -> int:
-        due = await fetch(self._pool, _DUE, approval_id)
-        await self._decide(due, gateway.APPROVAL_STATUS_TIMED_OUT)
-        return len(due)
+    async def time_out(self, approval_id: UUID | None = None) -> None:
+        """End the requests that nobody has decided in time: all, or just this one."""
+        while True:
+            due = await fetch(self._pool, _DUE, approval_id)
+            await self._decide(due, gateway.APPROVAL_STATUS_TIMED_OUT)
+            if len(due) < _BATCH:
+                return
 
     async def _decide(
         self, rows: Sequence[asyncpg.Record], status: gateway.ApprovalStatus, instructions: str = ""
