@@ -211,10 +211,9 @@ class Runs:
         row = await self.of(user_id)._row(_BY_REQUEST, user_id, request_id)
         return None if row is None else StoredRun(*row)
 
-    async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
+    async def events(self, run_id: UUID, after_sequence: int = 0) -> Sequence[tuple[int, LogEvent]]:
         """A page of the run's log after a sequence, oldest first; empty at the end."""
-        rows = await self._page(run_id, after_sequence)
-        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
+        return (await self.look(run_id, after_sequence)).events
 
     async def look(
         self, run_id: UUID, after_sequence: int, attempt: int = 0, characters: int = 0
@@ -270,7 +269,8 @@ class Runs:
             UnknownEvent: an event was written by a newer version.
         """
         found: list[LogEvent] = []
-        while page := await self._page(run_id, len(found)):
+        while page := await self._rows(EVENTS, run_id, len(found), PAGE_EVENTS, PAGE_BYTES):
+            _check_order(run_id, len(found), page)
             for row in page:
                 if row["schema_version"] > SCHEMA_VERSION:
                     raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
@@ -278,11 +278,6 @@ class Runs:
         if found:
             await self.cards.put_back(found[0])
         return found
-
-    async def _page(self, run_id: UUID, after_sequence: int) -> Sequence[asyncpg.Record]:
-        page = await self._rows(EVENTS, run_id, after_sequence, PAGE_EVENTS, PAGE_BYTES)
-        _check_order(run_id, after_sequence, page)
-        return page
 
     async def list(
         self, request: gateway.ListRunsRequest, user_id: str
@@ -318,8 +313,7 @@ class Runs:
     async def _rows(self, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
         if self._user_id is None:
             return await fetch(self._pool, sql, *arguments)
-        if self._readers is None:
-            raise RuntimeError("reading for a user needs connections of the readers' role")
+        assert self._readers is not None, "reading for a user needs the readers' connections"
         return await fetch(self._readers, _for_user(sql), self._user_id, *arguments)
 
 
