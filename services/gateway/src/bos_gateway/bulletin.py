@@ -208,23 +208,18 @@ class Bulletin:
                     self._heard(message, drives)
 
     def _heard(self, message: str, drives: Callable[[UUID], bool]) -> None:
-        word, _, rest = message.partition(" ")
-        if word == "released":
-            self.released.set()
-            return
-        try:
-            run_id = UUID(rest)
-        except ValueError:
-            return  # of a version that says more than this one understands
-        if word == "events":
-            self.wake(run_id)
-        elif word == "input" and drives(run_id):
-            self.inputs.set()
-        elif word == "follow" and drives(run_id):
-            self._followed_until[run_id] = time.monotonic() + _FOLLOWED_S
-            # What was committed between its last look and now.
-            self._say(f"events {run_id}")
-            self.answers.changed(run_id)
+        match message.split():  # words that are none of these are of a newer version
+            case ["released"]:
+                self.released.set()
+            case ["events", run_id]:
+                self.wake(UUID(run_id))
+            case ["input", run_id] if drives(UUID(run_id)):
+                self.inputs.set()
+            case ["follow", run_id] if drives(followed := UUID(run_id)):
+                self._followed_until[followed] = time.monotonic() + _FOLLOWED_S
+                # What was committed between its last look and now.
+                self._say(f"events {followed}")
+                self.answers.changed(followed)
 
     def _say(self, message: str) -> None:
         self._outgoing.add(message)

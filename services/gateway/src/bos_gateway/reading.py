@@ -8,7 +8,7 @@ One that waits costs nothing but its place in that query.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -21,7 +21,6 @@ from bos_gateway.state import UnknownEvent, fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from uuid import UUID
 
     import asyncpg
@@ -88,7 +87,7 @@ class RunReader:
             # From beyond the end, one goes on behind the end: a feed that others share begins here.
             cursor = after._replace(sequence=min(after.sequence, await runs.last_sequence(run_id)))
         while True:
-            with self._feed(run_id, user_id, cursor) as feed:
+            with self._feed(run_id, user_id, cursor.sequence) as feed:
                 async for sequence, shown in feed.follow(cursor):
                     cursor = cursor.moved(sequence, shown)
                     yield sequence, shown
@@ -163,19 +162,17 @@ class RunReader:
         feed = self._feed_of(run_id)
         return feed.events if feed else await self._runs.of(user_id).log(run_id)
 
-    def _feed(self, run_id: UUID, user_id: str, cursor: Cursor) -> AbstractContextManager[RunFeed]:
-        feed = self._feed_of(run_id)
-        if feed is not None:
-            return nullcontext(feed)
-        return self._mirror(run_id, user_id, cursor.sequence)
-
     @contextmanager
-    def _mirror(self, run_id: UUID, user_id: str, after_sequence: int) -> Iterator[RunFeed]:
-        """The feed of a run of the user's that is driven elsewhere, for the length of the block.
+    def _feed(self, run_id: UUID, user_id: str, after_sequence: int) -> Iterator[RunFeed]:
+        """The feed of a run of the user's, for the length of the block.
 
-        It begins behind ``after_sequence``, or further on if others follow the run already. It is
-        closed at the run's end, when the run comes to be driven here, and when it cannot be read.
+        Of a run that is driven elsewhere it begins behind ``after_sequence``, or further on if
+        others follow the run already. It is closed at the run's end, when the run comes to be
+        driven here, and when it cannot be read.
         """
+        if (feed := self._feed_of(run_id)) is not None:
+            yield feed
+            return
         followed = self._followed.get((run_id, user_id))
         if followed is None:
             followed = _Followed(run_id, user_id, RunFeed(before=after_sequence))
