@@ -8,14 +8,22 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
+from bos.runlog.v1 import LogEvent, RunAccepted, RunSettings
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
+from bos_gateway.day_budget import DayBudget, settle
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, LogWriter
+from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
+from bos_gateway.service import new_run_id
+from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    Pool = asyncpg.Pool[asyncpg.Record]
 
 KEY = "a-key-that-is-long-enough-0123456789"
 AS_ANNA = (("authorization", f"Bearer {KEY}"),)
@@ -39,7 +47,62 @@ async def writers(store: str, count: int) -> AsyncIterator[list[LogWriter]]:
         ]
 
 
+def settings_of(**bounds: int) -> GatewaySettings:
+    return GatewaySettings.load(
+        store_url="postgresql://bos@127.0.0.1/bos",
+        planner_target="127.0.0.1:1",
+        composer_target="127.0.0.1:1",
+        agent_targets={},
+        max_run_tokens=20_000,
+        **bounds,
+    )
+
+
+def bounded(pool: Pool, *, mine: int = 0, all_: int = 0) -> DayBudget:
+    """What one replica knows of the day."""
+    return DayBudget(pool, settings_of(max_user_day_tokens=mine, max_day_tokens=all_))
+
+
+def run_of(user: str, tokens: int, request_id: str = "", *, active: int = 0) -> NewRun:
+    run_id = new_run_id()
+    accepted = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
+    return NewRun(
+        run_id,
+        user,
+        request_id or str(run_id),
+        b"digest",
+        "",
+        "What?",
+        LogEvent(run_accepted=accepted),
+        max_active=active,
+    )
+
+
+async def accept(day: DayBudget, log: LogWriter, run: NewRun) -> NewRun:
+    """The run as a replica stored it."""
+    async with day.admitted(run) as run:
+        assert await log.accept(run)
+    return run
+
+
 async def execute(store: str, statement: str, *values: object) -> None:
     """Run a statement behind everybody's back."""
     async with connect(store, schema=SCHEMA) as connection:
         await connection.execute(statement, *values)
+
+
+async def days(store: str) -> dict[str, int]:
+    """Tokens of ended runs by user, of everybody under the empty name, over all days."""
+    async with connect(store, schema=SCHEMA) as connection:
+        await settle(connection)
+        rows = await connection.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
+    return dict(map(tuple, rows))
+
+
+async def unsettled(store: str) -> int:
+    """Tokens that are in the rows of runs and in no sum yet."""
+    async with connect(store, schema=SCHEMA) as connection:
+        total: int = await connection.fetchval(
+            "SELECT coalesce(sum(tokens), 0)::int FROM runs WHERE token_day IS NOT NULL"
+        )
+    return total

@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry
 from streamed import answer_text, cursor, logged
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
-from bos_gateway.answers import Answers
-from bos_gateway.bulletin import CHANNEL
+from bos_gateway.bulletin import Answers
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Look, Runs
@@ -241,10 +240,6 @@ async def new_run(pool: Pool, *, epoch: int = 1, user: str = "ada") -> UUID:
     return run_id
 
 
-def board(pool: Pool) -> Answers:
-    return Answers(pool, CHANNEL)
-
-
 async def write(pool: Pool, told: Answers, texts: dict[UUID, Answer]) -> dict[UUID, str]:
     """What is stored after these were written."""
     for run_id in texts:
@@ -261,10 +256,10 @@ async def test_only_the_owner_at_its_epoch_writes_and_nobody_after_the_end(
     async with open_pool(postgres_dsn) as pool:
         run, ended = await new_run(pool, epoch=2), await new_run(pool)
         await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
-        told = board(pool)
+        told = Answers(pool)
         mine, late = (2, 1, 5, "mine"), (1, 1, 5, "late")
         assert await write(pool, told, {run: mine, ended: late}) == {run: "mine"}
-        assert await write(pool, board(pool), {run: (1, 1, 5, "void")}) == {run: "mine"}
+        assert await write(pool, Answers(pool), {run: (1, 1, 5, "void")}) == {run: "mine"}
         # With the next owner it is void, before that has written anything.
         runs = Runs(pool)
         assert (await runs.look(run, 0)).text == "mine"
@@ -276,7 +271,7 @@ async def test_only_the_owner_at_its_epoch_writes_and_nobody_after_the_end(
 async def test_long_text_is_written_seldom_and_holds_up_no_other(postgres_dsn: str) -> None:
     async with open_pool(postgres_dsn) as pool:
         long, short = await new_run(pool), await new_run(pool)
-        told = board(pool)
+        told = Answers(pool)
         first = "x" * 10_000_000
         texts = {long: (1, 1, 5, first), short: (1, 1, 5, "a")}
         assert await write(pool, told, texts) == {long: first}  # enough for one statement
@@ -291,7 +286,7 @@ async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
         open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
     ):
         run = await new_run(pool, user="ada")
-        await write(pool, board(pool), {run: (1, 1, 5, "secret")})
+        await write(pool, Answers(pool), {run: (1, 1, 5, "secret")})
         runs = Runs(pool, readers)
         assert (await runs.of("ada").look(run, 0)).text == "secret"
         assert await runs.of("eve").look(run, 0) == Look()
@@ -301,7 +296,7 @@ async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
 async def test_upkeep_takes_what_ends_leave_over_one_gateway_at_a_time(postgres_dsn: str) -> None:
     async with open_pool(postgres_dsn) as pool, connect(postgres_dsn, schema=SCHEMA) as other:
         going, ended, old = [await new_run(pool) for _ in range(3)]
-        await write(pool, board(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))
+        await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))
         for run in (going, ended, old):
             await pool.execute("INSERT INTO run_inputs VALUES ($1, 'cancel', '', '')", run)
             await pool.execute("INSERT INTO run_secrets VALUES ($1, 'k', '')", run)

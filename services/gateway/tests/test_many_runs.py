@@ -115,7 +115,7 @@ async def test_every_statement_of_a_reader_reads_little(
         ):
             requests, _ = await approvals.list(ListApprovalsRequest(status=status), "ada")
             assert len(requests) == expected
-        assert (await runs.find(old, "ada")).run_id == old
+        assert await runs.find(str(old), "ada") == old
         assert await runs.find_request("ada", "10000") is not None
         hers = runs.of("ada")
         assert len(await hers.events(old)) == len(await hers.log(old)) == 2

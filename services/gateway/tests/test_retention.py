@@ -153,7 +153,7 @@ async def test_erasing_one_run_leaves_the_others(
         gone, kept = [(await gateway.ask()).run_id for _ in range(2)]
     async with connect(house.dsn, schema=SCHEMA) as session:
         erased = await erase(session, Scope(run_id=UUID(gone)))
-        assert (erased.runs, erased.events > 0, erased.bytes > 0) == (1, True, True)
+        assert (erased["runs"], erased["events"] > 0, erased["bytes"] > 0) == (1, True, True)
         with pytest.raises(NotFound):
             await erase(session, Scope(run_id=UUID(gone)))
     assert await run_ids(pool) == {kept}

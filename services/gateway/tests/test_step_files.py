@@ -9,7 +9,7 @@ import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import grpc
 import pytest
@@ -28,7 +28,6 @@ from bos_gateway.files import MAX_FILE_BYTES, RunFiles, StepFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, too_old
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import parse_run_id
 from bos_gateway.upkeep import Upkeep, UpkeepPlan
 from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
@@ -156,13 +155,13 @@ async def test_files_go_with_their_run_and_never_stay_behind_it(house: House, fo
     await house.add_agent(FileAgent("files", FILES))
     house.planner.steps = [step("a", "files")]
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
-        scope = Scope(run_id=parse_run_id((await gateway.events())[0].run_id))
+        scope = Scope(run_id=UUID((await gateway.events())[0].run_id))
     async with connect(house.dsn, schema=SCHEMA) as session:
         with pytest.raises(FailedPrecondition, match="BOS_GATEWAY_ARTEFACTS_URL"):
             await erase(session, scope)
         assert await too_old(session, after_s=0, limit=10) == []
         erased = await erase(session, scope, RunFiles(open_artefacts(folder.as_uri())))
-    assert (erased.runs, erased.files) == (1, len(FILES))
+    assert (erased["runs"], erased["files"]) == (1, len(FILES))
     assert blobs(folder) == []
 
 
@@ -173,7 +172,7 @@ async def test_the_command_erases_files_too_also_those_that_no_log_names(
     house.planner.steps = [step("a", "files")]
     async with house.gateway(artefacts_url=folder.as_uri()) as gateway:
         gone, kept = (await gateway.ask()).run_id, (await gateway.ask()).run_id
-    mine = Owner(LOCAL_USER, parse_run_id(gone))
+    mine = Owner(LOCAL_USER, UUID(gone))
     await open_artefacts(folder.as_uri()).put(mine, b"put, and then the gateway died")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bos_gateway.retention", "erase", "--run", gone),
@@ -211,7 +210,7 @@ async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
 
 async def test_a_run_that_has_ended_gets_no_more_files(house: House, folder: Path) -> None:
     async with house.gateway() as gateway:
-        run_id = parse_run_id((await gateway.ask()).run_id)
+        run_id = UUID((await gateway.ask()).run_id)
     async with open_database(house.dsn, schema=SCHEMA) as pool:
         files = RunFiles(open_artefacts(folder.as_uri()), pool)
         with pytest.raises(FailedPrecondition):

@@ -11,10 +11,9 @@ import pytest
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_agentkit import agent_card
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import Runs
+from bos_gateway.runs import Runs, StoredCards
 from bos_gateway.service import MIGRATIONS
 from bos_gateway.state import BrokenLog
-from bos_gateway.stored_cards import StoredCards
 from bos_postgres import migrate, open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
@@ -83,7 +82,7 @@ async def test_events_that_hold_their_cards_themselves_are_left_alone(pool: Pool
 
 
 async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bos_gateway.stored_cards._CACHED", 2)
+    monkeypatch.setattr("bos_gateway.runs._CARDS_KEPT", 2)
     cards = StoredCards(pool)
     events = [await cards.without(accepted(agent_card(f"a{n}", "Does."))) for n in range(4)]
     for n, event in enumerate(events):

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted
+from bos_gateway.api import Streams
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.streams import Streams
 
 
 def refused(streams: Streams, user_id: str) -> str:

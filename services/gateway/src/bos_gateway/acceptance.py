@@ -13,20 +13,17 @@ from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
-from bos_gateway.runs import not_found, parse_run_id
+from bos_gateway.runs import not_found
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.continuing import Continued
-    from bos_gateway.registry import Registry
-    from bos_gateway.run_secrets import RunSecrets
+    from bos_gateway.effects import Collaborators
     from bos_gateway.runs import Runs, StoredRun
-    from bos_gateway.settings import GatewaySettings
 
 # A run takes seconds; asking again at once would find the same runs still in work.
 _USER_LIMIT_RETRY_S = 2.0
@@ -36,13 +33,10 @@ def new_run(
     request: AgentRequest,
     user_id: str,
     run_id: UUID,
+    needed: Collaborators,
     *,
     interactive: bool,
     traceparent: str,
-    now: datetime,
-    settings: GatewaySettings,
-    registry: Registry,
-    vault: RunSecrets,
     goes_on_from: Continued | None = None,
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
@@ -51,12 +45,10 @@ def new_run(
         request: As the client sent it.
         user_id: Whose run it will be.
         run_id: Its id.
+        needed: Limits and agents that are frozen into it, the time, and who encrypts what is kept
+            of the credentials.
         interactive: Whether somebody follows it and can be asked.
         traceparent: W3C trace context of the request.
-        now: The time in UTC, the same for all replicas.
-        settings: The limits that are frozen into it.
-        registry: The agents that are frozen into it.
-        vault: Encrypts what is kept of the credentials.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
 
     Raises:
@@ -65,6 +57,7 @@ def new_run(
     """
     if not is_duration(request.timeout):
         raise InvalidArgument.field("request.timeout", "is not a duration; 10,000 years at most")
+    settings, registry, now = needed.settings, needed.registry, needed.clock.now()
     cards = registry.require_cards()
     normalised = context.normalise(
         with_inherited(request, goes_on_from),
@@ -90,8 +83,7 @@ def new_run(
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
     if normalised.HasField("max_tokens"):
-        limit_tokens = settings.max_run_tokens or normalised.max_tokens
-        most = min(limit_tokens, MAX_RUN_TOKENS)
+        most = min(settings.max_run_tokens or MAX_RUN_TOKENS, MAX_RUN_TOKENS)
         accepted.settings.max_tokens = min(most, normalised.max_tokens)
     bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
     accepted.deadline.FromDatetime(now + limit)
@@ -107,7 +99,7 @@ def new_run(
         event=event,
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
-        sealed=vault.seal(run_id, secrets),
+        sealed=needed.vault.seal(run_id, secrets),
     )
     return run, secrets
 
@@ -122,7 +114,7 @@ async def continued_by(request: AgentRequest, user_id: str, runs: Runs) -> Conti
     """
     if not request.continues_run_id:
         return None
-    run_id = (await runs.find(parse_run_id(request.continues_run_id), user_id)).run_id
+    run_id = await runs.find(request.continues_run_id, user_id)
     of_user = runs.of(user_id)
     first, last = await asyncio.gather(of_user.first_event(run_id), of_user.last_sequence(run_id))
     page = await of_user.events(run_id, last - 1)

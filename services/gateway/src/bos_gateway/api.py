@@ -2,159 +2,182 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from attrs import define, field
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bos.gateway.v1 import (
-    ApprovalServiceServicer,
-    AskResponse,
-    AskStreamResponse,
-    CancelRunResponse,
-    DownloadFileResponse,
-    GetApprovalResponse,
-    GetRunResponse,
-    ListAgentsResponse,
-    ListApprovalsResponse,
-    ListRunsResponse,
-    OrchestratorServiceServicer,
-    PlanQuestionResponse,
-    RespondApprovalResponse,
-    WatchRunResponse,
-)
+from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
 from bos_chassis.auth import LOCAL_USER, current_principal
-from bos_chassis.errors import Unavailable
+from bos_chassis.errors import ResourceExhausted, Unavailable
 from bos_gateway.cursors import Cursor, Piece
 from bos_gateway.projection import project, project_text, visible_response
 from bos_gateway.reading import is_end
-from bos_gateway.runs import parse_run_id, run_of
+from bos_gateway.runs import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from typing import Any
     from uuid import UUID
 
-    from bos.gateway.v1 import (
-        AgentRequest,
-        AskRequest,
-        AskStreamRequest,
-        CancelRunRequest,
-        DownloadFileRequest,
-        GetApprovalRequest,
-        GetRunRequest,
-        ListAgentsRequest,
-        ListApprovalsRequest,
-        ListRunsRequest,
-        PlanQuestionRequest,
-        RespondApprovalRequest,
-        RunEvent,
-        WatchRunRequest,
-    )
     from bos_gateway.approvals import Approvals
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
     from bos_gateway.files import RunFiles
+    from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
     from bos_gateway.runs import Runs
-    from bos_gateway.streams import Streams
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
 _PART_BYTES = 256 * 1024
 
 
-class OrchestratorServicer(OrchestratorServiceServicer):
+@define(eq=False)
+class Streams:
+    """Counts the calls that stay open until a run ends.
+
+    The bound is below that of all calls of the server (``BOS_SERVER_MAX_CONCURRENT_RPCS``), so that
+    those who want to cancel a run, and health checks, get through.
+    """
+
+    _limit: int
+    """Such calls at once."""
+    _user_limit: int
+    """Such calls at once of one account; 0: no bound. Where nobody signs in, all callers are one
+    user, for whom only the other bound holds."""
+    _metrics: GatewayMetrics
+    _of_users: Counter[str] = field(init=False, factory=Counter)
+
+    @property
+    def open(self) -> int:
+        """Such calls now."""
+        return self._of_users.total()
+
+    @contextmanager
+    def one_more(self, user_id: str) -> Iterator[None]:
+        """Room for one more call of a user, for as long as it is entered.
+
+        Raises:
+            ResourceExhausted: there is none.
+        """
+        bounded = self._user_limit and user_id != LOCAL_USER
+        if bounded and self._of_users[user_id] >= self._user_limit:
+            self._metrics.refused.labels("user_stream_limit").inc()
+            raise ResourceExhausted(
+                "You follow too many questions at the same time; stop following one first.",
+                reason="USER_STREAM_LIMIT",
+                retry_after_s=1.0,
+            )
+        if self.open >= self._limit:
+            self._metrics.refused.labels("stream_limit").inc()
+            raise ResourceExhausted(
+                "Too many callers follow questions here at the moment; try again shortly.",
+                reason="REPLICA_FULL",
+                retry_after_s=1.0,
+            )
+        self._of_users[user_id] += 1
+        try:
+            yield
+        finally:
+            self._of_users[user_id] -= 1
+            if not self._of_users[user_id]:
+                del self._of_users[user_id]
+
+
+@define(eq=False)
+class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     """Implements ``bos.gateway.v1.OrchestratorService``."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        runs: Runs,
-        registry: Registry,
-        dry_run: DryRun,
-        streams: Streams,
-        files: RunFiles,
-        clock: DatabaseClock,
-    ) -> None:
-        self._replica = replica
-        self._streams = streams
-        self._runs = runs
-        self._registry = registry
-        self._dry_run = dry_run
-        self._files = files
-        self._clock = clock
+    _replica: Replica
+    _runs: Runs
+    _registry: Registry
+    _dry_run: DryRun
+    _streams: Streams
+    _files: RunFiles
+    _clock: DatabaseClock
 
-    async def Ask(self, request: AskRequest, context: Any) -> AskResponse:
+    async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
         with self._streams.one_more(caller()):
             run_id = await self._accept(request.request, interactive=False)
             async for _, shown in self._replica.reader.follow(run_id, Cursor(), caller()):
                 if is_end(shown):
                     response = visible_response(shown.run_finished.response, request.request)
-                    return AskResponse(response=response)
+                    return gateway.AskResponse(response=response)
         raise Unavailable("The run goes on elsewhere; ask again with the same request id.")
 
     async def AskStream(
-        self, request: AskStreamRequest, context: Any
-    ) -> AsyncIterator[AskStreamResponse]:
+        self, request: gateway.AskStreamRequest, context: Any
+    ) -> AsyncIterator[gateway.AskStreamResponse]:
         """Run a question and stream its events."""
         with self._streams.one_more(caller()):
             run_id = await self._accept(request.request, interactive=True)
             async for event in self._events(run_id, Cursor()):
-                yield AskStreamResponse(event=event)
+                yield gateway.AskStreamResponse(event=event)
 
-    async def GetRun(self, request: GetRunRequest, context: Any) -> GetRunResponse:
+    async def GetRun(self, request: gateway.GetRunRequest, context: Any) -> gateway.GetRunResponse:
         """One of the caller's runs."""
-        run = await self._runs.find(parse_run_id(request.run_id), caller())
-        return GetRunResponse(run=run_of(await self._replica.reader.state(run.run_id, caller())))
+        run_id = await self._runs.find(request.run_id, caller())
+        run = run_of(await self._replica.reader.state(run_id, caller()))
+        return gateway.GetRunResponse(run=run)
 
-    async def ListRuns(self, request: ListRunsRequest, context: Any) -> ListRunsResponse:
+    async def ListRuns(
+        self, request: gateway.ListRunsRequest, context: Any
+    ) -> gateway.ListRunsResponse:
         """The caller's runs."""
         runs, token = await self._runs.list(request, caller())
-        return ListRunsResponse(runs=runs, next_page_token=token)
+        return gateway.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def WatchRun(
-        self, request: WatchRunRequest, context: Any
-    ) -> AsyncIterator[WatchRunResponse]:
+        self, request: gateway.WatchRunRequest, context: Any
+    ) -> AsyncIterator[gateway.WatchRunResponse]:
         """The events of one of the caller's runs, from any position."""
         with self._streams.one_more(caller()):
-            run = await self._runs.find(parse_run_id(request.run_id), caller())
+            run_id = await self._runs.find(request.run_id, caller())
             after = Cursor(request.after_sequence, request.after_offset)
-            async for event in self._events(run.run_id, after):
-                yield WatchRunResponse(event=event)
+            async for event in self._events(run_id, after):
+                yield gateway.WatchRunResponse(event=event)
 
-    async def CancelRun(self, request: CancelRunRequest, context: Any) -> CancelRunResponse:
+    async def CancelRun(
+        self, request: gateway.CancelRunRequest, context: Any
+    ) -> gateway.CancelRunResponse:
         """Ask for one of the caller's runs to end."""
-        run = await self._runs.find(parse_run_id(request.run_id), caller())
-        await self._replica.cancel(run.run_id, caller(), request.reason)
-        return CancelRunResponse(run=run_of(await self._replica.reader.state(run.run_id, caller())))
+        run_id = await self._runs.find(request.run_id, caller())
+        await self._replica.cancel(run_id, caller(), request.reason)
+        run = run_of(await self._replica.reader.state(run_id, caller()))
+        return gateway.CancelRunResponse(run=run)
 
     async def DownloadFile(
-        self, request: DownloadFileRequest, context: Any
-    ) -> AsyncIterator[DownloadFileResponse]:
+        self, request: gateway.DownloadFileRequest, context: Any
+    ) -> AsyncIterator[gateway.DownloadFileResponse]:
         """A file of one of the caller's runs."""
         with self._streams.one_more(caller()):
-            run = await self._runs.find(parse_run_id(request.run_id), caller())
+            run_id = await self._runs.find(request.run_id, caller())
             digest = request.digest.removeprefix("sha256:")
-            file = await self._replica.reader.file(run.run_id, digest, caller())
-            content = await self._files.kept(Owner(caller(), run.run_id), digest)
-            yield DownloadFileResponse(file=file, content=content[:_PART_BYTES])
+            file = await self._replica.reader.file(run_id, digest, caller())
+            content = await self._files.kept(Owner(caller(), run_id), digest)
+            yield gateway.DownloadFileResponse(file=file, content=content[:_PART_BYTES])
             for start in range(_PART_BYTES, len(content), _PART_BYTES):
-                yield DownloadFileResponse(content=content[start : start + _PART_BYTES])
+                yield gateway.DownloadFileResponse(content=content[start : start + _PART_BYTES])
 
-    async def ListAgents(self, request: ListAgentsRequest, context: Any) -> ListAgentsResponse:
+    async def ListAgents(
+        self, request: gateway.ListAgentsRequest, context: Any
+    ) -> gateway.ListAgentsResponse:
         """The agents that exist."""
-        return ListAgentsResponse(agents=self._registry.agents())
+        return gateway.ListAgentsResponse(agents=self._registry.agents())
 
     async def PlanQuestion(
-        self, request: PlanQuestionRequest, context: Any
-    ) -> PlanQuestionResponse:
+        self, request: gateway.PlanQuestionRequest, context: Any
+    ) -> gateway.PlanQuestionResponse:
         """A plan without running it."""
         return await self._dry_run.plan(request.request, caller())
 
-    async def _accept(self, request: AgentRequest, *, interactive: bool) -> UUID:
+    async def _accept(self, request: gateway.AgentRequest, *, interactive: bool) -> UUID:
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
         return await self._replica.accept(
@@ -164,7 +187,7 @@ class OrchestratorServicer(OrchestratorServiceServicer):
             traceparent=carrier.get("traceparent", ""),
         )
 
-    async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[RunEvent]:
+    async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""
         accepted = await self._replica.reader.request(run_id, caller())
         async for sequence, shown in self._replica.reader.follow(run_id, after, caller()):
@@ -174,30 +197,32 @@ class OrchestratorServicer(OrchestratorServiceServicer):
                 yield public
 
 
-class ApprovalServicer(ApprovalServiceServicer):
+@define(eq=False)
+class ApprovalServicer(gateway.ApprovalServiceServicer):
     """Implements ``bos.gateway.v1.ApprovalService``."""
 
-    def __init__(self, approvals: Approvals) -> None:
-        self._approvals = approvals
+    _approvals: Approvals
 
     async def ListApprovals(
-        self, request: ListApprovalsRequest, context: Any
-    ) -> ListApprovalsResponse:
+        self, request: gateway.ListApprovalsRequest, context: Any
+    ) -> gateway.ListApprovalsResponse:
         """The caller's requests."""
         approvals, token = await self._approvals.list(request, caller())
-        return ListApprovalsResponse(approvals=approvals, next_page_token=token)
+        return gateway.ListApprovalsResponse(approvals=approvals, next_page_token=token)
 
-    async def GetApproval(self, request: GetApprovalRequest, context: Any) -> GetApprovalResponse:
+    async def GetApproval(
+        self, request: gateway.GetApprovalRequest, context: Any
+    ) -> gateway.GetApprovalResponse:
         """One of the caller's requests."""
         approval = await self._approvals.get(request.approval_id, caller())
-        return GetApprovalResponse(approval=approval)
+        return gateway.GetApprovalResponse(approval=approval)
 
     async def RespondApproval(
-        self, request: RespondApprovalRequest, context: Any
-    ) -> RespondApprovalResponse:
+        self, request: gateway.RespondApprovalRequest, context: Any
+    ) -> gateway.RespondApprovalResponse:
         """A decision about one of the caller's requests."""
         approval = await self._approvals.respond(request, caller())
-        return RespondApprovalResponse(approval=approval)
+        return gateway.RespondApprovalResponse(approval=approval)
 
 
 def caller() -> str:

@@ -10,17 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from attrs import define
 from google.protobuf.message import DecodeError
 
-from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
-    APPROVAL_KIND_OUTCOME_UNKNOWN,
-    APPROVAL_STATUS_APPROVED,
-    APPROVAL_STATUS_DENIED,
-    APPROVAL_STATUS_TIMED_OUT,
-    Approval,
-    ApprovalStatus,
-)
+from bos.gateway import v1 as gateway
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
@@ -34,8 +27,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos.gateway.v1 import ListApprovalsRequest, RespondApprovalRequest
-
     Pool = asyncpg.Pool[asyncpg.Record]
 
 _DEFAULT_PAGE = 50
@@ -44,11 +35,12 @@ _COLUMNS = "approval_id, run_id, status, instructions, payload, created_at, expi
 
 _PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
-WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3){{}}
+WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3)
 ORDER BY created_at DESC, approval_id DESC
 LIMIT $4
 """  # noqa: S608  our own text
-_LIST, _LIST_BY_STATUS = (for_user(_PAGE.format(each)) for each in ("", " AND status = $5"))
+_LIST = for_user(_PAGE)
+_LIST_BY_STATUS = for_user(_PAGE.replace("ORDER BY", "AND status = $5 ORDER BY"))
 _ONE = for_user(f"""
 SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
 """)  # noqa: S608  our own text
@@ -61,17 +53,16 @@ ORDER BY expire_at LIMIT {_BATCH}
 # other. Who comes second finds the status changed, and nothing happens twice.
 _DECIDE = """
 WITH wanted AS (
-    SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::text[], $4::bytea[])
-        AS t (approval_id, status, instructions, payload)
+    SELECT * FROM unnest($1::uuid[], $2::bytea[]) AS t (approval_id, payload)
 ), open AS (
     SELECT a.approval_id
     FROM approvals AS a JOIN wanted AS w USING (approval_id)
-    WHERE a.status = 1 AND (a.expire_at <= now()) = (w.status = 4)
+    WHERE a.status = 1 AND (a.expire_at <= now()) = ($3::smallint = 4)
     ORDER BY a.approval_id
     FOR UPDATE OF a
 ), decided AS (
     UPDATE approvals AS a
-    SET status = w.status, instructions = w.instructions, responded_at = now()
+    SET status = $3, instructions = $4, responded_at = now()
     FROM open JOIN wanted AS w USING (approval_id)
     WHERE a.approval_id = open.approval_id AND a.status = 1
     RETURNING a.approval_id, a.run_id, w.payload
@@ -84,19 +75,17 @@ SELECT approval_id, pg_notify($5, 'input ' || run_id), pg_notify($5, 'released')
 """
 
 
+@define(eq=False)
 class Approvals:
-    """Reads and decides requests.
+    """Reads and decides requests."""
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-        readers: Such connections of the role that sees the rows of one user.
-    """
+    _pool: Pool
+    _readers: Pool
+    """Connections of the role that sees the rows of one user."""
 
-    def __init__(self, pool: Pool, readers: Pool) -> None:
-        self._pool = pool
-        self._readers = readers
-
-    async def list(self, request: ListApprovalsRequest, user_id: str) -> tuple[list[Approval], str]:
+    async def list(
+        self, request: gateway.ListApprovalsRequest, user_id: str
+    ) -> tuple[list[gateway.Approval], str]:
         """A page of the user's requests, newest first, and the token of the next page.
 
         Raises:
@@ -104,17 +93,15 @@ class Approvals:
         """
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        found = (user_id, user_id, before, last_id, size + 1)
-        rows = await (
-            fetch(self._readers, _LIST_BY_STATUS, *found, request.status)
-            if request.status
-            else fetch(self._readers, _LIST, *found)
-        )
+        found: list[object] = [user_id, user_id, before, last_id, size + 1]
+        if request.status:
+            found.append(request.status)
+        rows = await fetch(self._readers, _LIST_BY_STATUS if request.status else _LIST, *found)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
         return [_approval(row) for row in rows[:size]], token
 
-    async def get(self, approval_id: str, user_id: str) -> Approval:
+    async def get(self, approval_id: str, user_id: str) -> gateway.Approval:
         """One of the user's requests.
 
         Raises:
@@ -122,7 +109,9 @@ class Approvals:
         """
         return _approval(await self._row(approval_id, user_id))
 
-    async def respond(self, request: RespondApprovalRequest, user_id: str) -> Approval:
+    async def respond(
+        self, request: gateway.RespondApprovalRequest, user_id: str
+    ) -> gateway.Approval:
         """Decide; the same decision once more is no error.
 
         Raises:
@@ -130,71 +119,73 @@ class Approvals:
             InvalidArgument: instructions that cannot be followed.
             AlreadyExists: it was decided otherwise, or its time is over.
         """
-        approve = request.decision == APPROVAL_DECISION_APPROVE
+        approve = request.decision == gateway.APPROVAL_DECISION_APPROVE
         instructions = request.instructions.strip()
         if instructions and not approve:
             raise InvalidArgument.field("instructions", "only go with an approval; leave them out")
         if "\0" in instructions:
             raise InvalidArgument.field("instructions", "must not contain U+0000")
-        status = APPROVAL_STATUS_APPROVED if approve else APPROVAL_STATUS_DENIED
+        status = gateway.APPROVAL_STATUS_APPROVED if approve else gateway.APPROVAL_STATUS_DENIED
         row = await self._row(request.approval_id, user_id)
-        if instructions and _approval(row).kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+        approval = _approval(row)
+        if instructions and approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
             )
-        if approve and not _approval(row).actions:
+        if approve and not approval.actions:
             raise InvalidArgument.field(
                 "decision", "what was proposed cannot be read any more; it can only be denied"
             )
-        wanted = resolved(_approval(row), status, row["read_at"], instructions)
-        if not await self._decide([wanted]):
+        if not await self._decide([row], status, instructions):
             # Somebody, or the time, was faster.
-            await self._time_out(UUID(request.approval_id))
+            await self.time_out(row["approval_id"])
         found = await self.get(request.approval_id, user_id)
         if (found.status, found.user_instructions) != (status, instructions):
-            raise _decided_otherwise(found)
+            name = (
+                gateway.ApprovalStatus.Name(found.status).removeprefix("APPROVAL_STATUS_").lower()
+            )
+            raise AlreadyExists(
+                f"This request is closed already: {name.replace('_', ' ')}.",
+                reason="APPROVAL_RESOLVED",
+                metadata={"approval_id": found.approval_id, "status": name},
+            )
         return found
 
-    async def time_out(self) -> None:
-        """End the requests that nobody has decided in time."""
-        while await self._time_out(None) >= _BATCH:
-            pass
+    async def time_out(self, approval_id: UUID | None = None) -> None:
+        """End the requests that nobody has decided in time: all, or just this one."""
+        while True:
+            due = await fetch(self._pool, _DUE, approval_id)
+            await self._decide(due, gateway.APPROVAL_STATUS_TIMED_OUT)
+            if len(due) < _BATCH:
+                return
 
-    async def _time_out(self, approval_id: UUID | None) -> int:
-        rows = await fetch(self._pool, _DUE, approval_id)
-        due = [resolved(_approval(row), APPROVAL_STATUS_TIMED_OUT, row["read_at"]) for row in rows]
-        await self._decide(due)
-        return len(due)
-
-    async def _decide(self, decided: Sequence[Approval]) -> int:
-        """Set these final states, as far as nobody else was faster; returns how many."""
-        if not decided:
-            return 0
-        rows = await fetch(
-            self._pool,
-            _DECIDE,
-            [UUID(approval.approval_id) for approval in decided],
-            [approval.status for approval in decided],
-            [approval.user_instructions for approval in decided],
-            [_input(approval) for approval in decided],
-            CHANNEL,
-        )
-        return len(rows)
+    async def _decide(
+        self, rows: Sequence[asyncpg.Record], status: gateway.ApprovalStatus, instructions: str = ""
+    ) -> int:
+        """Give requests a final state, as far as nobody else was faster; returns how many."""
+        final = [resolved(_approval(row), status, row["read_at"], instructions) for row in rows]
+        inputs, ids = [_input(approval) for approval in final], [row["approval_id"] for row in rows]
+        return len(await fetch(self._pool, _DECIDE, ids, inputs, status, instructions, CHANNEL))
 
     async def _row(self, approval_id: str, user_id: str) -> asyncpg.Record:
-        rows = await fetch(self._readers, _ONE, user_id, _parse_id(approval_id), user_id)
+        missing = NotFound("There is no such approval.", metadata={"approval_id": approval_id})
+        try:
+            key = UUID(approval_id)
+        except ValueError:
+            raise missing from None
+        rows = await fetch(self._readers, _ONE, user_id, key, user_id)
         if not rows:
-            raise _not_found(approval_id)
+            raise missing
         return rows[0]
 
 
-def _approval(row: asyncpg.Record) -> Approval:
+def _approval(row: asyncpg.Record) -> gateway.Approval:
     try:
-        approval = Approval.FromString(row["payload"])
+        approval = gateway.Approval.FromString(row["payload"])
     except DecodeError:
         # One damaged row must not keep all others from being listed or timed out. The log of its
         # run has the request as well, so that the run can go on.
-        approval = Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval = gateway.Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
         approval.create_time.FromDatetime(row["created_at"])
         approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
@@ -205,27 +196,7 @@ def _approval(row: asyncpg.Record) -> Approval:
     return approval
 
 
-def _input(approval: Approval) -> bytes:
+def _input(approval: gateway.Approval) -> bytes:
     event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
     event.create_time.CopyFrom(approval.respond_time)
     return event.SerializeToString()
-
-
-def _parse_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise _not_found(text) from None
-
-
-def _not_found(approval_id: str) -> NotFound:
-    return NotFound("There is no such approval.", metadata={"approval_id": approval_id})
-
-
-def _decided_otherwise(found: Approval) -> AlreadyExists:
-    name = ApprovalStatus.Name(found.status).removeprefix("APPROVAL_STATUS_").lower()
-    return AlreadyExists(
-        f"This request is closed already: {name.replace('_', ' ')}.",
-        reason="APPROVAL_RESOLVED",
-        metadata={"approval_id": found.approval_id, "status": name},
-    )

@@ -5,27 +5,25 @@ it has ended what its log counted. Upkeep adds the tokens of ended runs to the s
 (``token_days``), each once; an end that does not say what was consumed, such as that of a run that
 could not be read any more, counts with all that was held.
 
-Accepting reads the sums, and what is in none of them yet, without a lock and at most once a second
-for each user; only a refusal is always read anew. What this process accepts meanwhile is counted by
-it. So the bounds are exact on one replica; together, replicas may exceed them by the budgets of
-what they accept in the same second.
+Accepting reads the sum and what is in none yet. On this replica nobody else reads them before the
+run is stored, and nothing is kept in memory. So the bounds are exact on one replica; together,
+replicas may exceed them by the budgets of what they accept at the same moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import date
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
-from bos.runlog.v1 import LogEvent
+from attrs import define, field
+
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted
 from bos_gateway.budget import MIN_STEP_TOKENS, PLAN_SHARE, counted
-from bos_gateway.clock import monotonic
-from bos_postgres import execute, fetchrow
+from bos_postgres import execute, fetchrow, fetchval
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.common.v1 import Usage
+    from bos.runlog.v1 import LogEvent
     from bos_gateway.run_log import NewRun
     from bos_gateway.settings import GatewaySettings
     from bos_postgres.connections import Session
@@ -44,14 +43,10 @@ if TYPE_CHECKING:
 # with less than this it would only be spent on questions that come to nothing.
 MIN_RUN_TOKENS: Final = 5 * MIN_STEP_TOKENS
 SETTLED_AT_ONCE: Final = 1000
-_FRESH_S: Final = 1.0
-_MAX_SUMS: Final = 10_000
 # Nothing that one run says can make a sum of a day too large for its column.
 _MOST: Final = 2**40
-_EVERYBODY: Final = ""
 
 _READ = """
-WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day)
 SELECT (coalesce((SELECT d.tokens FROM token_days AS d
                   WHERE d.day = today.day AND d.user_id = $1), 0)
         + coalesce((SELECT sum(r.tokens) FROM runs AS r
@@ -59,16 +54,17 @@ SELECT (coalesce((SELECT d.tokens FROM token_days AS d
        today.day + 1 AS next_day,
        extract(epoch FROM (today.day + 1)::timestamp AT TIME ZONE 'UTC' - now())
            ::float8 AS resets_in_s
-FROM today
+FROM (SELECT (now() AT TIME ZONE 'UTC')::date AS day) AS today
 """
 _READ_USER: Final = _READ.format(of_user=" AND r.user_id = $1")
 _READ_ALL: Final = _READ.format(of_user="")
 _ADD = """
 INSERT INTO token_days AS d (day, user_id, tokens)
-SELECT (now() AT TIME ZONE 'UTC')::date, who.user_id, $2
+SELECT coalesce($3, (now() AT TIME ZONE 'UTC')::date), who.user_id, $2
 FROM (VALUES ($1::text), ('')) AS who (user_id)
 ORDER BY who.user_id
 ON CONFLICT (day, user_id) DO UPDATE SET tokens = d.tokens + excluded.tokens
+RETURNING day
 """
 # Whoever waits here for the lock of another that settles the same run finds it without a day.
 # Rows of sums are locked last, and in their order.
@@ -99,18 +95,15 @@ class DayLimit(ResourceExhausted):
 
     Args:
         limit: The bound that leaves least.
-        left: How much.
+        read: What counts against it, and when there is more again.
         of_user: Whether it is the user's own; of what others consume nothing is told.
-        next_day: When there is more again.
-        in_s: Seconds until then, by the clock of the database.
     """
 
-    def __init__(
-        self, limit: int, left: int, *, of_user: bool, next_day: date, in_s: float
-    ) -> None:
-        self.left = left
-        text, used = "The model tokens of this installation for today are spent.", limit - left
-        metadata = {"reset_time": f"{next_day}T00:00:00Z"}
+    def __init__(self, limit: int, read: asyncpg.Record, *, of_user: bool) -> None:
+        used = read["tokens"]
+        self.left: int = limit - used
+        text = "The model tokens of this installation for today are spent."
+        metadata = {"reset_time": f"{read['next_day']}T00:00:00Z"}
         if of_user:
             text = f"You have used {used} of the {limit} model tokens that you have for a day."
             metadata |= {"used_tokens": str(used), "limit_tokens": str(limit)}
@@ -119,7 +112,7 @@ class DayLimit(ResourceExhausted):
             "00:00 UTC.",
             reason="USER_DAY_LIMIT" if of_user else "DAY_LIMIT",
             metadata=metadata,
-            retry_after_s=in_s,
+            retry_after_s=read["resets_in_s"],
         )
 
 
@@ -145,149 +138,90 @@ async def settle(
     return count
 
 
+@define(eq=False)
+class Planning:
+    """What one plan that nobody runs may consume, and has."""
+
+    tokens: int | None
+    """None for no bound."""
+    usage: Usage | None = None
+    """What it consumed, once that is known."""
+
+
+@define(eq=False)
 class DayBudget:
-    """Bounds what is accepted by the tokens that a user, and everybody, may consume in a day.
+    """Bounds what is accepted by the tokens that a user, and everybody, may consume in a day."""
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-        settings: The bounds.
-    """
-
-    def __init__(self, pool: Pool, settings: GatewaySettings) -> None:
-        self._pool = pool
-        self._per_user = settings.max_user_day_tokens
-        self._of_all = settings.max_day_tokens
-        self._share = int(settings.max_run_tokens * PLAN_SHARE)
-        self._sums: dict[str, _Sum] = {}
+    _pool: Pool
+    _settings: GatewaySettings
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(init=False, factory=WeakValueDictionary)
+    """One for each sum that somebody reads, or waits for, at this moment."""
 
     @asynccontextmanager
     async def admitted(self, run: NewRun) -> AsyncIterator[NewRun]:
-        """The run as it may be stored, with a smaller budget if that is all that the day has left.
+        """The run as it is to be stored by the end of the block.
+
+        It gets a smaller budget if that is all that the day has left.
 
         Raises:
             DayLimit: what is left of the day is not worth beginning with.
             Unavailable: the store is away.
         """
-        budget = held(run.event)
-        async with self._held(run.user_id, budget, MIN_RUN_TOKENS) as tokens:
-            yield run if tokens is None else _with_tokens(run, tokens)
+        async with self._granted(run.user_id, held(run.event), MIN_RUN_TOKENS) as tokens:
+            if tokens is not None:
+                run.event.run_accepted.settings.max_tokens = tokens
+                run = replace(run, counts_for_day=True)
+            yield run
 
     @asynccontextmanager
-    async def planning(self, user_id: str) -> AsyncIterator[Held]:
-        """What a plan that nobody runs may consume; counted when the block ends.
+    async def planning(self, user_id: str) -> AsyncIterator[Planning]:
+        """A plan that nobody runs: counts with all that it may consume until the block ends.
 
-        Without word of what it consumed it counts with all that it might have.
+        It goes on to do so unless it is said by then what it has consumed.
 
         Raises:
             DayLimit: what is left of the day is not worth asking the planner with.
             Unavailable: the store is away.
         """
-        async with self._held(user_id, self._share, MIN_STEP_TOKENS) as tokens:
-            planning = Held(self._share or None if tokens is None else tokens)
-            try:
-                yield planning
-            finally:
-                if tokens is not None:
-                    spent = tokens if planning.usage is None else _bounded(planning.usage)
-                    await execute(self._pool, _ADD, user_id, spent)
+        share = int(self._settings.max_run_tokens * PLAN_SHARE)
+        async with self._granted(user_id, share, MIN_STEP_TOKENS) as tokens:
+            if tokens is None:
+                yield Planning(share or None)
+                return
+            day = await fetchval(self._pool, _ADD, user_id, tokens, None)
+        planning = Planning(tokens)
+        try:
+            yield planning
+        finally:
+            if planning.usage is not None:
+                await execute(self._pool, _ADD, user_id, _bounded(planning.usage) - tokens, day)
 
     @asynccontextmanager
-    async def _held(self, user_id: str, wanted: int, least: int) -> AsyncIterator[int | None]:
-        """Count up to ``wanted`` tokens as spent while the block runs; None without a bound."""
-        per_user = self._per_user if user_id != LOCAL_USER else 0
-        bounds = ((user_id, per_user), (_EVERYBODY, self._of_all))
-        sums = [self._sum(who, limit) for who, limit in bounds if limit]
-        if not sums:
-            yield None
-            return
-        now = monotonic()
-        for not_before in (now - _FRESH_S, now):
-            for one in sums:
-                await one.read(self._pool, not_before)
-            tightest = min(sums, key=lambda each: each.left)
-            if tightest.left >= wanted:
-                break
-        tokens = min(wanted, tightest.left)
-        if tokens < min(wanted, least):
-            raise tightest.refusal()
-        hold = _Hold(tokens)
-        for one in sums:
-            one.held.append(hold)
-        try:
-            yield tokens
-        finally:
-            hold.stored_at = monotonic()
+    async def _granted(self, user_id: str, wanted: int, least: int) -> AsyncIterator[int | None]:
+        """Up to ``wanted`` tokens, to be stored before the block ends; None without a bound.
 
-    def _sum(self, who: str, limit: int) -> _Sum:
-        one = self._sums.pop(who, None) or _Sum(who, limit)
-        self._sums[who] = one  # the one that was asked for last comes last
-        if len(self._sums) > _MAX_SUMS:
-            del self._sums[next(iter(self._sums))]
-        return one
-
-
-class Held:
-    """What one plan that nobody runs may consume; None for no bound."""
-
-    def __init__(self, tokens: int | None) -> None:
-        self.tokens = tokens
-        self.usage: Usage | None = None
-        """What it consumed, once that is known."""
-
-
-@dataclass(slots=True, eq=False)
-class _Hold:
-    """Tokens of something that is being accepted, or was of late."""
-
-    tokens: int
-    stored_at: float | None = None
-
-
-class _Sum:
-    """What is spent and held of the day, by one user or by everybody, and how much may be."""
-
-    def __init__(self, who: str, limit: int) -> None:
-        self.held: list[_Hold] = []
-        """What may not be in what was read."""
-        self._who = who
-        self._limit = limit
-        self._stored = 0
-        self._next_day = date.min
-        self._read_at = self._resets_at = -math.inf
-        self._reading = asyncio.Lock()
-
-    @property
-    def left(self) -> int:
-        """Also negative: a run may consume more than it held."""
-        return self._limit - self._stored - sum(hold.tokens for hold in self.held)
-
-    async def read(self, pool: Pool, not_before: float) -> None:
-        """Read what is stored, unless that was done after ``not_before`` and on this day."""
-        async with self._reading:
-            sent = monotonic()
-            if self._read_at >= not_before and sent < self._resets_at:
+        Until then nobody else here is granted any of the same sums.
+        """
+        of_user = self._settings.max_user_day_tokens if user_id != LOCAL_USER else 0
+        bounds = ((user_id, _READ_USER, of_user), ("", _READ_ALL, self._settings.max_day_tokens))
+        sums: list[DayLimit] = []
+        async with AsyncExitStack() as locked:
+            for who, sql, limit in bounds:
+                if limit:
+                    lock = self._locks.setdefault(who, asyncio.Lock())
+                    await locked.enter_async_context(lock)
+                    read = await fetchrow(self._pool, sql, who)
+                    assert read is not None
+                    sums.append(DayLimit(limit, read, of_user=bool(who)))
+            if not sums:
+                yield None
                 return
-            sql = _READ_ALL if self._who == _EVERYBODY else _READ_USER
-            row = await fetchrow(pool, sql, self._who)
-            assert row is not None
-            self._stored, self._next_day = row["tokens"], row["next_day"]
-            self._read_at, self._resets_at = sent, sent + row["resets_in_s"]
-            # What was stored by then has been read; of everything else nobody can tell.
-            self.held = [h for h in self.held if h.stored_at is None or h.stored_at >= sent]
-
-    def refusal(self) -> DayLimit:
-        """What whoever wants more than is left is told."""
-        in_s = max(0.0, self._resets_at - monotonic())
-        of_user = self._who != _EVERYBODY
-        return DayLimit(self._limit, self.left, of_user=of_user, next_day=self._next_day, in_s=in_s)
+            tightest = min(sums, key=lambda each: each.left)
+            tokens = min(wanted, tightest.left)
+            if tokens < min(wanted, least):
+                raise tightest
+            yield tokens
 
 
 def _bounded(usage: Usage) -> int:
     return max(0, min(counted(usage), _MOST))
-
-
-def _with_tokens(run: NewRun, tokens: int) -> NewRun:
-    event = LogEvent()
-    event.CopyFrom(run.event)
-    event.run_accepted.settings.max_tokens = tokens
-    return replace(run, event=event, counts_for_day=True)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from attrs import define, field
+
 from bos_gateway.cursors import Cursor, Piece
 
 if TYPE_CHECKING:
@@ -18,52 +20,41 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
 
 
+@define(eq=False)
 class RunFeed:
     """A list of events that only grows, a text that only grows until it starts over, and waiters.
 
     Followers keep a cursor, not a queue: a slow one costs nothing and gets what it missed at once.
-
-    Args:
-        events: What is committed already.
-        before: Sequence of the event before these; whoever wants earlier ones reads the log.
-        window_s: Text is gathered this long before it is shown; the first of it is shown at once.
-        on_change: Called after more was shown here, for those who follow elsewhere; with whether
-            that was text.
     """
 
-    def __init__(
-        self,
-        events: Sequence[LogEvent] = (),
-        *,
-        before: int = 0,
-        window_s: float = 0.0,
-        on_change: Callable[[bool], None] = lambda text: None,
-    ) -> None:
-        self._events: list[LogEvent] = []
-        self._before = before
-        self._window_s = window_s
-        self._on_change = on_change
-        self._closed = False
-        self._error: Exception | None = None
-        self._changed = asyncio.Event()
-        self._attempt = 0
-        self._text = ""
-        # The last AnswerStarted that was shown: attempt and sequence.
-        self._started = (0, 0)
-        self._gathered: list[str] = []
-        self._shown_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._take(events)
+    events: list[LogEvent] = field(factory=list)
+    """The committed events held here, by sequence."""
+    _before: int = field(default=0, kw_only=True)
+    """Sequence of the event before these; whoever wants earlier ones reads the log."""
+    _window_s: float = field(default=0.0, kw_only=True)
+    """Text is gathered this long before it is shown; the first of it is shown at once."""
+    _on_change: Callable[[bool], None] = field(default=lambda text: None, kw_only=True)
+    """Called after more was shown here, for those who follow elsewhere; with whether that was
+    text."""
+    _closed: bool = field(init=False, default=False)
+    _error: Exception | None = field(init=False, default=None)
+    _changed: asyncio.Event = field(init=False, factory=asyncio.Event)
+    _attempt: int = field(init=False, default=0)
+    _text: str = field(init=False, default="")
+    _started: tuple[int, int] = field(init=False, default=(0, 0))
+    """The last AnswerStarted that was shown: attempt and sequence."""
+    _gathered: list[str] = field(init=False, factory=list)
+    _shown_at: float = field(init=False, default=0.0)
+    _timer: asyncio.TimerHandle | None = field(init=False, default=None)
 
-    @property
-    def events(self) -> Sequence[LogEvent]:
-        """The committed events held here, by sequence."""
-        return self._events
+    def __attrs_post_init__(self) -> None:
+        """Find the last attempt at the answer in what there is already."""
+        self._note_start(self.events, self._before)
 
     @property
     def last_sequence(self) -> int:
         """Sequence of the last event shown."""
-        return self._before + len(self._events)
+        return self._before + len(self.events)
 
     @property
     def answer(self) -> tuple[int, int, str]:
@@ -76,7 +67,8 @@ class RunFeed:
 
     def publish(self, events: Sequence[LogEvent]) -> None:
         """Show events that are committed, in order."""
-        self._take(events)
+        self._note_start(events, self.last_sequence)
+        self.events.extend(events)
         self._show_text()
         self._on_change(False)
         if self._text and any(event.HasField("answer_started") for event in events):
@@ -89,8 +81,7 @@ class RunFeed:
         self._gathered.append(text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            wait_s = self._shown_at + self._window_s - loop.time()
-            self._timer = loop.call_later(max(0.0, wait_s), self._window_over)
+            self._timer = loop.call_at(self._shown_at + self._window_s, self._window_over)
 
     def resume(self, attempt: int, sequence: int, text: str) -> None:
         """The same without a wait, for an attempt whose AnswerStarted stands at ``sequence``."""
@@ -102,7 +93,7 @@ class RunFeed:
     def forget(self, sequence: int) -> None:
         """Hold no events up to a sequence any more."""
         if sequence > self._before:
-            del self._events[: sequence - self._before]
+            del self.events[: sequence - self._before]
             self._before = sequence
 
     def close(self, error: Exception | None = None) -> None:
@@ -128,9 +119,9 @@ class RunFeed:
                 yield following
             if cursor.sequence < self._before:
                 return
+            if self._error is not None:
+                raise self._error
             if self._closed:
-                if self._error is not None:
-                    raise self._error
                 return
             await changed.wait()
 
@@ -144,7 +135,7 @@ class RunFeed:
         if attempt and started_at <= sequence <= self.last_sequence and offset < len(text):
             return sequence, Piece(attempt, offset, text[offset:])
         if sequence < self.last_sequence:
-            return sequence + 1, self._events[sequence - self._before]
+            return sequence + 1, self.events[sequence - self._before]
         return None
 
     def _takes(self, attempt: int) -> bool:
@@ -153,11 +144,10 @@ class RunFeed:
             self._attempt, self._text, self._gathered = attempt, "", []
         return attempt == self._attempt
 
-    def _take(self, events: Sequence[LogEvent]) -> None:
-        for event in events:
-            self._events.append(event)
+    def _note_start(self, events: Sequence[LogEvent], before: int) -> None:
+        for sequence, event in enumerate(events, before + 1):
             if event.HasField("answer_started"):
-                self._started = (event.answer_started.attempt, self.last_sequence)
+                self._started = (event.answer_started.attempt, sequence)
 
     def _window_over(self) -> None:
         self._timer = None

@@ -84,7 +84,7 @@ async def running_replica(
         await approvals.time_out()
 
     async def follow() -> None:
-        await replica.reader.elsewhere.look()
+        await replica.reader.look()
         await asyncio.sleep(POLL_S)
 
     async def count_waiting() -> None:

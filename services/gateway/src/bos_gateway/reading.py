@@ -1,20 +1,29 @@
-"""A run as its readers see it: from memory while it is driven here, from the log otherwise."""
+"""A run as its readers see it: from memory while it is driven here, from the log otherwise.
+
+A run that another replica drives is read once, however many follow it here: when its owner says
+that there is more, or when the query that asks once a second how far all of them have got says so.
+One that waits costs nothing but its place in that query.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import asyncio
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from attrs import define, field
 
 from bos_chassis.errors import NotFound, Unavailable
 from bos_gateway.cursors import Piece
-from bos_gateway.elsewhere import Elsewhere
+from bos_gateway.feed import RunFeed
+from bos_gateway.runs import Look
 from bos_gateway.state import UnknownEvent, fold
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from uuid import UUID
 
+    import asyncpg
     from typing_extensions import TypeIs
 
     from bos.common.v1 import Artefact
@@ -22,33 +31,48 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_gateway.bulletin import Bulletin
     from bos_gateway.cursors import Cursor
-    from bos_gateway.feed import RunFeed
     from bos_gateway.runs import Runs
     from bos_gateway.state import RunState
 
+_FOLLOW_AGAIN = 5
+"""Rounds of looking, a second each, after which owners are told anew who is followed."""
+# A run may end before its owner hears that it is followed.
+_LOOK_AGAIN_S = 0.1
+# Who is further behind reads the log; these are held once for everybody who keeps up.
+_HELD_EVENTS = 64
 
+
+@define(eq=False)
+class _Followed:
+    """A run of a user's that another replica drives."""
+
+    run_id: UUID
+    user_id: str
+    feed: RunFeed
+    followers: int = 0
+    task: asyncio.Task[None] | None = None
+    seen: asyncpg.Record | None = None
+
+
+@define(eq=False)
 class RunReader:
-    """Follows runs, whoever drives them.
+    """Follows runs, whoever drives them."""
 
-    Args:
-        runs: The stored logs.
-        bulletin: What the other replicas say.
-        feed_of: The feed of a run that is driven here; None for any other.
-    """
-
-    def __init__(
-        self, runs: Runs, bulletin: Bulletin, feed_of: Callable[[UUID], RunFeed | None]
-    ) -> None:
-        self._runs = runs
-        self._feed_of = feed_of
-        self.elsewhere = Elsewhere(runs, bulletin, lambda run_id: feed_of(run_id) is not None)
-        """Runs that others drive."""
-        self._stopping = False
+    _runs: Runs
+    _bulletin: Bulletin
+    """What the other replicas say, and are told."""
+    _feed_of: Callable[[UUID], RunFeed | None]
+    """The feed of a run that is driven here; None for any other."""
+    # By user as well: what one was allowed to read is shown to nobody else.
+    _followed: dict[tuple[UUID, str], _Followed] = field(init=False, factory=dict)
+    _round: int = field(init=False, default=0)
+    _stopping: bool = field(init=False, default=False)
 
     def stop(self) -> None:
         """Send followers elsewhere as soon as their run is no longer driven here."""
         self._stopping = True
-        self.elsewhere.stop()
+        for run_id, _ in self._followed:
+            self._bulletin.wake(run_id)
 
     async def follow(
         self, run_id: UUID, after: Cursor, user_id: str
@@ -63,7 +87,7 @@ class RunReader:
             # From beyond the end, one goes on behind the end: a feed that others share begins here.
             cursor = after._replace(sequence=min(after.sequence, await runs.last_sequence(run_id)))
         while True:
-            with self._feed(run_id, user_id, cursor) as feed:
+            with self._feed(run_id, user_id, cursor.sequence) as feed:
                 async for sequence, shown in feed.follow(cursor):
                     cursor = cursor.moved(sequence, shown)
                     yield sequence, shown
@@ -79,22 +103,14 @@ class RunReader:
             if look.finished and not look.more:
                 return
 
-    def _feed(self, run_id: UUID, user_id: str, cursor: Cursor) -> AbstractContextManager[RunFeed]:
-        feed = self._feed_of(run_id)
-        if feed is not None:
-            return nullcontext(feed)
-        return self.elsewhere.feed(run_id, user_id, cursor.sequence)
-
     async def state(self, run_id: UUID, user_id: str) -> RunState:
         """The present state of a run of the user's.
 
         Raises:
             Unavailable: a newer version wrote to the run; only that version can say.
         """
-        try:
+        with _of_this_version():
             return fold(str(run_id), list(await self._events(run_id, user_id)))
-        except UnknownEvent:
-            raise _newer_version() from None
 
     async def file(self, run_id: UUID, digest: str, user_id: str) -> Artefact:
         """What a run of the user's says about a file of one of its steps.
@@ -110,20 +126,13 @@ class RunReader:
             NotFound: no step of the run made such a file.
             Unavailable: see :meth:`state`.
         """
-        try:
+        with _of_this_version():
             events = await self._events(run_id, user_id)
-        except UnknownEvent:
-            raise _newer_version() from None
         for event in events:
-            if event.HasField("step_finished"):
-                for file in event.step_finished.result.files:
-                    if file.digest == f"sha256:{digest}":
-                        return file
+            for file in event.step_finished.result.files:
+                if file.digest == f"sha256:{digest}":
+                    return file
         raise NotFound("This run has no such file.", reason="FILE_NOT_FOUND")
-
-    async def _events(self, run_id: UUID, user_id: str) -> Sequence[LogEvent]:
-        feed = self._feed_of(run_id)
-        return feed.events if feed else await self._runs.of(user_id).log(run_id)
 
     async def request(self, run_id: UUID, user_id: str) -> AgentRequest:
         """The request that a run of the user's was accepted with."""
@@ -131,18 +140,108 @@ class RunReader:
         first = feed.events[0] if feed else await self._runs.of(user_id).first_event(run_id)
         return first.run_accepted.request
 
+    async def look(self) -> None:
+        """Ask how far the runs followed elsewhere have got, all of them in one query."""
+        if not self._followed:
+            return
+        self._round += 1
+        all_followed = list(self._followed.values())
+        progress: dict[UUID, asyncpg.Record] = {}
+        try:
+            progress = await self._runs.progress([followed.run_id for followed in all_followed])
+        finally:  # also without an answer: reading will say why
+            for followed in all_followed:
+                found = progress.get(followed.run_id)
+                if found is None or found != followed.seen:
+                    followed.seen = found
+                    self._bulletin.wake(followed.run_id)
+                elif found["driven"] and self._round % _FOLLOW_AGAIN == 0:
+                    self._bulletin.follow(followed.run_id)
+
+    async def _events(self, run_id: UUID, user_id: str) -> Sequence[LogEvent]:
+        feed = self._feed_of(run_id)
+        return feed.events if feed else await self._runs.of(user_id).log(run_id)
+
+    @contextmanager
+    def _feed(self, run_id: UUID, user_id: str, after_sequence: int) -> Iterator[RunFeed]:
+        """The feed of a run of the user's, for the length of the block.
+
+        Of a run that is driven elsewhere it begins behind ``after_sequence``, or further on if
+        others follow the run already. It is closed at the run's end, when the run comes to be
+        driven here, and when it cannot be read.
+        """
+        if (feed := self._feed_of(run_id)) is not None:
+            yield feed
+            return
+        followed = self._followed.get((run_id, user_id))
+        if followed is None:
+            followed = _Followed(run_id, user_id, RunFeed(before=after_sequence))
+            self._followed[run_id, user_id] = followed
+            followed.task = asyncio.create_task(self._read(followed), name=f"follow {run_id}")
+        followed.followers += 1
+        try:
+            yield followed.feed
+        finally:
+            followed.followers -= 1
+            if not followed.followers and followed.task is not None:
+                followed.task.cancel()
+                self._forget(followed)
+
+    async def _read(self, followed: _Followed) -> None:
+        """Read the run until its end, or until it is driven here."""
+        run_id, error = followed.run_id, None
+        wait_s: float | None = _LOOK_AGAIN_S
+        self._bulletin.follow(run_id)
+        try:
+            while not self._stopping and self._feed_of(run_id) is None:
+                news = self._bulletin.news(run_id)
+                if await self._read_on(followed):
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await news.wait()
+                wait_s = None
+        except Exception as reason:  # whatever it is, its followers are told
+            error = reason
+        self._forget(followed)
+        followed.feed.close(error)
+
+    async def _read_on(self, followed: _Followed) -> bool:
+        """Show what there is now; whether the run has ended."""
+        feed, runs = followed.feed, self._runs.of(followed.user_id)
+        look = Look(more=True)
+        while look.more:
+            attempt, _, text = feed.answer
+            look = await runs.look(followed.run_id, feed.last_sequence, attempt, len(text))
+            feed.publish([event for _, event in look.events])
+            feed.forget(feed.last_sequence - _HELD_EVENTS)
+            if look.text:
+                feed.resume(look.attempt, look.started_at, look.text)
+            if any(event.HasField("run_adopted") for _, event in look.events):
+                self._bulletin.follow(followed.run_id)  # the new owner does not know who follows
+        return look.finished
+
+    def _forget(self, followed: _Followed) -> None:
+        key = (followed.run_id, followed.user_id)
+        if self._followed.get(key) is followed:
+            del self._followed[key]
+
 
 def is_end(shown: LogEvent | Piece) -> TypeIs[LogEvent]:
     """Whether it is the run's end."""
     return not isinstance(shown, Piece) and shown.HasField("run_finished")
 
 
-def _newer_version() -> Unavailable:
-    return Unavailable(
-        "A newer version of the service works on this run; ask again.",
-        reason="NEWER_VERSION",
-        retry_after_s=1.0,
-    )
+@contextmanager
+def _of_this_version() -> Iterator[None]:
+    try:
+        yield
+    except UnknownEvent:
+        raise Unavailable(
+            "A newer version of the service works on this run; ask again.",
+            reason="NEWER_VERSION",
+            retry_after_s=1.0,
+        ) from None
 
 
 def unavailable() -> Unavailable:

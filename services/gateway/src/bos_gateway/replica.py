@@ -163,12 +163,9 @@ class Replica:
             request,
             user_id,
             run_id,
+            self._with,
             interactive=interactive,
             traceparent=traceparent,
-            now=self._with.clock.now(),
-            settings=self._with.settings,
-            registry=self._with.registry,
-            vault=self._with.vault,
             goes_on_from=goes_on_from,
         )
         if self._remembering is not None:

@@ -17,9 +17,9 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
+from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from pydantic import Field
@@ -52,28 +52,20 @@ SELECT run_id, user_id, has_files FROM runs
 WHERE finished_at < now() - make_interval(secs => $1) AND ($3 OR NOT has_files)
 ORDER BY finished_at LIMIT $2
 """
-# Locked in the order in which everybody locks runs.
-_DELETE = """
-WITH old AS (
-    SELECT run_id FROM runs WHERE run_id = ANY ($1) AND finished_at IS NOT NULL
-    ORDER BY run_id
-    FOR UPDATE
-), gone AS (
-    DELETE FROM runs USING old WHERE runs.run_id = old.run_id RETURNING runs.run_id
-)
-SELECT count(*)::int FROM gone
+_STORED = """
+SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
+       -- Without a name it would be the sums of everybody.
+       OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
 """
-# A text for a user and one for a run, as each is planned by an index of its own.
-_ANY = "SELECT EXISTS (SELECT FROM runs WHERE {whose} = $1)"
-_ANY_DAY = "SELECT EXISTS (SELECT FROM token_days WHERE user_id = $1)"
 _UNFINISHED = """
-SELECT run_id FROM runs WHERE {whose} = $1 AND finished_at IS NULL ORDER BY created_at
+SELECT run_id FROM runs WHERE (user_id = $1 OR run_id = $2) AND finished_at IS NULL
+ORDER BY created_at
 """
 _ENDED = """
 SELECT run_id, user_id, has_files
-FROM runs WHERE {whose} = $1 AND finished_at IS NOT NULL LIMIT $2
+FROM runs WHERE (user_id = $1 OR run_id = $2) AND finished_at IS NOT NULL LIMIT $3
 """
-_ERASE = """
+_DELETE = """
 WITH size AS (
     SELECT count(*) AS events, coalesce(sum(octet_length(payload)), 0)::bigint AS bytes
     FROM run_events WHERE run_id = ANY ($1)
@@ -81,11 +73,13 @@ WITH size AS (
     DELETE FROM answers WHERE run_id = ANY ($1)
 ), locked AS (
     -- In the order in which everybody locks runs.
-    SELECT run_id FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR UPDATE
+    SELECT run_id FROM runs WHERE run_id = ANY ($1) AND finished_at IS NOT NULL
+    ORDER BY run_id
+    FOR UPDATE
 ), gone AS (
     DELETE FROM runs USING locked WHERE runs.run_id = locked.run_id RETURNING runs.run_id
 )
-SELECT (SELECT count(*) FROM gone) AS runs, events, bytes FROM size
+SELECT (SELECT count(*)::int FROM gone) AS runs, events, bytes FROM size
 """
 # Longer than a run may wait for a person. Of the current day nothing is given back by erasing.
 _FORGET_DAYS = """
@@ -109,35 +103,14 @@ class _StoreSettings(Settings):
     artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Whose runs are meant: all of a user, or one."""
 
     user_id: str | None = None
     run_id: UUID | None = None
 
-    @property
-    def key(self) -> str | UUID | None:
-        """Which user, or which run."""
-        return self.user_id if self.run_id is None else self.run_id
-
-    def asked(self, sql: str) -> str:
-        """The query for a user, or for a run."""
-        return sql.format(whose="user_id" if self.run_id is None else "run_id")
-
     def __str__(self) -> str:
         return f"user {self.user_id}" if self.run_id is None else f"run {self.run_id}"
-
-
-@dataclass(slots=True)
-class Erased:
-    """What was removed."""
-
-    runs: int = 0
-    events: int = 0
-    bytes: int = 0
-    files: int = 0
-    """Files in the artefact store."""
 
 
 async def too_old(
@@ -153,10 +126,15 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
     """Delete runs that have ended, whose files are gone already; returns how many there were."""
+    return (await _deleted(session, runs))["runs"]
+
+
+async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str, int]:
     run_ids = [run["run_id"] for run in runs]
     await settle(session, run_ids)
-    deleted: int = await session.fetchval(_DELETE, run_ids)
-    return deleted
+    row = await session.fetchrow(_DELETE, run_ids)
+    assert row is not None
+    return dict(row)
 
 
 async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
@@ -176,12 +154,14 @@ async def forget_days(session: Session, user_id: str | None = None) -> None:
 
 async def unfinished(session: Session, scope: Scope) -> list[UUID]:
     """Runs in the scope that have not ended, oldest first."""
-    rows = await session.fetch(scope.asked(_UNFINISHED), scope.key)
-    return [row["run_id"] for row in rows]
+    return [row["run_id"] for row in await session.fetch(_UNFINISHED, *scope)]
 
 
-async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Erased:
+async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Counter[str]:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
+
+    Returns:
+        How many ``runs``, ``events``, ``bytes`` of payload, and ``files`` in the artefact store.
 
     Raises:
         NotFound: there is nothing to delete.
@@ -189,11 +169,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             in an artefact store that is not known here, and this one was not deleted.
         Unavailable: the artefact store is away; some runs may be deleted.
     """
-    known = await session.fetchval(scope.asked(_ANY), scope.key)
-    # Without a name it would be the sums of everybody.
-    if not known and scope.user_id:
-        known = await session.fetchval(_ANY_DAY, scope.user_id)
-    if not known:
+    if not await session.fetchval(_STORED, *scope):
         raise NotFound(f"Nothing is stored of {scope}.")
     if running := await unfinished(session, scope):
         shown = ", ".join(map(str, running[:_SHOWN]))
@@ -202,28 +178,20 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             "Cancel them (CancelRun of the gateway), or add --cancel.",
             reason="RUN_UNFINISHED",
         )
-    erased = Erased()
-    while True:
-        ended = await session.fetch(scope.asked(_ENDED), scope.key, _BATCH)
-        if not ended:
-            if scope.user_id is not None:
-                await forget_days(session, scope.user_id)
-            return erased
+    erased = Counter[str]()
+    while ended := await session.fetch(_ENDED, *scope, _BATCH):
         if files is not None and files.enabled:
-            erased.files += await forget_files(ended, files)
+            erased["files"] += await forget_files(ended, files)
         elif found := [row for row in ended if row["has_files"]]:
             raise FailedPrecondition(
                 f"Run {found[0]['run_id']} has files in an artefact store. "
                 "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
                 reason="ARTEFACTS_NOT_CONFIGURED",
             )
-        run_ids = [each["run_id"] for each in ended]
-        await settle(session, run_ids)
-        row = await session.fetchrow(_ERASE, run_ids)
-        assert row is not None
-        erased.runs += row["runs"]
-        erased.events += row["events"]
-        erased.bytes += row["bytes"]
+        erased.update(await _deleted(session, ended))
+    if scope.user_id is not None:
+        await forget_days(session, scope.user_id)
+    return erased
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -257,9 +225,9 @@ async def _erase(scope: Scope, *, cancel_first: bool) -> None:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
             erased = await erase(session, scope, files)
     print(
-        f"Erased {erased.runs} run(s) of {scope}: "
-        f"{erased.events} event(s), {erased.bytes} bytes of payload, "
-        f"{erased.files} file(s) in the artefact store."
+        f"Erased {erased['runs']} run(s) of {scope}: "
+        f"{erased['events']} event(s), {erased['bytes']} bytes of payload, "
+        f"{erased['files']} file(s) in the artefact store."
     )
 
 

@@ -7,13 +7,12 @@ ciphertext is bound to its run: in another run's row it does not open.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from attrs import define, field
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -21,11 +20,12 @@ from bos_chassis.errors import ConfigurationError
 from bos_postgres import fetchrow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Self
     from uuid import UUID
 
     import asyncpg
+    from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.telemetry import Telemetry
 
@@ -39,8 +39,7 @@ class SecretsUnreadable(Exception):
     """The row is of a key that is not configured, or is not what was written for this run."""
 
 
-@dataclass(frozen=True, slots=True)
-class SealedSecrets:
+class SealedSecrets(NamedTuple):
     """What is stored of a run's credentials."""
 
     key_id: str
@@ -48,16 +47,11 @@ class SealedSecrets:
     """Nonce (12 bytes) and AES-256-GCM."""
 
 
+@define(eq=False)
 class SecretsKeyRing:
-    """Keys by id. The first encrypts, all decrypt: a new key is put in front of the old ones.
+    """Keys by id. The first encrypts, all decrypt: a new key is put in front of the old ones."""
 
-    Args:
-        keys: Pairs of id and key (32 bytes), at least one.
-    """
-
-    def __init__(self, keys: Sequence[tuple[str, bytes]]) -> None:
-        self._first = keys[0][0]
-        self._keys = {key_id: AESGCM(key) for key_id, key in keys}
+    _keys: dict[str, AESGCM]
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -66,23 +60,23 @@ class SecretsKeyRing:
         Raises:
             ConfigurationError: says which entry is wrong, without showing any of it.
         """
-        keys: dict[str, bytes] = {}
+        keys: dict[str, AESGCM] = {}
         for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
-            key_id, separator, encoded = entry.partition("=")
-            if not separator or not _KEY_ID.fullmatch(key_id.strip()):
+            key_id, separator, encoded = map(str.strip, entry.partition("="))
+            if not separator or not _KEY_ID.fullmatch(key_id):
                 raise _unusable(number, "is not of the form id=key; an id is of A-Z a-z 0-9 _ . -")
-            if key_id.strip() in keys:
+            if key_id in keys:
                 raise _unusable(number, "has the id of an earlier one")
             try:
-                key = base64.b64decode(encoded.strip(), validate=True)
-            except (binascii.Error, ValueError):
+                key = base64.b64decode(encoded, validate=True)
+            except ValueError:
                 raise _unusable(number, "is not base64") from None
             if len(key) != _KEY_BYTES:
                 raise _unusable(number, f"holds {len(key)} bytes, not {_KEY_BYTES}")
-            keys[key_id.strip()] = key
+            keys[key_id] = AESGCM(key)
         if not keys:
             raise ConfigurationError("There is no key in it.")
-        return cls(list(keys.items()))
+        return cls(keys)
 
     @property
     def ids(self) -> frozenset[str]:
@@ -91,10 +85,10 @@ class SecretsKeyRing:
 
     def seal(self, run_id: UUID, secrets: Mapping[str, str]) -> SealedSecrets:
         """Encrypt credentials for one run."""
+        key_id, key = next(iter(self._keys.items()))
         nonce = os.urandom(_NONCE_BYTES)
         plain = json.dumps(dict(secrets)).encode()
-        sealed = self._keys[self._first].encrypt(nonce, plain, run_id.bytes)
-        return SealedSecrets(self._first, nonce + sealed)
+        return SealedSecrets(key_id, nonce + key.encrypt(nonce, plain, run_id.bytes))
 
     def open(self, run_id: UUID, sealed: SealedSecrets) -> dict[str, str]:
         """The credentials of this run.
@@ -113,25 +107,20 @@ class SecretsKeyRing:
         return plain
 
 
+@define(eq=False)
 class RunSecrets:
-    """Seals the credentials of new runs and finds those of adopted ones.
+    """Seals the credentials of new runs and finds those of adopted ones; logs none of them."""
 
-    Args:
-        ring: The keys; None keeps credentials in memory only.
-        pool: Connections whose search path is the gateway's schema.
-        telemetry: For the log, which never shows a credential.
-    """
+    _ring: SecretsKeyRing | None
+    """The keys; None keeps credentials in memory only."""
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _telemetry: Telemetry
+    _log: FilteringBoundLogger = field(init=False)
 
-    def __init__(
-        self,
-        ring: SecretsKeyRing | None,
-        pool: asyncpg.Pool[asyncpg.Record],
-        telemetry: Telemetry,
-    ) -> None:
-        self._ring = ring
-        self._pool = pool
-        self._log = telemetry.logger("bos.gateway.run_secrets")
-        if ring is None:
+    def __attrs_post_init__(self) -> None:
+        """Say so if no key is configured."""
+        self._log = self._telemetry.logger("bos.gateway.run_secrets")
+        if self._ring is None:
             self._log.warning(
                 "no BOS_GATEWAY_SECRETS_KEYS: a run whose gateway dies loses its credentials"
             )
@@ -154,7 +143,7 @@ class RunSecrets:
         try:
             if self._ring is None:
                 raise SecretsUnreadable("no key is configured")
-            return self._ring.open(run_id, SealedSecrets(row["key_id"], row["ciphertext"]))
+            return self._ring.open(run_id, SealedSecrets(*row))
         except SecretsUnreadable as error:
             self._log.error(
                 "credentials cannot be read", run=str(run_id), key_id=row["key_id"], why=str(error)

@@ -1,36 +1,30 @@
-"""What is stored about runs, for reading. Writing is the log writer's alone."""
+"""What is stored about runs, for reading. Writing is the log writer's, but for agents' cards."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from bos.gateway.v1 import (
-    RUN_STATUS_ACCEPTED,
-    RUN_STATUS_COMPOSING,
-    RUN_STATUS_EXECUTING,
-    RUN_STATUS_PLANNED,
-    RUN_STATUS_WAITING_FOR_APPROVAL,
-    Run,
-)
-from bos.runlog.v1 import LogEvent
+from attrs import define, evolve, field
+
+from bos.gateway import v1 as gateway
+from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.attempts import journal, working_context
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import visible_response
 from bos_gateway.state import BrokenLog, UnknownEvent
-from bos_gateway.stored_cards import StoredCards
-from bos_postgres import fetch, for_user
+from bos_postgres import execute, fetch, fetchval, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import asyncpg
 
-    from bos.gateway.v1 import ListRunsRequest
     from bos_gateway.state import RunState
 
 _DEFAULT_PAGE = 50
@@ -41,22 +35,8 @@ READER = "bos_gateway_reader"
 """Role that sees the runs of one user, by row-level security."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """A query as the service itself runs it, and as it is run for a user."""
-
-    plain: str
-    for_user: str
-
-
-def _query(sql: str) -> _Query:
-    return _Query(sql, for_user(sql))
-
-
-_BY_ID = _query("SELECT run_id, request_digest FROM runs WHERE run_id = $1 AND user_id = $2")
-_BY_REQUEST = _query(
-    "SELECT run_id, request_digest FROM runs WHERE user_id = $1 AND request_id = $2"
-)
+_BY_ID = "SELECT run_id FROM runs WHERE run_id = $1 AND user_id = $2"
+_BY_REQUEST = "SELECT run_id, request_digest FROM runs WHERE user_id = $1 AND request_id = $2"
 _LIST = """
 SELECT run_id, request_id, user_id, conversation_id, question, status, created_at, updated_at,
        last_sequence
@@ -66,17 +46,15 @@ ORDER BY created_at DESC, run_id DESC
 LIMIT $4
 """
 # The status of a run under way changes too often to be in an index; such runs are few.
-_UNDER_WAY = frozenset(
-    {
-        RUN_STATUS_ACCEPTED,
-        RUN_STATUS_PLANNED,
-        RUN_STATUS_EXECUTING,
-        RUN_STATUS_WAITING_FOR_APPROVAL,
-        RUN_STATUS_COMPOSING,
-    }
+_UNDER_WAY = (
+    gateway.RUN_STATUS_ACCEPTED,
+    gateway.RUN_STATUS_PLANNED,
+    gateway.RUN_STATUS_EXECUTING,
+    gateway.RUN_STATUS_WAITING_FOR_APPROVAL,
+    gateway.RUN_STATUS_COMPOSING,
 )
-_LAST_SEQUENCE = _query("SELECT last_sequence AS last FROM runs WHERE run_id = $1")
-_FIRST_EVENT = _query("SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1")
+_LAST_SEQUENCE = "SELECT last_sequence FROM runs WHERE run_id = $1"
+_FIRST_EVENT = "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1"
 _OF_LOG = """
 FROM (
     SELECT *, sum(octet_length(payload)) OVER (ORDER BY sequence) - octet_length(payload) AS before
@@ -91,101 +69,151 @@ SELECT sequence, epoch, kind, schema_version, created_at, payload {_OF_LOG} ORDE
 
 Lengths are known without reading what is stored outside of the row.
 """
-_EVENTS = _query(EVENTS)
-_LOOK = _query(f"""
+# The first row is about the run, in the order of Look; the others are its events.
+_LOOK = f"""
 SELECT 0 AS sequence, NULL AS payload, r.finished_at IS NOT NULL AS finished,
-       r.replica_id IS NOT NULL AS driven, a.attempt, a.sequence AS started_at,
-       CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END AS text
+       coalesce(a.attempt, 0) AS attempt, coalesce(a.sequence, 0) AS started_at,
+       coalesce(CASE WHEN a.attempt = $5 THEN substr(a.text, $6 + 1) ELSE a.text END, '') AS text
 FROM runs AS r
      LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch AND r.finished_at IS NULL
 WHERE r.run_id = $1
 UNION ALL
-(SELECT sequence, payload, NULL, NULL, NULL, NULL, NULL {_OF_LOG})
-""")  # noqa: S608  our own text
+(SELECT sequence, payload, NULL, NULL, NULL, NULL {_OF_LOG})
+"""  # noqa: S608  our own text
 _PROGRESS = """
 SELECT r.run_id, r.finished_at IS NOT NULL AS finished, r.replica_id IS NOT NULL AS driven,
        r.last_sequence, a.attempt, a.characters
 FROM runs AS r LEFT JOIN answers AS a ON a.run_id = r.run_id AND a.epoch = r.epoch
 WHERE r.run_id = ANY ($1)
 """
+_STORE_CARDS = "INSERT INTO cards (digest, payload) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_LOAD_CARDS = "SELECT payload FROM cards WHERE digest = $1"
+_CARDS_KEPT = 64
+_for_user = cache(for_user)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(NamedTuple):
     """The row of a run."""
 
     run_id: UUID
     request_digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What there is of a run behind a position, all of one moment."""
 
     events: Sequence[tuple[int, LogEvent]] = ()
+    more: bool = False
+    """Whether there may be more events."""
     finished: bool = True
     """Also if the run is no longer stored."""
-    driven: bool = False
-    """Whether it has an owner."""
     attempt: int = 0
     """Of the answer's text, if somebody shows it."""
     started_at: int = 0
     """Sequence of the attempt's AnswerStarted."""
     text: str = ""
     """More of it."""
-    more: bool = False
-    """Whether there may be more events."""
 
 
-class Runs:
-    """Reads runs and their logs.
+@define(eq=False)
+class StoredCards:
+    """Agents' cards by the digest of their serialised form: stored once for all runs.
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-        readers: Such connections of the role ``READER``; without them nothing can be read for a
-            user.
-        user_id: For whom to read, so that PostgreSQL hides the runs of all others; None reads as
-            the service itself, which drives everybody's runs.
-        cards: What stands beside the logs; by default read with connections of ``pool``.
+    The first event of a run holds the cards of all agents, as they were then, for the whole life of
+    the run. In the log their digest stands in their place, and whoever folds a log puts them back.
+    Sets of cards are never deleted: there is one for each change of an agent that a question has
+    followed.
     """
 
-    def __init__(
-        self,
-        pool: asyncpg.Pool[asyncpg.Record],
-        readers: asyncpg.Pool[asyncpg.Record] | None = None,
-        user_id: str | None = None,
-        cards: StoredCards | None = None,
-    ) -> None:
-        self.cards = cards or StoredCards(pool)
-        """The agents' cards that first events name."""
-        self._pool = pool
-        self._readers = readers
-        self._user_id = user_id
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _known: dict[bytes, bytes] = field(init=False, factory=dict)
+
+    async def without(self, event: LogEvent) -> LogEvent:
+        """A RunAccepted event as it is stored: its cards are, and it names them by their digest.
+
+        Raises:
+            Unavailable: the store is away.
+        """
+        cards = RunAccepted(cards=event.run_accepted.cards)
+        payload = cards.SerializeToString(deterministic=True)
+        digest = hashlib.sha256(payload).digest()
+        if digest not in self._known:
+            await execute(self._pool, _STORE_CARDS, digest, payload)
+            self._keep(digest, payload)
+        stored = LogEvent()
+        stored.CopyFrom(event)
+        stored.run_accepted.ClearField("cards")
+        stored.run_accepted.cards_digest = digest
+        return stored
+
+    async def put_back(self, event: LogEvent) -> None:
+        """Put the cards that a stored RunAccepted event names into it, in place.
+
+        Raises:
+            BrokenLog: they are not stored.
+            Unavailable: the store is away.
+        """
+        accepted = event.run_accepted
+        digest = accepted.cards_digest
+        if not digest or accepted.cards:
+            return
+        if digest not in self._known:
+            payload = await fetchval(self._pool, _LOAD_CARDS, digest)
+            if payload is None:
+                raise BrokenLog(f"the agents' cards {digest.hex()} are not stored")
+            self._keep(digest, payload)
+        accepted.MergeFromString(self._known[digest])
+
+    def _keep(self, digest: bytes, payload: bytes) -> None:
+        self._known[digest] = payload
+        if len(self._known) > _CARDS_KEPT:
+            del self._known[next(iter(self._known))]
+
+
+@define(eq=False)
+class Runs:
+    """Reads runs and their logs."""
+
+    _pool: asyncpg.Pool[asyncpg.Record]
+    """Connections whose search path is the gateway's schema."""
+    _readers: asyncpg.Pool[asyncpg.Record] | None = None
+    """Such connections of the role ``READER``; without them nothing can be read for a user."""
+    _user_id: str | None = None
+    """For whom to read, so that PostgreSQL hides the runs of all others; None reads as the service
+    itself, which drives everybody's runs."""
+    cards: StoredCards = field()
+    """The agents' cards that first events name."""
+
+    @cards.default
+    def _own_cards(self) -> StoredCards:
+        return StoredCards(self._pool)
 
     def of(self, user_id: str) -> Runs:
         """The same for one user: whatever is asked, nothing of anybody else is found."""
-        return Runs(self._pool, self._readers, user_id, self.cards)
+        return evolve(self, user_id=user_id)
 
-    async def find(self, run_id: UUID, user_id: str) -> StoredRun:
-        """The user's run.
+    async def find(self, run_id: str, user_id: str) -> UUID:
+        """The id of a run of the user's, from its text.
 
         Raises:
             NotFound: there is none, or it belongs to somebody else.
         """
-        row = await self.of(user_id)._row(_BY_ID, run_id, user_id)
-        if row is None:
-            raise not_found(str(run_id))
-        return _stored(row)
+        try:
+            key = UUID(run_id)
+        except ValueError:  # no run can have such an id
+            raise not_found(run_id) from None
+        if await self.of(user_id)._row(_BY_ID, key, user_id) is None:
+            raise not_found(run_id)
+        return key
 
     async def find_request(self, user_id: str, request_id: str) -> StoredRun | None:
         """The user's run under this request id, if any."""
         row = await self.of(user_id)._row(_BY_REQUEST, user_id, request_id)
-        return None if row is None else _stored(row)
+        return None if row is None else StoredRun(*row)
 
-    async def events(self, run_id: UUID, after_sequence: int = 0) -> list[tuple[int, LogEvent]]:
+    async def events(self, run_id: UUID, after_sequence: int = 0) -> Sequence[tuple[int, LogEvent]]:
         """A page of the run's log after a sequence, oldest first; empty at the end."""
-        rows = await self._page(run_id, after_sequence)
-        return [(row["sequence"], LogEvent.FromString(row["payload"])) for row in rows]
+        return (await self.look(run_id, after_sequence)).events
 
     async def look(
         self, run_id: UUID, after_sequence: int, attempt: int = 0, characters: int = 0
@@ -205,15 +233,10 @@ class Runs:
             return Look()
         run, *page = sorted(rows, key=itemgetter("sequence"))
         _check_order(run_id, after_sequence, page)
-        return Look(
-            [(row["sequence"], LogEvent.FromString(row["payload"])) for row in page],
-            finished=run["finished"],
-            driven=run["driven"],
-            attempt=run["attempt"] or 0,
-            started_at=run["started_at"] or 0,
-            text=run["text"] or "",
-            more=len(page) == PAGE_EVENTS or sum(len(row["payload"]) for row in page) >= PAGE_BYTES,
-        )
+        events = [(row["sequence"], LogEvent.FromString(row["payload"])) for row in page]
+        more = len(page) == PAGE_EVENTS or sum(len(row["payload"]) for row in page) >= PAGE_BYTES
+        _, _, *about_run = run
+        return Look(events, more, *about_run)
 
     async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
         """How far these runs have got, whosever they are; those that are not stored are missing.
@@ -236,7 +259,7 @@ class Runs:
     async def last_sequence(self, run_id: UUID) -> int:
         """Where the run's log ends; 0 if it is not stored."""
         row = await self._row(_LAST_SEQUENCE, run_id)
-        return (row["last"] if row is not None else None) or 0
+        return row["last_sequence"] if row else 0
 
     async def log(self, run_id: UUID) -> list[LogEvent]:
         """The whole log of a run: event ``n`` has sequence ``n + 1``.
@@ -246,7 +269,8 @@ class Runs:
             UnknownEvent: an event was written by a newer version.
         """
         found: list[LogEvent] = []
-        while page := await self._page(run_id, len(found)):
+        while page := await self._rows(EVENTS, run_id, len(found), PAGE_EVENTS, PAGE_BYTES):
+            _check_order(run_id, len(found), page)
             for row in page:
                 if row["schema_version"] > SCHEMA_VERSION:
                     raise UnknownEvent(f"run {run_id}, event {row['sequence']}")
@@ -255,12 +279,9 @@ class Runs:
             await self.cards.put_back(found[0])
         return found
 
-    async def _page(self, run_id: UUID, after_sequence: int) -> Sequence[asyncpg.Record]:
-        page = await self._rows(_EVENTS, run_id, after_sequence, PAGE_EVENTS, PAGE_BYTES)
-        _check_order(run_id, after_sequence, page)
-        return page
-
-    async def list(self, request: ListRunsRequest, user_id: str) -> tuple[list[Run], str]:
+    async def list(
+        self, request: gateway.ListRunsRequest, user_id: str
+    ) -> tuple[list[gateway.Run], str]:
         """A page of the user's runs, newest first, and the token of the next page.
 
         Raises:
@@ -276,34 +297,30 @@ class Runs:
         if request.status:
             arguments.append(request.status)
             under_way = request.status in _UNDER_WAY
-            filters = (
-                " AND finished_at IS NULL AND status = $5" if under_way else " AND outcome = $5"
-            )
+            filters = f" AND {'finished_at IS NULL AND status' if under_way else 'outcome'} = $5"
         if request.conversation_id:
             arguments.append(request.conversation_id)
             filters += f" AND conversation_id <> '' AND conversation_id = ${len(arguments)}"
-        rows = await self.of(user_id)._rows(_query(_LIST.format(filters=filters)), *arguments)
-        runs = [_listed(row) for row in rows[:size]]
-        more = len(rows) > size
-        last = rows[size - 1] if more else None
-        return runs, time_token(last["created_at"], last["run_id"]) if last else ""
+        rows = await self.of(user_id)._rows(_LIST.format(filters=filters), *arguments)
+        last = rows[size - 1] if len(rows) > size else None
+        token = time_token(last["created_at"], last["run_id"]) if last else ""
+        return [_listed(row) for row in rows[:size]], token
 
-    async def _row(self, query: _Query, *arguments: object) -> asyncpg.Record | None:
-        rows = await self._rows(query, *arguments)
+    async def _row(self, sql: str, *arguments: object) -> asyncpg.Record | None:
+        rows = await self._rows(sql, *arguments)
         return rows[0] if rows else None
 
-    async def _rows(self, query: _Query, *arguments: object) -> Sequence[asyncpg.Record]:
+    async def _rows(self, sql: str, *arguments: object) -> Sequence[asyncpg.Record]:
         if self._user_id is None:
-            return await fetch(self._pool, query.plain, *arguments)
-        if self._readers is None:
-            raise RuntimeError("reading for a user needs connections of the readers' role")
-        return await fetch(self._readers, query.for_user, self._user_id, *arguments)
+            return await fetch(self._pool, sql, *arguments)
+        assert self._readers is not None, "reading for a user needs the readers' connections"
+        return await fetch(self._readers, _for_user(sql), self._user_id, *arguments)
 
 
-def run_of(state: RunState) -> Run:
+def run_of(state: RunState) -> gateway.Run:
     """The run with plan and response, as its owner may see it."""
     accepted = state.request
-    run = Run(
+    run = gateway.Run(
         run_id=state.run_id,
         request_id=accepted.request.request_id,
         user_id=accepted.user_id,
@@ -312,6 +329,7 @@ def run_of(state: RunState) -> Run:
         continues_run_id=accepted.request.continues_run_id,
         original_question=accepted.original_question,
         status=state.status,
+        plan=state.plan,
         last_sequence=state.last_sequence,
         revision=state.revision,
         journal=journal(state),
@@ -319,8 +337,6 @@ def run_of(state: RunState) -> Run:
     )
     run.create_time.FromDatetime(state.accept_time)
     run.update_time.FromDatetime(state.update_time)
-    if state.plan is not None:
-        run.plan.CopyFrom(state.plan)
     if state.response is not None:
         run.response.CopyFrom(visible_response(state.response, accepted.request))
     return run
@@ -331,18 +347,6 @@ def not_found(run_id: str) -> NotFound:
     return NotFound("There is no such run.", metadata={"run_id": run_id})
 
 
-def parse_run_id(text: str) -> UUID:
-    """The run id in ``text``.
-
-    Raises:
-        NotFound: it is not of the form of a run id, so no run can have it.
-    """
-    try:
-        return UUID(text)
-    except ValueError:
-        raise not_found(text) from None
-
-
 def _check_order(run_id: UUID, after: int, page: Sequence[asyncpg.Record]) -> None:
     """Raise BrokenLog unless the rows are the events behind ``after``, one by one."""
     for sequence, row in enumerate(page, after + 1):
@@ -350,20 +354,10 @@ def _check_order(run_id: UUID, after: int, page: Sequence[asyncpg.Record]) -> No
             raise BrokenLog(f"run {run_id} lacks event {sequence}")
 
 
-def _stored(row: asyncpg.Record) -> StoredRun:
-    return StoredRun(row["run_id"], row["request_digest"])
-
-
-def _listed(row: asyncpg.Record) -> Run:
-    run = Run(
-        run_id=str(row["run_id"]),
-        request_id=row["request_id"],
-        user_id=row["user_id"],
-        conversation_id=row["conversation_id"],
-        question=row["question"],
-        status=row["status"],
-        last_sequence=row["last_sequence"] or 0,
-    )
-    run.create_time.FromDatetime(row["created_at"])
-    run.update_time.FromDatetime(row["updated_at"])
+def _listed(row: asyncpg.Record) -> gateway.Run:
+    columns = dict(row, run_id=str(row["run_id"]))
+    created_at, updated_at = columns.pop("created_at"), columns.pop("updated_at")
+    run = gateway.Run(**columns)
+    run.create_time.FromDatetime(created_at)
+    run.update_time.FromDatetime(updated_at)
     return run

@@ -24,6 +24,7 @@ from bos_gateway.api import (
     SERVICE_NAME,
     ApprovalServicer,
     OrchestratorServicer,
+    Streams,
 )
 from bos_gateway.approvals import Approvals
 from bos_gateway.bulletin import Bulletin
@@ -43,7 +44,6 @@ from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
-from bos_gateway.streams import Streams
 from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
 from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import migrate, open_database, require_session_features
@@ -129,7 +129,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             telemetry=telemetry,
             clock=clock,
         )
-        bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
+        bulletin = Bulletin(settings.store_url, replica_id, pool)
         remembering = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)
