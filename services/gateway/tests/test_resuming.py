@@ -133,7 +133,7 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     await replica.take_lease()
     await writer.waiting.wait()
     stray = await accepted(writer)
-    await replica.adopt(await replica.look())
+    await replica.adopt(await replica.ownership.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
     await replica.suspend()
     assert {row["run_id"]: row["replica_id"] for row in rows} == {

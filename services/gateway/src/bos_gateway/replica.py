@@ -106,7 +106,7 @@ class Replica:
     ) -> None:
         self._writer = writer
         self._runs = runs
-        self._ownership = ownership
+        self.ownership = ownership
         self._lease = lease
         self._bulletin = bulletin
         self._with = collaborators
@@ -213,14 +213,14 @@ class Replica:
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        await self._ownership.add_input(run_id, _CANCEL, self._with.clock.stamped(event))
+        await self.ownership.add_input(run_id, _CANCEL, self._with.clock.stamped(event))
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
         """Hand what others want of the runs driven here to their loops."""
         if not self._driven:
             return
-        for run_id, payload in await self._ownership.inputs(list(self._driven)):
+        for run_id, payload in await self.ownership.inputs(list(self._driven)):
             driven = self._driven.get(run_id)
             if driven is not None:
                 driven.orchestrator.submit(_input(payload))
@@ -238,14 +238,6 @@ class Replica:
         driven = self._driven.get(run_id)
         return None if driven is None else (driven.run.epoch, *driven.feed.answer)
 
-    async def look(self) -> Look:
-        """What there is to be done beside the runs that are driven here.
-
-        Raises:
-            BosError: the database is away.
-        """
-        return await self._ownership.look()
-
     async def adopt(self, seen: Look) -> bool:
         """Take over runs that nobody owns, as far as there is room, and free those of the dead.
 
@@ -256,11 +248,11 @@ class Replica:
             return False
         buried, adopted = 0, list[Adopted]()
         if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
-            buried = await self._ownership.bury(judge_until)
+            buried = await self.ownership.bury(judge_until)
         if (seen.runs or buried) and (room := self._room()) > 0:
             here = (*self._resuming.values(), *(each.adopted for each in self._driven.values()))
             suspects = {each.run_id for each in here if each.failures >= SUSPECT_FROM}
-            adopted = await self._ownership.adopt(room, suspects)
+            adopted = await self.ownership.adopt(room, suspects)
             self._resume_all(adopted)
         held = {*self._driven, *(each.run_id for each in self._resuming.values())}
         if strays := await self._strays.let_go(held):
@@ -280,7 +272,7 @@ class Replica:
         ours: list[Adopted] = []
         while not self._lease.held:  # taking it may last longer than it lives
             sent = monotonic()
-            written_at, ours = await self._ownership.take()
+            written_at, ours = await self.ownership.take()
             self._lease.taken(sent, written_at)
         self._suspended = False
         still_ours = {adopted.run_id for adopted in ours}
@@ -319,7 +311,7 @@ class Replica:
             return  # the first call has waited for the database long enough
         try:
             async with asyncio.timeout(_RELEASE_S):
-                await self._ownership.release_all()
+                await self.ownership.release_all()
         except Exception as error:
             # Whatever it is, the process ends all the same.
             self._released = False
@@ -347,7 +339,7 @@ class Replica:
         return driven
 
     def _release_event(self, reason: str) -> LogEvent:
-        released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
+        released = RunReleased(replica_id=str(self.ownership.replica_id), reason=reason)
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
@@ -392,13 +384,13 @@ class Replica:
             # A drain may have had no time for a word in the log; it counts no failure either.
             released = not adopted.failures or events[-1].HasField("run_released")
             reason = adopted.reason or (RELEASED if released else LEASE_EXPIRED)
-            adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
+            adoption = RunAdopted(replica_id=str(self.ownership.replica_id), reason=reason)
             event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
             append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
             await self._writer.append(append)  # outside of any turn: its row may be locked
             apply(state, event)
             async with self._turns:
-                inputs = await self._ownership.inputs([run_id])
+                inputs = await self.ownership.inputs([run_id])
                 secrets = self._set_aside.get(run_id, {})
                 if state.request.secret_keys and not secrets:
                     secrets = await self._with.vault.load(run_id)
@@ -533,7 +525,7 @@ class Replica:
         """Release a run that does not get on here."""
         run_id = adopted.run_id
         try:
-            released = await self._ownership.release(
+            released = await self.ownership.release(
                 run_id, adopted.epoch, failed=failed, unreadable=unreadable
             )
         except Exception:

@@ -34,7 +34,7 @@ from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
 from bos_gateway.effects import Collaborators
 from bos_gateway.files import RunFiles
-from bos_gateway.housekeeping import running_replica
+from bos_gateway.housekeeping import WaitingApprovals, running_replica
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
@@ -49,8 +49,7 @@ from bos_gateway.sessions import session_name
 from bos_gateway.step_files import FileRoom
 from bos_gateway.streams import Streams
 from bos_gateway.tokens import Tokens
-from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
-from bos_gateway.waiting import WaitingApprovals
+from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ async def serve(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
             )
         )
-        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)
+        upkeep = Upkeep(pool, settings.retention_days, metrics, files)
         await stack.enter_async_context(
             running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
         )
