@@ -117,7 +117,8 @@ async def running_replica(
 
 async def _woken(event: asyncio.Event, timeout_s: float) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):  # unlike wait_for it loses no cancellation
+            await event.wait()
 
 
 @define(eq=False)

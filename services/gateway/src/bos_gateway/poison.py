@@ -48,31 +48,20 @@ another attempt at it, its trace, text of an answer that was never finished.
 """
 
 
-def given_up(failures: int) -> AgentError:
-    """Why a run ends whose owners failed or died."""
-    return AgentError(
-        type=OWNERS_DIED,
-        message=(
-            f"This question was given up: the service failed {failures} times in a row while "
-            "working on it, each time without getting further."
-        ),
-    )
+_GIVEN_UP = {
+    OWNERS_DIED: "the service failed {failures} times in a row while working on it, each time "
+    "without getting further.",
+    UNREADABLE: "what the service had stored about it could not be read any more. Ask it again.",
+}
 
 
-def unreadable() -> AgentError:
-    """Why a run ends whose log cannot be read, or not be made sense of, for as long as it lasts."""
-    return AgentError(
-        type=UNREADABLE,
-        message=(
-            "This question was given up: what the service had stored about it could not be read "
-            "any more. Ask it again."
-        ),
-    )
-
-
-def ended_unread(run_id: str, error: AgentError) -> LogEvent:
+def ended_unread(run_id: str, error_type: str, failures: int) -> LogEvent:
     """The end of a run whose log kills, or defies, whoever wants to read it."""
+    message = "This question was given up: " + _GIVEN_UP[error_type].format(failures=failures)
     response = OrchestratorResponse(
-        run_id=run_id, status=RUN_STATUS_FAILED, answer=error.message, error=error
+        run_id=run_id,
+        status=RUN_STATUS_FAILED,
+        answer=message,
+        error=AgentError(type=error_type, message=message),
     )
     return LogEvent(run_finished=RunFinished(response=response))

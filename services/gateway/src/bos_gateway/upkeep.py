@@ -37,22 +37,11 @@ LOCK = 0x626F73_75706B
 # run was ending, and credentials if a version that knows nothing of them ended it. A minute later
 # nothing under way has to do with them. Subqueries, so that each row is looked up by key and runs
 # are never searched, however many there are.
-_LEFT_OVER = (
-    """
-    DELETE FROM answers AS a
-    WHERE (SELECT r.finished_at IS NULL FROM runs AS r WHERE r.run_id = a.run_id) IS NOT TRUE
-    """,
-    """
-    DELETE FROM run_inputs AS i
-    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = i.run_id)
-          < now() - interval '1 minute'
-    """,
-    """
-    DELETE FROM run_secrets AS s
-    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = s.run_id)
-          < now() - interval '1 minute'
-    """,
-)
+_LEFT_OVER = """
+DELETE FROM {table} AS left_over
+WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
+                WHERE r.run_id = left_over.run_id), '-infinity') < now() - interval '1 minute'
+"""
 
 
 @define(eq=False)
@@ -114,8 +103,8 @@ class Upkeep:
 async def tidy(session: Session) -> bool:
     """Delete what the ends of runs, and of days, left over."""
     await forget_days(session)
-    for statement in _LEFT_OVER:
-        await session.execute(statement)
+    for table in ("answers", "run_inputs", "run_secrets"):
+        await session.execute(_LEFT_OVER.format(table=table))
     return True
 
 
