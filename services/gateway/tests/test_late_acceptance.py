@@ -18,7 +18,7 @@ from bos_gateway.effects import Collaborators
 from bos_gateway.feed import RunFeed
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.orchestrator import Orchestrator
 from bos_gateway.ownership import Adopted
 from bos_gateway.registry import Registry
 from bos_gateway.result_room import ResultRoom
@@ -58,7 +58,10 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
     ):
         tokens = Tokens(None)
         orchestrator = Orchestrator(
-            OwnedRun(Adopted(run_id, 1), fold(str(run_id), [first]), feed, {}),
+            Adopted(run_id, 1),
+            fold(str(run_id), [first]),
+            feed,
+            {},
             writer,
             Collaborators(
                 planner=PlannerServiceStub(nowhere),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
@@ -240,7 +239,7 @@ async def test_loop_that_comes_late_takes_no_place_of_a_later_owner(
         await slow.started.wait()
         (replica,) = replicas
         ((run_id, there),) = replica._driven.items()
-        there.run = replace(there.run, adopted=Adopted(run_id, 2))
+        there.adopted = Adopted(run_id, 2)
         event = LogEvent(run_accepted=RunAccepted(user_id="u"))
         replica._drive(Adopted(run_id, epoch), fold(str(run_id), [event]), [event], {})
         assert (replica._driven[run_id] is not there) == driven

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from attrs import define, field
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -39,6 +39,8 @@ from bos_gateway.stepping import run_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
+
+    from structlog.typing import FilteringBoundLogger
 
     from bos_gateway.effects import Collaborators
     from bos_gateway.feed import RunFeed
@@ -65,50 +67,40 @@ _WORK: Final[Mapping[type[decide.Command], _Work]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedRun:
-    """A run that this replica may write, and what it knows about it."""
+@define(eq=False, repr=False)
+class Orchestrator:
+    """Drives one run, which this replica may write, to its end."""
 
     adopted: Adopted
     state: RunState
     feed: RunFeed
-    secrets: Mapping[str, str] = field(repr=False)
+    """Shows the events that the state holds."""
+    secrets: Mapping[str, str]
+    _writer: LogWriter
+    _with: Collaborators = field(alias="collaborators")
+    _holds_lease: Callable[[], bool]
+    """Whether this replica's lease is in force."""
+    task: asyncio.Task[None] = field(init=False)
+    """What drives it, once that was begun."""
+    _pipeline: Pipeline = field(init=False)
+    _effects: EffectContext = field(init=False)
+    _log: FilteringBoundLogger = field(init=False)
+    _inbox: asyncio.Queue[LogEvent | None] = field(
+        init=False, factory=lambda: asyncio.Queue(_INBOX)
+    )
+    _awaited: dict[int, asyncio.Future[None]] = field(init=False, factory=dict)
+    _active: dict[object, asyncio.Task[None]] = field(init=False, factory=dict)
+    _preparing: list[asyncio.Task[None]] = field(init=False, factory=list)
+    _dropped: set[str] = field(init=False, factory=set)
 
-
-class Orchestrator:
-    """Drives one run to its end.
-
-    Args:
-        run: The run; its state holds the events of its feed.
-        log: The process's writer.
-        collaborators: What effects need.
-        holds_lease: Whether this replica's lease is in force.
-    """
-
-    def __init__(
-        self,
-        run: OwnedRun,
-        log: LogWriter,
-        collaborators: Collaborators,
-        holds_lease: Callable[[], bool],
-    ) -> None:
-        self._run = run
-        self._holds_lease = holds_lease
-        self._state = run.state
-        self._writer = log
-        wake = partial(self.submit, None)
-        self._pipeline = Pipeline(log, run.state.last_sequence, self._show, wake)
-        self._with = collaborators
-        self._log = collaborators.telemetry.logger("bos.gateway.orchestrator")
-        self._inbox: asyncio.Queue[LogEvent | None] = asyncio.Queue(_INBOX)
-        self._awaited: dict[int, asyncio.Future[None]] = {}
-        emit, say = self._inbox.put, run.feed.say
+    def __attrs_post_init__(self) -> None:
+        last, wake = self.state.last_sequence, partial(self.submit, None)
+        self._pipeline = Pipeline(self._writer, last, self._show, wake)
+        emit, say = self._inbox.put, self.feed.say
         self._effects = EffectContext(
-            run.state, run.secrets, collaborators, emit, self._committed, say
+            self.state, self.secrets, self._with, emit, self._committed, say
         )
-        self._active: dict[object, asyncio.Task[None]] = {}
-        self._preparing: list[asyncio.Task[None]] = []
-        self._dropped: set[str] = set()
+        self._log = self._with.telemetry.logger("bos.gateway.orchestrator")
 
     def submit(self, event: LogEvent | None) -> None:
         """Take an event from outside, such as a request to cancel; None only wakes the loop.
@@ -128,18 +120,18 @@ class Orchestrator:
             BosError: its log cannot be written.
         """
         propagator = TraceContextTextMapPropagator()
-        parent = propagator.extract({"traceparent": self._state.request.traceparent})
+        parent = propagator.extract({"traceparent": self.state.request.traceparent})
         with self._with.telemetry.tracer.start_as_current_span(
-            "run", context=parent, attributes={"bos.run_id": self._state.run_id}
+            "run", context=parent, attributes={"bos.run_id": self.state.run_id}
         ):
             try:
-                if self._state.last_sequence == 1 and self._state.cancel_reason is None:
+                if self.state.last_sequence == 1 and self.state.cancel_reason is None:
                     # A run that is just beginning: agents read ahead, beside everything else.
                     self._preparing.append(asyncio.create_task(self._prepared(), name="prepare"))
                 # What others wanted while nobody owned the run comes before anything else.
                 await self._store(self._arrived())
-                while not (self._state.finished or self._state.let_go):
-                    commands = decide.decide(self._state, self._with.clock.now())
+                while not (self.state.finished or self.state.let_go):
+                    commands = decide.decide(self.state, self._with.clock.now())
                     if commands and isinstance(commands[0], decide.Record):
                         await self._store(list(commands[0].events))
                     else:
@@ -170,10 +162,10 @@ class Orchestrator:
         stored = self._pipeline.last_sequence
         # What was applied and never handed on is in no log; neither is what the log refused. Then
         # the state is ahead of the log, and counts no more.
-        if self._state.finished and self._state.last_sequence == stored:
+        if self.state.finished and self.state.last_sequence == stored:
             return
         await self._until_lease_held()
-        run_id, epoch = self._run.adopted.run_id, self._run.adopted.epoch
+        run_id, epoch = self.adopted.run_id, self.adopted.epoch
         await self._writer.append(
             Append(run_id, epoch, stored + 1, [event], status=RUN_STATUS_FAILED, finished=True)
         )
@@ -187,7 +179,7 @@ class Orchestrator:
             BosError: its log cannot be written.
         """
         self._pipeline.check()
-        if not (self._state.finished or self._state.let_go):
+        if not (self.state.finished or self.state.let_go):
             self._append([event])
         await self._pipeline.committed()
 
@@ -196,7 +188,7 @@ class Orchestrator:
             await prepare_agents(self._effects)
         except Exception:
             # Whatever it is, the run goes on without.
-            self._log.exception("agents not prepared", run=self._state.run_id)
+            self._log.exception("agents not prepared", run=self.state.run_id)
 
     async def _until_lease_held(self) -> None:
         """Return once the lease is in force; until then wait to be stopped, as most runs are.
@@ -225,11 +217,11 @@ class Orchestrator:
         """The boundary of defects: an effect that breaks ends its part of the run, no more."""
         name, acts = work.name, False
         if isinstance(command, decide.RunStep):
-            step = self._state.steps[command.step_id].step
+            step = self.state.steps[command.step_id].step
             name = f"{name} {step.agent}"
             # It must be on disk that this was begun if nobody may begin it again.
             performing = command.approval.approved_actions if command.approval else ()
-            acts = not may_repeat(self._state.card(step.agent), step, performing)
+            acts = not may_repeat(self.state.card(step.agent), step, performing)
         with self._with.telemetry.tracer.start_as_current_span(name) as span:
             if acts:
                 try:
@@ -240,7 +232,7 @@ class Orchestrator:
             try:
                 await work.perform(self._effects, command)
             except Exception as error:
-                self._log.exception("effect broke", run=self._state.run_id, command=str(command))
+                self._log.exception("effect broke", run=self.state.run_id, command=str(command))
                 span.set_status(trace.StatusCode.ERROR)
                 broken = self._broken(command, type(error).__name__)
                 await self._inbox.put(self._with.clock.stamped(broken))
@@ -249,7 +241,7 @@ class Orchestrator:
         """What a command comes to whose effect broke."""
         match command:
             case decide.RunStep(revision=revision, step_id=step_id):
-                step = self._state.steps[step_id]
+                step = self.state.steps[step_id]
                 result = failed_result(step, error_type, NEUTRAL)
                 finished = StepFinished(
                     revision=revision, step_id=step_id, result=result, attempts=step.attempt
@@ -264,11 +256,11 @@ class Orchestrator:
                 return self._broken_end()
 
     def _broken_end(self) -> LogEvent:
-        return LogEvent(run_finished=RunFinished(response=broken_response(self._state)))
+        return LogEvent(run_finished=RunFinished(response=broken_response(self.state)))
 
     async def _next_events(self) -> list[LogEvent]:
         """What effects have produced; empty when only time has passed."""
-        wake = decide.next_wake(self._state)
+        wake = decide.next_wake(self.state)
         timeout = None if wake is None else max(0.0, self._with.clock.left_s(wake))
         first: LogEvent | None = None
         with suppress(TimeoutError):
@@ -293,17 +285,17 @@ class Orchestrator:
         let_go = waits(events[-1])
         if let_go:
             events[-1].run_released.dropped_approval_ids.extend(sorted(self._dropped))
-        status = reduce(status_after, events, self._state.status)
+        status = reduce(status_after, events, self.state.status)
         append = Append(
-            self._run.adopted.run_id,
-            self._run.adopted.epoch,
-            self._state.last_sequence + 1,
+            self.adopted.run_id,
+            self.adopted.epoch,
+            self.state.last_sequence + 1,
             events,
-            status=status if status != self._state.status or let_go else None,
+            status=status if status != self.state.status or let_go else None,
             finished=events[-1].HasField("run_finished"),
         )
         for event in events:
-            apply(self._state, event)
+            apply(self.state, event)
         self._pipeline.add(append)
         for event in events:
             applied = self._awaited.pop(id(event), None)
@@ -312,12 +304,12 @@ class Orchestrator:
 
     def _show(self, events: Sequence[LogEvent]) -> None:
         """Show what is committed, then count it; no count may get into a run's way."""
-        self._run.feed.publish(events)
+        self.feed.publish(events)
         for event in events:
             try:
                 self._observe(event)
             except Exception:
-                self._log.exception("event not counted", run=self._state.run_id)
+                self._log.exception("event not counted", run=self.state.run_id)
 
     async def _committed(self, event: LogEvent) -> None:
         """Store an event of an effect, and return once it is on disk.
@@ -343,7 +335,7 @@ class Orchestrator:
         Raises:
             UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
         """
-        state, found = self._state, list[LogEvent]()
+        state, found = self.state, list[LogEvent]()
         settled = {step_id for step_id, step in state.steps.items() if step.settled}
         undecided = {
             step.approval.approval_id
@@ -387,23 +379,23 @@ class Orchestrator:
 
     def _observe(self, event: LogEvent) -> None:
         metrics = self._with.metrics
-        if event.HasField("step_finished"):
-            result = event.step_finished.result
-            status = AgentExecutionStatus.Name(result.status).removeprefix(
-                "AGENT_EXECUTION_STATUS_"
-            )
-            seconds = result.latency.ToNanoseconds() / 1e9
-            metrics.step_seconds.labels(result.agent_name, status.lower()).observe(seconds)
-        elif event.planned.revision or event.plan_failed.revision:
-            metrics.revisions.labels("planned" if event.HasField("planned") else "failed").inc()
-        elif event.HasField("approval_resolved"):
-            metrics.resolved(event.approval_resolved.approval)
-        elif event.HasField("run_finished"):
-            response = event.run_finished.response
-            outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()
-            metrics.runs.labels(outcome).inc()
-            usage = response.metadata.usage
-            metrics.run_tokens.labels("reported").inc(usage.input_tokens + usage.output_tokens)
-            metrics.run_tokens.labels("unreported").inc(usage.unreported_tokens)
-            latency_s = response.metadata.latency.ToNanoseconds() / 1e9
-            metrics.run_seconds.labels(outcome).observe(latency_s)
+        match event.WhichOneof("event"):
+            case "step_finished":
+                result = event.step_finished.result
+                status = AgentExecutionStatus.Name(result.status)
+                labels = result.agent_name, status.removeprefix("AGENT_EXECUTION_STATUS_").lower()
+                metrics.step_seconds.labels(*labels).observe(result.latency.ToNanoseconds() / 1e9)
+            case "planned" if event.planned.revision:
+                metrics.revisions.labels("planned").inc()
+            case "plan_failed" if event.plan_failed.revision:
+                metrics.revisions.labels("failed").inc()
+            case "approval_resolved":
+                metrics.resolved(event.approval_resolved.approval)
+            case "run_finished":
+                response = event.run_finished.response
+                outcome = RunStatus.Name(response.status).removeprefix("RUN_STATUS_").lower()
+                usage, latency = response.metadata.usage, response.metadata.latency
+                metrics.runs.labels(outcome).inc()
+                metrics.run_tokens.labels("reported").inc(usage.input_tokens + usage.output_tokens)
+                metrics.run_tokens.labels("unreported").inc(usage.unreported_tokens)
+                metrics.run_seconds.labels(outcome).observe(latency.ToNanoseconds() / 1e9)

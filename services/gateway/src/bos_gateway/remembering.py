@@ -25,7 +25,7 @@ from bos_gateway.rounds import for_ever
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator
     from uuid import UUID
 
     import asyncpg
@@ -41,29 +41,21 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 _RECORD_TIMEOUT_S = 10.0
-_TOLD_AT_ONCE = 4
+_WORKERS = 4
 _MOST_ENDED = 1024
 _MOST_EXTRACTIONS = 64
 _BATCH = 50
 _MAX_ANSWER_CHARS = 65_536
-# Their owner has had the time to tell of them.
-_LEFT_BEHIND_S = 10.0
-# Whoever begins to use memory does not tell it everything that ever was.
-_LOOK_BACK_S = 7 * 86400.0
-
-_OF_CONVERSATION = f"""
+# Their owner has had the time to tell of them; and whoever begins to use memory does not tell it
+# everything that ever was.
+_UNTOLD = f"""
 SELECT run_id FROM runs
-WHERE user_id = $1 AND conversation_id = $2 AND conversation_id <> '' AND finished_at IS NOT NULL
-      AND remembered_at IS NULL AND finished_at > now() - make_interval(secs => $3)
+WHERE finished_at > now() - interval '7 days' AND remembered_at IS NULL AND conversation_id <> ''
+      AND {{which}}
 ORDER BY finished_at LIMIT {_BATCH}
 """  # noqa: S608  our own text
-_LEFT_BEHIND = f"""
-SELECT run_id FROM runs
-WHERE finished_at < now() - make_interval(secs => $1)
-      AND finished_at > now() - make_interval(secs => $2)
-      AND remembered_at IS NULL AND conversation_id <> ''
-ORDER BY finished_at LIMIT {_BATCH}
-"""  # noqa: S608
+_OF_CONVERSATION = _UNTOLD.format(which="user_id = $1 AND conversation_id = $2")
+_LEFT_BEHIND = _UNTOLD.format(which="finished_at < now() - interval '10 seconds'")
 _REMEMBERED = "UPDATE runs SET remembered_at = now() WHERE run_id = $1 AND remembered_at IS NULL"
 
 
@@ -80,8 +72,7 @@ class Remembering:
     _telemetry: Telemetry
     _log: FilteringBoundLogger = field(init=False)
     _extractions: set[asyncio.Task[None]] = field(init=False, factory=set)
-    _ended: set[asyncio.Task[None]] = field(init=False, factory=set)
-    _turns: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(_TOLD_AT_ONCE))
+    _ended: asyncio.Queue[UUID] = field(init=False, factory=lambda: asyncio.Queue(_MOST_ENDED))
     _stopping: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
@@ -106,9 +97,8 @@ class Remembering:
             async with asyncio.timeout(timeout_s):
                 if run.conversation_id:
                     # Not side by side: what is asked first could miss a turn that is told of now.
-                    await self._record_found(
-                        _OF_CONVERSATION, run.user_id, run.conversation_id, _LOOK_BACK_S
-                    )
+                    given = (run.user_id, run.conversation_id)
+                    await self._record_found(_OF_CONVERSATION, *given)
                 known = await self._call("OpenTurn", request, run.run_id, timeout_s)
         except (BosError, TimeoutError) as error:
             self._missed("OpenTurn", run.run_id, error)
@@ -124,32 +114,39 @@ class Remembering:
         """A run was stored: look for personal facts in its question, beside everything else."""
         if self._stopping or len(self._extractions) >= _MOST_EXTRACTIONS:
             self._metrics.memory_calls.labels("ExtractFacts", "left_out").inc()
-        else:
-            _begin(self._extract(run), self._extractions)
+            return
+        # A context of its own: neither the caller's deadline nor its end concerns the extraction.
+        task = asyncio.create_task(self._extract(run), context=contextvars.Context())
+        self._extractions.add(task)
+        task.add_done_callback(self._extractions.discard)
 
     def ended(self, run_id: UUID) -> None:
         """A run has ended here; what is lost of these is found by the next look."""
-        if not self._stopping and len(self._ended) < _MOST_ENDED:
-            _begin(self._tell(run_id), self._ended)
+        with suppress(asyncio.QueueFull):
+            self._ended.put_nowait(run_id)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell memory of what ends while the block runs, and of what was left behind."""
         interval_s = self._settings.upkeep_interval_s
 
-        async def look() -> None:
-            await self._record_found(_LEFT_BEHIND, _LEFT_BEHIND_S, _LOOK_BACK_S)
-            await asyncio.sleep(interval_s)
+        async def tell() -> None:
+            with suppress(BosError):  # left to the next look
+                await self._record(await self._ended.get())
 
+        async def look() -> None:
+            await asyncio.sleep(interval_s)
+            await self._record_found(_LEFT_BEHIND)
+
+        rounds = {"memory, left behind": look} | {f"memory {n}": tell for n in range(_WORKERS)}
         try:
-            async with for_ever(self._telemetry, interval_s, {"memory": look}):
+            async with for_ever(self._telemetry, interval_s, rounds):
                 yield
         finally:
             self._stopping = True
-            begun = [*self._extractions, *self._ended]
-            for task in begun:
+            for task in self._extractions:
                 task.cancel()
-            await asyncio.gather(*begun, return_exceptions=True)
+            await asyncio.gather(*self._extractions, return_exceptions=True)
 
     async def _extract(self, run: NewRun) -> None:
         request = ExtractFactsRequest(
@@ -160,11 +157,6 @@ class Remembering:
             await self._call("ExtractFacts", request, run.run_id, timeout_s)
         except BosError as error:
             self._missed("ExtractFacts", run.run_id, error)
-
-    async def _tell(self, run_id: UUID) -> None:
-        with suppress(BosError):
-            async with self._turns:
-                await self._record(run_id)
 
     async def _record_found(self, query: str, *arguments: object) -> None:
         for row in await fetch(self._pool, query, *arguments):
@@ -225,10 +217,3 @@ class Remembering:
         self._log.info(
             "memory did not answer", method=method, run=str(run_id), error=type(error).__name__
         )
-
-
-def _begin(work: Coroutine[Any, Any, None], begun: set[asyncio.Task[None]]) -> None:
-    """Have something done in a context of its own, without deadline and end of its caller."""
-    task = asyncio.create_task(work, context=contextvars.Context())
-    begun.add(task)
-    task.add_done_callback(begun.discard)

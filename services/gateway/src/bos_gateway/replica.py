@@ -19,7 +19,7 @@ from bos_gateway.acceptance import continued_by, new_run, same_request, user_lim
 from bos_gateway.clock import monotonic
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.feed import RunFeed
-from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.orchestrator import Orchestrator
 from bos_gateway.ownership import Adopted
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
@@ -52,16 +52,7 @@ _CANCEL = "cancel"
 _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 
-@define(eq=False)
-class _Driven:
-    """A run under way: its loop, and everybody's way to it."""
-
-    run: OwnedRun
-    orchestrator: Orchestrator
-    task: asyncio.Task[None] = field(init=False)
-
-
-@define(eq=False)
+@define(eq=False, repr=False)
 class Replica:
     """Everything this process does with runs."""
 
@@ -84,7 +75,7 @@ class Replica:
     _gave_up_releasing: bool = field(init=False, default=False)
     _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
-    _driven: dict[UUID, _Driven] = field(init=False, factory=dict)
+    _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
     _turns: asyncio.Semaphore = field(
         init=False, factory=lambda: asyncio.Semaphore(_RESUMED_AT_ONCE)
     )
@@ -177,11 +168,11 @@ class Replica:
         for run_id, payload in await self.ownership.inputs(list(self._driven)):
             driven = self._driven.get(run_id)
             if driven is not None:
-                driven.orchestrator.submit(_input(payload))
+                driven.submit(_input(payload))
 
     def _feed_of(self, run_id: UUID) -> RunFeed | None:
         driven = self._driven.get(run_id)
-        return driven.run.feed if driven else None
+        return driven.feed if driven else None
 
     def drives(self, run_id: UUID) -> bool:
         """Whether the run is under way here."""
@@ -190,7 +181,7 @@ class Replica:
     def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
         """Epoch, and as :attr:`RunFeed.answer` the text, of a run that is under way here."""
         driven = self._driven.get(run_id)
-        return (driven.run.adopted.epoch, *driven.run.feed.answer) if driven else None
+        return (driven.adopted.epoch, *driven.feed.answer) if driven else None
 
     async def adopt(self, seen: Look) -> bool:
         """Take over runs that nobody owns, as far as there is room, and free those of the dead.
@@ -215,7 +206,7 @@ class Replica:
 
     def _here(self) -> list[Adopted]:
         """The runs that are driven here, or will be."""
-        return [*self._resuming.values(), *(each.run.adopted for each in self._driven.values())]
+        return [*self._resuming.values(), *(each.adopted for each in self._driven.values())]
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.
@@ -243,7 +234,7 @@ class Replica:
             self._suspended = True
             self._log.warning("lease lost, runs stopped", runs=len(self._driven))
         stopped = await self._stop_driving()
-        self._set_aside |= {each.run.adopted.run_id: each.run.secrets for each in stopped}
+        self._set_aside |= {each.adopted.run_id: each.secrets for each in stopped}
 
     async def stop(self) -> None:
         """Stop driving, let go of every run, and send followers elsewhere.
@@ -254,7 +245,7 @@ class Replica:
         self.stopping = True
         self.reader.stop()
         stopped = await self._stop_driving()
-        farewells = [each.orchestrator.release(self._release_event("drain")) for each in stopped]
+        farewells = [each.release(self._release_event("drain")) for each in stopped]
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
                 await asyncio.gather(*farewells, return_exceptions=True)
@@ -268,7 +259,7 @@ class Replica:
             self._gave_up_releasing = True
             self._log.warning("runs not released", error=type(error).__name__, at=str(error))
 
-    async def _stop_driving(self) -> list[_Driven]:
+    async def _stop_driving(self) -> list[Orchestrator]:
         """End every loop, and those of runs that are being accepted; returns what was stopped."""
         resuming = list(self._resuming)
         for task in resuming:
@@ -341,10 +332,10 @@ class Replica:
             if state.request.secret_keys and not secrets:
                 secrets = await self._with.vault.load(run_id)
         if former := self._driven.get(run_id):
-            if former.run.adopted.epoch > adopted.epoch:
+            if former.adopted.epoch > adopted.epoch:
                 return  # taken anew in the meantime
             # Lost without our knowing, and ours again.
-            secrets = self._set_aside[run_id] = secrets or former.run.secrets
+            secrets = self._set_aside[run_id] = secrets or former.secrets
             await _stopped([former])
         self._with.metrics.adopted.labels(reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=reason)
@@ -375,33 +366,34 @@ class Replica:
         """Start the loop of a run, unless it came too late: taken anew meanwhile, or at the end."""
         run_id = adopted.run_id
         former = self._driven.get(run_id)
-        if self.stopping or (former is not None and former.run.adopted.epoch > adopted.epoch):
+        if self.stopping or (former is not None and former.adopted.epoch > adopted.epoch):
             return
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
             on_change=lambda text: self._bulletin.shown(run_id, text=text),
         )
-        run = OwnedRun(adopted, state, feed, secrets)
-        orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
+        lease = self._lease
+        driven = Orchestrator(
+            adopted, state, feed, secrets, self._writer, self._with, lambda: lease.held
+        )
         for event in inputs:
-            orchestrator.submit(event)
-        driven = _Driven(run, orchestrator)
+            driven.submit(event)
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
-        driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
+        driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
 
-    async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
-        feed, adopted = driven.run.feed, driven.run.adopted
+    async def _driven_to_end(self, driven: Orchestrator) -> None:
+        run_id, feed, adopted = driven.adopted.run_id, driven.feed, driven.adopted
         try:
             await self._driven_or_failed(driven)
-            if driven.run.state.let_go:
+            if driven.state.let_go:
                 # Somebody may have decided just before it was let go.
                 self._bulletin.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
                 with suppress(Exception):
-                    await driven.orchestrator.release(self._release_event("unknown_event"))
+                    await driven.release(self._release_event("unknown_event"))
             await self._let_go(adopted, error)
         finally:
             if self._driven.get(run_id) is driven:
@@ -414,15 +406,15 @@ class Replica:
             if adopted.failures >= poison.SUSPECT_FROM:
                 self._bulletin.released.set()  # the next suspect may be taken
 
-    async def _driven_or_failed(self, driven: _Driven) -> None:
+    async def _driven_or_failed(self, driven: Orchestrator) -> None:
         """Drive a run; a defect of ours ends it."""
         try:
-            await driven.orchestrator.drive()
+            await driven.drive()
         except (LostRun, *_PASSING):
             raise
         except Exception:
-            self._log.exception("run broke", run=str(driven.run.adopted.run_id))
-            await driven.orchestrator.fail()
+            self._log.exception("run broke", run=str(driven.adopted.run_id))
+            await driven.fail()
 
     async def _let_go(self, adopted: Adopted, error: Exception, *, taken_up: bool = True) -> None:
         """Leave a run that does not get on here to later, or to others; not for ever."""
@@ -447,15 +439,13 @@ class Replica:
                 self._log.exception("run not ended", run=run_id)
                 failed = True
         try:
-            released = await self.ownership.release(
+            if not await self.ownership.release(
                 adopted.run_id, adopted.epoch, failed=failed, unreadable=unreadable
-            )
+            ):
+                self._log.info("run not released, it is locked or lost", run=run_id)
         except Exception:
             # Whatever it is: the run is looked for again, as one that nobody drives.
             self._log.exception("run not released", run=run_id)
-        else:
-            if not released:
-                self._log.info("run not released, it is locked or lost", run=run_id)
 
     def _room(self) -> int:
         used = len(self._driven) + len(self._accepting) + len(self._resuming)
@@ -473,7 +463,7 @@ class Replica:
             )
 
 
-async def _stopped(driven: Iterable[_Driven]) -> list[_Driven]:
+async def _stopped(driven: Iterable[Orchestrator]) -> list[Orchestrator]:
     """Stop these loops, and wait for that."""
     stopping = list(driven)
     for each in stopping:
