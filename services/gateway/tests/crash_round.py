@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
+import commit_points
 import grpc
 from crash_hostile import KINDS, PATIENCE
 from crash_house import (
@@ -47,7 +48,6 @@ from run_contract import (
 )
 
 from bos_chassis.errors import BosError
-from bos_gateway import commits
 from bos_gateway.poison import LEASE_EXPIRED
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect
@@ -70,11 +70,11 @@ _POINTS = sorted(
         *("run_accepted", "planned", "step_dispatched", "step_progressed", "step_finished"),
         *("answer_started", "run_finished", "cancel_requested", "run_adopted"),
         "revision_started",
-        *(commits.ADOPT, commits.RENEW, commits.ADD_INPUT),
+        *(commit_points.ADOPT, commit_points.RENEW, commit_points.ADD_INPUT),
     }
 )
 _AWAY = (BosError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-_DRAINING = ("run_released", commits.RELEASE_ALL)
+_DRAINING = ("run_released", commit_points.RELEASE_ALL)
 # What happens how often.
 ACTIONS = {
     "kill": 40,

@@ -1,7 +1,7 @@
 """``python crashing_gateway.py``: a gateway that ends or freezes itself where it commits.
 
-The gateway itself is that of the product; only this program gives it an observer. It is told where
-to fail by its first argument or, later, by lines on stdin::
+The gateway itself is that of the product; only this program looks at what it sends to PostgreSQL.
+It is told where to fail by its first argument or, later, by lines on stdin::
 
     kill step_finished:before 3    # at the third commit with such an event, before it is sent
     stop run_accepted:after        # freezes; SIGCONT lets it go on
@@ -23,6 +23,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+import commit_points
 
 from bos_chassis.process import run_service
 from bos_chassis.telemetry import setup_telemetry
@@ -102,6 +104,7 @@ def main() -> None:
     parser.add_argument("--deaf", action="store_true")
     options = parser.parse_args()
     crasher = Crasher(Failpoint.parse(options.failpoint))
+    commit_points.observe(crasher)
     threading.Thread(target=crasher.obey, daemon=True).start()
     if options.replica_id:
         service.uuid4 = lambda: options.replica_id  # type: ignore[attr-defined]
@@ -111,7 +114,7 @@ def main() -> None:
     @asynccontextmanager
     async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
         with setup_telemetry("gateway", settings.telemetry) as telemetry:
-            async with service.serve(settings, telemetry, observer=crasher) as server:
+            async with service.serve(settings, telemetry) as server:
                 yield server
 
     run_service(serve, GatewaySettings)

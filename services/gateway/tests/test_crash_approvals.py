@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import commit_points
 import pytest
 from crash_clients import Clients, at, gateways, told, until_waiting
 from crash_house import ASKS, WAITS, CrashHouse, Gateway, may_be_away
@@ -25,7 +26,6 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
     RespondApprovalRequest,
 )
-from bos_gateway import commits
 from bos_gateway.failures import OUTCOME_UNKNOWN
 from bos_testkit.waiting import eventually
 
@@ -126,7 +126,7 @@ async def test_ended_after_a_person_has_decided(crash: CrashHouse, kind: str) ->
 
 async def test_ended_while_taking_a_decision(crash: CrashHouse) -> None:
     """At a replica that does not own the run; the person decides again elsewhere."""
-    victims = (f"kill {commits.DECIDE}:before", f"kill {commits.DECIDE}:after")
+    victims = (f"kill {commit_points.DECIDE}:before", f"kill {commit_points.DECIDE}:after")
     async with gateways(crash, *victims, "disarm") as (before, after, owner):
         clients = Clients(crash)
         asked = clients.ask(at(owner), ASKS, 1)

@@ -10,12 +10,12 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack
 
+import commit_points
 import pytest
 from crash_clients import EACH, Clients, at, execute, gateways, lease_ran_out, until_waiting
 from crash_house import FAILS, MENDS, WAITS, CrashHouse, cancel_anywhere, crashing_gateway
 
 from bos.runlog.v1 import LogEvent
-from bos_gateway import commits
 from bos_gateway.failures import OUTCOME_UNKNOWN
 from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
 from bos_testkit.waiting import eventually
@@ -34,16 +34,21 @@ UNDER_LOAD = {
     "run_finished": 1,
 }
 # Commits that need a situation of their own; each has its test below.
-DRAINING = ("run_released", commits.RELEASE_ALL)
-ADOPTING = (commits.BURY, commits.ADOPT, "run_adopted")
+DRAINING = ("run_released", commit_points.RELEASE_ALL)
+ADOPTING = (commit_points.BURY, commit_points.ADOPT, "run_adopted")
 ALONE = (
-    *(commits.TAKE_LEASE, commits.RENEW, commits.RELEASE, commits.ADD_INPUT),
+    *(
+        commit_points.TAKE_LEASE,
+        commit_points.RENEW,
+        commit_points.RELEASE,
+        commit_points.ADD_INPUT,
+    ),
     "cancel_requested",
 )
 # Of runs that wait for people; each in one of the tests of `test_crash_approvals.py`.
 ASKING = (
     *("approval_requested", "approval_resolved", "instructions_classified", "effect_intended"),
-    commits.DECIDE,
+    commit_points.DECIDE,
 )
 
 
@@ -62,7 +67,7 @@ def test_every_kind_of_commit_has_its_case() -> None:
         return True
 
     kinds = {field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields}
-    points = {kind for kind in kinds if written(kind)} | commits.STATEMENTS
+    points = {kind for kind in kinds if written(kind)} | commit_points.STATEMENTS
     assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE, *ASKING} == points
 
 

@@ -25,9 +25,8 @@ from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
-from bos_gateway.commits import DECIDE, committing
 from bos_gateway.proposals import resolved
-from bos_postgres import acquire, fetch, for_user, statement_errors
+from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.gateway.v1 import ListApprovalsRequest, RespondApprovalRequest
-    from bos_gateway.commits import CommitObserver
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -92,15 +90,11 @@ class Approvals:
     Args:
         pool: Connections whose search path is the gateway's schema.
         readers: Such connections of the role that sees the rows of one user.
-        observer: Told about commits.
     """
 
-    def __init__(
-        self, pool: Pool, readers: Pool, *, observer: CommitObserver | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, readers: Pool) -> None:
         self._pool = pool
         self._readers = readers
-        self._observer = observer
 
     async def list(self, request: ListApprovalsRequest, user_id: str) -> tuple[list[Approval], str]:
         """A page of the user's requests, newest first, and the token of the next page.
@@ -176,16 +170,15 @@ class Approvals:
         """Set these final states, as far as nobody else was faster; returns how many."""
         if not decided:
             return 0
-        async with acquire(self._pool) as connection:
-            with statement_errors(), committing(self._observer, (DECIDE,)):
-                rows = await connection.fetch(
-                    _DECIDE,
-                    [UUID(approval.approval_id) for approval in decided],
-                    [approval.status for approval in decided],
-                    [approval.user_instructions for approval in decided],
-                    [_input(approval) for approval in decided],
-                    CHANNEL,
-                )
+        rows = await fetch(
+            self._pool,
+            _DECIDE,
+            [UUID(approval.approval_id) for approval in decided],
+            [approval.status for approval in decided],
+            [approval.user_instructions for approval in decided],
+            [_input(approval) for approval in decided],
+            CHANNEL,
+        )
         return len(rows)
 
     async def _row(self, approval_id: str, user_id: str) -> asyncpg.Record:

@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from bos_gateway.clock import monotonic
-from bos_gateway.commits import RENEW, committing
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.sessions import session_name
 from bos_postgres import connect
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.clock import DatabaseClock
-    from bos_gateway.commits import CommitObserver
 
 # Only a lease that has not run out: after that, our runs may have other owners already.
 _RENEW: Final = """
@@ -60,7 +58,6 @@ class Lease:
         clock: Told what time it is by the database, with every renewal.
         stuck_after_s: Time after which a main loop that does not turn is taken for dead, and the
             lease is no longer renewed.
-        observer: Told about renewals.
     """
 
     def __init__(
@@ -73,14 +70,12 @@ class Lease:
         telemetry: Telemetry,
         clock: DatabaseClock,
         stuck_after_s: float = 30.0,
-        observer: CommitObserver | None = None,
     ) -> None:
         self._dsn = dsn
         self._replica_id = replica_id
         self._lease_s = lease_s
         self._renewal_s = renewal_s
         self._stuck_after_s = stuck_after_s
-        self._observer = observer
         self._clock = clock
         self._log = telemetry.logger("bos.gateway.lease")
         self._lock = threading.Lock()  # of everything below; both threads change it
@@ -181,9 +176,8 @@ class Lease:
         while not self._ending.is_set():
             if self._turns(main_loop):
                 sent = monotonic()
-                with committing(self._observer, (RENEW,)):
-                    async with asyncio.timeout(self._lease_s):
-                        now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
+                async with asyncio.timeout(self._lease_s):
+                    now = await connection.fetchval(_RENEW, self._replica_id, self._lease_s)
                 self._renewed(sent, now)
             await self._pause(self._renewal_s)
 

@@ -22,17 +22,8 @@ from attrs import define, field
 
 from bos_chassis.errors import BosError
 from bos_gateway.bulletin import CHANNEL
-from bos_gateway.commits import (
-    ADD_INPUT,
-    ADOPT,
-    BURY,
-    RELEASE,
-    RELEASE_ALL,
-    TAKE_LEASE,
-    committing,
-)
 from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
-from bos_postgres import acquire, execute, fetch, fetchrow, statement_errors
+from bos_postgres import execute, fetch, fetchrow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,7 +33,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.commits import CommitObserver
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
@@ -276,7 +266,6 @@ class Ownership:
     _lease_s: float
     _hold_off_s: float = field(default=2.0, kw_only=True)
     """Back-off after the first failure of a run."""
-    _observer: CommitObserver | None = field(default=None, kw_only=True)
     _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
     """Runs of ours that nobody drives here, and since when."""
     _look_for_strays_at: float = field(init=False, default=0.0)
@@ -289,7 +278,7 @@ class Ownership:
         Returns:
             When that was, by the database's clock, and the runs.
         """
-        rows = await self._commit(TAKE_LEASE, _TAKE, self.replica_id, self._lease_s)
+        rows = await fetch(self._pool, _TAKE, self.replica_id, self._lease_s)
         ours = [
             Adopted(row["run_id"], row["epoch"], RESUMED, row["failures"])
             for row in rows
@@ -316,7 +305,7 @@ class Ownership:
         Returns:
             How many replicas there were.
         """
-        rows = await self._commit(BURY, _BURY, self.replica_id, judge_until)
+        rows = await fetch(self._pool, _BURY, self.replica_id, judge_until)
         dead = [str(row["replica_id"]) for row in rows]
         if dead:
             await execute(self._pool, _END_SESSIONS, dead)
@@ -330,7 +319,7 @@ class Ownership:
             suspects: Runs driven here whose owners failed repeatedly; no other such run is taken
                 until each of them got further or ended.
         """
-        rows = await self._commit(ADOPT, _ADOPT, self.replica_id, room, list(suspects))
+        rows = await fetch(self._pool, _ADOPT, self.replica_id, room, list(suspects))
         return [Adopted(**row) for row in rows]
 
     async def release_strays(self, driven: Collection[UUID]) -> int:
@@ -376,7 +365,7 @@ class Ownership:
             Whether it was let go; not if it is not ours, or while somebody has its row locked.
         """
         given = (run_id, epoch, self.replica_id, failed, unreadable)
-        return bool(await self._commit(RELEASE, _RELEASE, *given, self._hold_off_s))
+        return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
         """Let go of every unfinished run and of the lease, for others to take over at once.
@@ -385,14 +374,14 @@ class Ownership:
             BosError: the database is away; others take over once the lease has run out.
         """
         for _ in range(_RELEASE_TRIES):
-            ((kept,),) = await self._commit(RELEASE_ALL, _RELEASE_ALL, self.replica_id)
+            ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self.replica_id)
             if not kept:
                 return
             await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await self._commit(ADD_INPUT, _ADD_INPUT, run_id, kind, event.SerializeToString())
+        await fetch(self._pool, _ADD_INPUT, run_id, kind, event.SerializeToString())
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.
@@ -402,12 +391,3 @@ class Ownership:
         """
         rows = await fetch(self._pool, _INPUTS, list(run_ids))
         return [(row["run_id"], row["payload"]) for row in rows]
-
-    async def _commit(self, kind: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
-        """The rows of a statement; one that finds nothing to take or bury is no commit."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection), committing(self._observer, (kind,)) as kinds:
-                rows: list[asyncpg.Record] = await connection.fetch(sql, *arguments)
-                if not rows:
-                    kinds.discard(kind)
-        return rows

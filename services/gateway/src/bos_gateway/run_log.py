@@ -15,7 +15,6 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bos_gateway.commits import committing, kinds_of
 from bos_gateway.lanes import Lane, LogRefused, Pending, SlowLane, StoreFull
 from bos_gateway.log_items import Append, NewRun
 from bos_gateway.log_session import are_stored, existing_runs, insert_events, insert_runs
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.commits import CommitObserver
     from bos_gateway.log_session import Standing
     from bos_gateway.metrics import GatewayMetrics
 
@@ -71,7 +69,6 @@ class LogWriter:
         replica_id: This replica, as in ``runs.replica_id``.
         metrics: Where latency and batch size are recorded.
         telemetry: For the log.
-        observer: Told about commits.
     """
 
     def __init__(
@@ -81,12 +78,10 @@ class LogWriter:
         *,
         metrics: GatewayMetrics,
         telemetry: Telemetry,
-        observer: CommitObserver | None = None,
     ) -> None:
         self._dsn = dsn
         self._replica_id = replica_id
         self._metrics = metrics
-        self._observer = observer
         log = telemetry.logger("bos.gateway.run_log")
         self._log = log
         self._accepts = Lane(self._open, self._write_accepts, _turned_away, log, singly=True)
@@ -163,8 +158,7 @@ class LogWriter:
         self, session: Session, pending: Sequence[Pending]
     ) -> Sequence[Pending]:
         runs = [each.item for each in pending if isinstance(each.item, NewRun)]
-        with committing(self._observer, kinds_of(run.event for run in runs)):
-            inserted = await insert_runs(session, self._replica_id, runs)
+        inserted = await insert_runs(session, self._replica_id, runs)
         created = inserted.created
         if len(created) < len(runs):
             # Stored by an earlier try whose answer was lost, or refused for its request id.
@@ -182,9 +176,7 @@ class LogWriter:
         for each in pending:
             runs.setdefault(each.item.run_id, []).append(each)
         appends = [[_append(each) for each in found] for found in runs.values()]
-        kinds = kinds_of(event for found in appends for each in found for event in each.events)
-        with committing(self._observer, kinds):
-            standings = await insert_events(session, self._replica_id, appends)
+        standings = await insert_events(session, self._replica_id, appends)
         self._metrics.batch_events.observe(sum(len(a.rows) for found in appends for a in found))
         locked: list[Pending] = []
         for run_id, found in runs.items():

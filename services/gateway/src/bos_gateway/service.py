@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from bos_chassis.server import GrpcServer
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.commits import CommitObserver
     from bos_gateway.settings import GatewaySettings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -71,15 +70,12 @@ _DEADLINE_MARGIN_S = 30.0
 
 
 @asynccontextmanager
-async def serve(
-    settings: GatewaySettings, telemetry: Telemetry, *, observer: CommitObserver | None = None
-) -> AsyncIterator[GrpcServer]:
+async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
     """Serve the gateway until the context is left.
 
     Args:
         settings: How.
         telemetry: Where it tells about itself.
-        observer: Told about every commit of this process; for tests that end it there.
 
     Raises:
         ConfigurationError: a setting is not usable, such as a store behind a connection pooler.
@@ -122,7 +118,6 @@ async def serve(
                 replica_id,
                 metrics=metrics,
                 telemetry=telemetry,
-                observer=observer,
             )
         )
         collaborators = Collaborators(
@@ -155,7 +150,6 @@ async def serve(
             replica_id,
             settings.lease_s,
             hold_off_s=settings.hold_off_s,
-            observer=observer,
         )
         lease = Lease(
             settings.store_url,
@@ -164,7 +158,6 @@ async def serve(
             renewal_s=settings.lease_renewal_s,
             telemetry=telemetry,
             clock=clock,
-            observer=observer,
         )
         bulletin = Bulletin(settings.store_url, replica_id, pool, telemetry)
         remembering = None
@@ -179,7 +172,7 @@ async def serve(
         replica = Replica(
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
-        approvals = Approvals(pool, readers, observer=observer)
+        approvals = Approvals(pool, readers)
         await stack.enter_async_context(
             running_replica(
                 replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry

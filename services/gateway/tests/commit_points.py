@@ -1,0 +1,94 @@
+"""Where a gateway commits, seen from below: what asyncpg is told to send, by its kind.
+
+The product knows nothing of this. What a gateway commits for its runs is one statement each: one of
+:data:`_STATEMENTS`, or one that writes events, which is told by their kinds.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import asyncpg
+
+from bos_gateway import approvals, lease, log_statements, ownership
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Statement = Callable[..., Awaitable[Any]]
+
+TAKE_LEASE: Final = "take_lease"
+"""The lease is taken, and what is still ours with it."""
+RENEW: Final = "renew_lease"
+"""The lease is renewed."""
+ADOPT: Final = "adopt"
+"""Runs of others become ours; their ``run_adopted`` comes later."""
+RELEASE: Final = "release"
+"""One run is let go."""
+RELEASE_ALL: Final = "release_all"
+"""Every run is let go, and the lease."""
+BURY: Final = "bury"
+"""Runs of replicas whose leases ran out are freed, and their failures counted."""
+ADD_INPUT: Final = "add_input"
+"""An input for a run's owner is stored."""
+DECIDE: Final = "decide_approval"
+"""A person's decision is stored, or that there was none in time, with its input."""
+
+_STATEMENTS: Final = {
+    ownership._TAKE: TAKE_LEASE,
+    ownership._ADOPT: ADOPT,
+    ownership._RELEASE: RELEASE,
+    ownership._RELEASE_ALL: RELEASE_ALL,
+    ownership._BURY: BURY,
+    ownership._ADD_INPUT: ADD_INPUT,
+    lease._RENEW: RENEW,
+    approvals._DECIDE: DECIDE,
+}
+STATEMENTS: Final = frozenset(_STATEMENTS.values())
+"""Every kind of commit beside those that write events; those are named by their events' kinds."""
+# One that finds nothing to take, free or store commits nothing.
+_MAY_BE_NOTHING: Final = STATEMENTS - {RENEW, DECIDE}
+_KINDS_OF_EVENTS: Final = 11  # $12 of both statements that append
+
+
+class Observer(Protocol):
+    """Told about every commit, in the thread that makes it."""
+
+    def before(self, kinds: frozenset[str]) -> None:
+        """A statement that commits these kinds is about to be sent."""
+
+    def after(self, kinds: frozenset[str]) -> None:
+        """Its commit was acknowledged, and nobody has been told yet."""
+
+
+def observe(observer: Observer) -> None:
+    """From now on ``observer`` is told about every commit of this process."""
+    for method in ("fetch", "fetchval"):  # with these the gateway sends what commits
+        _observe(method, observer)
+
+
+def _observe(method: str, observer: Observer) -> None:
+    send: Statement = getattr(asyncpg.Connection, method)
+
+    @functools.wraps(send)
+    async def observed(
+        connection: asyncpg.Connection[asyncpg.Record], sql: str, *arguments: Any, **options: Any
+    ) -> Any:
+        kinds = _kinds(sql, arguments)
+        if kinds:
+            observer.before(kinds)
+        found = await send(connection, sql, *arguments, **options)
+        if kinds and (found or not kinds <= _MAY_BE_NOTHING):
+            observer.after(kinds)
+        return found
+
+    setattr(asyncpg.Connection, method, observed)
+
+
+def _kinds(sql: str, arguments: tuple[Any, ...]) -> frozenset[str]:
+    if sql == log_statements.ACCEPT:
+        return frozenset({"run_accepted"})
+    if sql in {log_statements.APPEND, log_statements.APPEND_ANY}:
+        return frozenset(arguments[_KINDS_OF_EVENTS])
+    return frozenset({_STATEMENTS[sql]}) if sql in _STATEMENTS else frozenset()
