@@ -29,7 +29,6 @@ LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "bury": (ownership._BURY, (ME, LATER)),
     "take": (ownership._TAKE, (ME, 3.0)),
     "undriven": (ownership._UNDRIVEN, (ME, [])),
-    "orphans": (ownership._ORPHANS, ()),
     "release_all": (ownership._RELEASE_ALL, (ME,)),
 }
 _INSERT = """

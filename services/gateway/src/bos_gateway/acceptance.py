@@ -18,15 +18,12 @@ from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.continuing import Continued
-    from bos_gateway.registry import Registry
-    from bos_gateway.run_secrets import RunSecrets
+    from bos_gateway.effects import Collaborators
     from bos_gateway.runs import Runs, StoredRun
-    from bos_gateway.settings import GatewaySettings
 
 # A run takes seconds; asking again at once would find the same runs still in work.
 _USER_LIMIT_RETRY_S = 2.0
@@ -39,11 +36,8 @@ def new_run(
     *,
     interactive: bool,
     traceparent: str,
-    now: datetime,
-    settings: GatewaySettings,
-    registry: Registry,
-    vault: RunSecrets,
-    goes_on_from: Continued | None = None,
+    services: Collaborators,
+    goes_on_from: Continued | None,
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -53,10 +47,8 @@ def new_run(
         run_id: Its id.
         interactive: Whether somebody follows it and can be asked.
         traceparent: W3C trace context of the request.
-        now: The time in UTC, the same for all replicas.
-        settings: The limits that are frozen into it.
-        registry: The agents that are frozen into it.
-        vault: Encrypts what is kept of the credentials.
+        services: The agents and limits that are frozen into it, the time, and who encrypts what is
+            kept of the credentials.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
 
     Raises:
@@ -65,6 +57,7 @@ def new_run(
     """
     if not is_duration(request.timeout):
         raise InvalidArgument.field("request.timeout", "is not a duration; 10,000 years at most")
+    registry, settings, now = services.registry, services.settings, services.clock.now()
     cards = registry.require_cards()
     normalised = context.normalise(
         with_inherited(request, goes_on_from),
@@ -107,7 +100,7 @@ def new_run(
         event=event,
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
-        sealed=vault.seal(run_id, secrets),
+        sealed=services.vault.seal(run_id, secrets),
     )
     return run, secrets
 

@@ -13,16 +13,15 @@ from bos_gateway.rounds import for_ever
 from bos_postgres import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Mapping
 
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.approvals import Approvals
-    from bos_gateway.bulletin import Bulletin
-    from bos_gateway.lease import Lease
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.replica import Replica
+    from bos_gateway.rounds import Round
 
 _RETRY_S = 0.2
 # Between two shares of what is to be adopted: time for the others to take theirs.
@@ -43,18 +42,14 @@ GROUP BY agent_name, tools
 
 @asynccontextmanager
 async def running_replica(
-    replica: Replica,
-    lease: Lease,
-    bulletin: Bulletin,
-    approvals: Approvals,
-    waiting: WaitingApprovals,
-    telemetry: Telemetry,
+    replica: Replica, approvals: Approvals, waiting: WaitingApprovals, telemetry: Telemetry
 ) -> AsyncIterator[None]:
     """Hold the lease and adopt runs while the block runs; let go of everything afterwards.
 
     Raises:
         BosError: the lease cannot be taken to begin with.
     """
+    lease, bulletin = replica.lease, replica.bulletin
     log = telemetry.logger("bos.gateway.housekeeping")
 
     async def keep_lease() -> None:
@@ -96,7 +91,7 @@ async def running_replica(
         await asyncio.sleep(await waiting.look())
 
     await replica.take_lease()
-    rounds: dict[str, Callable[[], Awaitable[object]]] = {
+    rounds: Mapping[str, Round] = {
         "lease": keep_lease,
         "looking": look,
         "inputs": take_inputs,

@@ -85,9 +85,7 @@ class Orchestrator:
     _pipeline: Pipeline = field(init=False)
     _effects: EffectContext = field(init=False)
     _log: FilteringBoundLogger = field(init=False)
-    _inbox: asyncio.Queue[LogEvent | None] = field(
-        init=False, factory=lambda: asyncio.Queue(_INBOX)
-    )
+    _inbox: asyncio.Queue[LogEvent | None] = field(init=False)
     _awaited: dict[int, asyncio.Future[None]] = field(init=False, factory=dict)
     _active: dict[object, asyncio.Task[None]] = field(init=False, factory=dict)
     _preparing: list[asyncio.Task[None]] = field(init=False, factory=list)
@@ -96,9 +94,9 @@ class Orchestrator:
     def __attrs_post_init__(self) -> None:
         last, wake = self.state.last_sequence, partial(self.submit, None)
         self._pipeline = Pipeline(self._writer, last, self._show, wake)
-        emit, say = self._inbox.put, self.feed.say
+        self._inbox = asyncio.Queue(_INBOX)
         self._effects = EffectContext(
-            self.state, self.secrets, self._with, emit, self._committed, say
+            self.state, self.secrets, self._with, self._inbox.put, self._committed, self.feed.say
         )
         self._log = self._with.telemetry.logger("bos.gateway.orchestrator")
 

@@ -23,7 +23,7 @@ from attrs import define, field
 from bos_chassis.errors import BosError
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
-from bos_postgres import execute, fetch, fetchrow
+from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -204,19 +204,19 @@ WITH added AS (
 SELECT pg_notify('{CHANNEL}', 'input ' || run_id), pg_notify('{CHANNEL}', 'released') FROM added
 """  # noqa: S608  our own text
 _INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
+# On the way runs of owners that are unknown become those of dead ones: an owner whose row was
+# deleted, as it had no runs and its lease had run out, may have accepted another on its way out.
 _UNDRIVEN = """
+WITH orphans AS (
+    INSERT INTO replicas (replica_id, lease_until)
+    SELECT DISTINCT replica_id, now() FROM runs AS r
+    WHERE finished_at IS NULL AND replica_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM replicas AS p WHERE p.replica_id = r.replica_id)
+    ON CONFLICT DO NOTHING
+)
 SELECT run_id, epoch FROM runs
 WHERE replica_id = $1 AND finished_at IS NULL AND run_id <> ALL ($2)
 LIMIT 100
-"""
-# An owner whose row was deleted, as it had no runs and its lease had run out, may have accepted
-# another run on its way out.
-_ORPHANS = """
-INSERT INTO replicas (replica_id, lease_until)
-SELECT DISTINCT replica_id, now() FROM runs AS r
-WHERE finished_at IS NULL AND replica_id IS NOT NULL
-      AND NOT EXISTS (SELECT FROM replicas AS p WHERE p.replica_id = r.replica_id)
-ON CONFLICT DO NOTHING
 """
 
 _RELEASE_TRIES = 5
@@ -279,17 +279,12 @@ class Ownership:
             When that was, by the database's clock, and the runs.
         """
         rows = await fetch(self._pool, _TAKE, self.replica_id, self._lease_s)
-        ours = [
-            Adopted(row["run_id"], row["epoch"], RESUMED, row["failures"])
-            for row in rows
-            if row["run_id"]
-        ]
+        ours = [Adopted(run, epoch, RESUMED, failures) for _, run, epoch, failures in rows if run]
         return rows[0]["written_at"], ours
 
     async def look(self) -> Look:
         """What there is to be done: the one statement of a replica that is idle."""
-        row = await fetchrow(self._pool, _LOOK, self.replica_id)
-        assert row is not None
+        (row,) = await fetch(self._pool, _LOOK, self.replica_id)
         return Look(**row)
 
     async def bury(self, judge_until: datetime) -> int:
@@ -329,7 +324,7 @@ class Ownership:
         then the adoption stands and its answer never came, or a run that went wrong could not be
         let go. While this replica lives nobody else takes such a run. Looks only now and then. What
         cannot be released, as its row is locked, is left for the next time and keeps no other from
-        it. Runs of owners that are unknown become those of dead ones on the way.
+        it.
 
         Raises:
             BosError: the database is away; the next call goes on.
@@ -337,7 +332,6 @@ class Ownership:
         now = time.monotonic()
         if now < self._look_for_strays_at:
             return 0
-        await execute(self._pool, _ORPHANS)
         rows = await fetch(self._pool, _UNDRIVEN, self.replica_id, list(driven))
         self._strays = {
             (run_id, epoch): self._strays.get((run_id, epoch), now) for run_id, epoch in rows

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 _FAREWELL_S = 3.0
 _RELEASE_S = 5.0
 _RESUMED_AT_ONCE = 4
-_CANCEL = "cancel"
 # What a newer replica, or some time, mends: nobody is to blame, and nothing is counted.
 _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
@@ -60,8 +59,8 @@ class Replica:
     _runs: Runs
     ownership: Ownership
     """Taking and freeing runs."""
-    _lease: Lease
-    _bulletin: Bulletin
+    lease: Lease
+    bulletin: Bulletin
     _with: Collaborators = field(alias="collaborators")
     _day: DayBudget
     _new_id: Callable[[], UUID]
@@ -76,16 +75,15 @@ class Replica:
     _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
-    _turns: asyncio.Semaphore = field(
-        init=False, factory=lambda: asyncio.Semaphore(_RESUMED_AT_ONCE)
-    )
+    _turns: asyncio.Semaphore = field(init=False)
     # Secrets of runs stopped when the lease was lost, until those that are still ours are
     # driven again: without a key they are nowhere else.
     _set_aside: dict[UUID, Mapping[str, str]] = field(init=False, factory=dict)
     _log: FilteringBoundLogger = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.reader = RunReader(self._runs, self._bulletin, self._feed_of)
+        self.reader = RunReader(self._runs, self.bulletin, self._feed_of)
+        self._turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
         self._log = self._with.telemetry.logger("bos.gateway.replica")
 
     async def accept(
@@ -117,10 +115,7 @@ class Replica:
             run_id,
             interactive=interactive,
             traceparent=traceparent,
-            now=self._with.clock.now(),
-            settings=self._with.settings,
-            registry=self._with.registry,
-            vault=self._with.vault,
+            services=self._with,
             goes_on_from=goes_on_from,
         )
         if self._remembering is not None:
@@ -158,17 +153,22 @@ class Replica:
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        await self.ownership.add_input(run_id, _CANCEL, self._with.clock.stamped(event))
+        await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event))
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
         """Hand what others want of the runs driven here to their loops."""
-        if not self._driven:
-            return
-        for run_id, payload in await self.ownership.inputs(list(self._driven)):
-            driven = self._driven.get(run_id)
-            if driven is not None:
-                driven.submit(_input(payload))
+        if self._driven:
+            self._hand_over(await self.ownership.inputs(list(self._driven)))
+
+    def _hand_over(self, inputs: Iterable[tuple[UUID, bytes]]) -> None:
+        for run_id, payload in inputs:
+            try:
+                event = LogEvent.FromString(payload)
+            except DecodeError:
+                event = LogEvent()  # of no kind, as one of a newer version
+            if driven := self._driven.get(run_id):
+                driven.submit(event)
 
     def _feed_of(self, run_id: UUID) -> RunFeed | None:
         driven = self._driven.get(run_id)
@@ -192,7 +192,7 @@ class Replica:
         if self.stopping or self._suspended:
             return False
         buried, adopted = 0, list[Adopted]()
-        if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
+        if seen.dead and (judge_until := self.lease.others_judged_until()) is not None:
             buried = await self.ownership.bury(judge_until)
         if (seen.runs or buried) and (room := self._room()) > 0:
             suspects = {
@@ -219,10 +219,10 @@ class Replica:
         if self.stopping:
             return
         ours: list[Adopted] = []
-        while not self._lease.held:  # taking it may last longer than it lives
+        while not self.lease.held:  # taking it may last longer than it lives
             sent = monotonic()
             written_at, ours = await self.ownership.take()
-            self._lease.taken(sent, written_at)
+            self.lease.taken(sent, written_at)
         self._suspended = False
         still_ours = self._set_aside.keys() & {adopted.run_id for adopted in ours}
         self._set_aside = {run_id: self._set_aside[run_id] for run_id in still_ours}
@@ -339,9 +339,9 @@ class Replica:
             await _stopped([former])
         self._with.metrics.adopted.labels(reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=reason)
-        self._bulletin.adopted(run_id)
-        first = [_input(payload) for _, payload in inputs]
-        self._drive(adopted, state, [*events, event], secrets, first)
+        self.bulletin.adopted(run_id)
+        self._drive(adopted, state, [*events, event], secrets)
+        self._hand_over(inputs)  # before the loop begins
 
     async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
         """End a run that kills or defies whoever drives it; its log is not looked at."""
@@ -353,15 +353,10 @@ class Replica:
             Append(run_id, epoch, first, [event], status=RUN_STATUS_FAILED, finished=True)
         )
         self._with.metrics.runs.labels("failed").inc()
-        self._bulletin.adopted(run_id)
+        self.bulletin.adopted(run_id)
 
     def _drive(
-        self,
-        adopted: Adopted,
-        state: RunState,
-        events: list[LogEvent],
-        secrets: Mapping[str, str],
-        inputs: Sequence[LogEvent] = (),
+        self, adopted: Adopted, state: RunState, events: list[LogEvent], secrets: Mapping[str, str]
     ) -> None:
         """Start the loop of a run, unless it came too late: taken anew meanwhile, or at the end."""
         run_id = adopted.run_id
@@ -371,14 +366,12 @@ class Replica:
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
-            on_change=lambda text: self._bulletin.shown(run_id, text=text),
+            on_change=lambda text: self.bulletin.shown(run_id, text=text),
         )
-        lease = self._lease
+        lease = self.lease
         driven = Orchestrator(
             adopted, state, feed, secrets, self._writer, self._with, lambda: lease.held
         )
-        for event in inputs:
-            driven.submit(event)
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
@@ -389,7 +382,7 @@ class Replica:
             await self._driven_or_failed(driven)
             if driven.state.let_go:
                 # Somebody may have decided just before it was let go.
-                self._bulletin.released.set()
+                self.bulletin.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
                 with suppress(Exception):
@@ -398,13 +391,13 @@ class Replica:
         finally:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
-                self._bulletin.forget(run_id)
+                self.bulletin.forget(run_id)
             if self._remembering is not None and feed.events[-1].HasField("run_finished"):
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
             feed.close()
             if adopted.failures >= poison.SUSPECT_FROM:
-                self._bulletin.released.set()  # the next suspect may be taken
+                self.bulletin.released.set()  # the next suspect may be taken
 
     async def _driven_or_failed(self, driven: Orchestrator) -> None:
         """Drive a run; a defect of ours ends it."""
@@ -470,11 +463,3 @@ async def _stopped(driven: Iterable[Orchestrator]) -> list[Orchestrator]:
         each.task.cancel()
     await asyncio.gather(*(each.task for each in stopping), return_exceptions=True)
     return stopping
-
-
-def _input(payload: bytes) -> LogEvent:
-    """What somebody wants of a run; an event of no kind, as of a newer version, if unreadable."""
-    try:
-        return LogEvent.FromString(payload)
-    except DecodeError:
-        return LogEvent()

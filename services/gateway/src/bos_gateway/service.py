@@ -174,9 +174,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         approvals = Approvals(pool, readers)
         await stack.enter_async_context(
-            running_replica(
-                replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
-            )
+            running_replica(replica, approvals, WaitingApprovals(pool, metrics), telemetry)
         )
         upkeep = Upkeep(pool, settings.retention_days, metrics, files)
         await stack.enter_async_context(
