@@ -25,7 +25,7 @@ from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_gateway import decide
 from bos_gateway.classifying import classify, taken_to_add
 from bos_gateway.composing import compose
-from bos_gateway.effects import EffectContext
+from bos_gateway.effects import Collaborators, EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result, may_repeat
 from bos_gateway.lanes import LogRefused
 from bos_gateway.log_items import Append
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_gateway.effects import Collaborators
     from bos_gateway.feed import RunFeed
     from bos_gateway.ownership import Adopted
     from bos_gateway.run_log import LogWriter

@@ -13,17 +13,17 @@ from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
-from bos_chassis.errors import DeadlineExceeded, NotFound, ResourceExhausted, Unavailable
+from bos_chassis.errors import BosError, DeadlineExceeded, NotFound, ResourceExhausted, Unavailable
 from bos_gateway import context, poison
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit
+from bos_gateway.day_budget import DayBudget, DayLimit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator
-from bos_gateway.ownership import Adopted
+from bos_gateway.ownership import Adopted, Look, Ownership
 from bos_gateway.reading import RunReader, unavailable
-from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
-from bos_gateway.state import UnknownEvent, apply, fold
+from bos_gateway.run_log import Append, LogWriter, LostRun, NewRun, UserLimit
+from bos_gateway.state import RunState, UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos.gateway.v1 import AgentRequest
-    from bos_chassis.errors import BosError
     from bos_gateway.bulletin import Bulletin
-    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
-    from bos_gateway.ownership import Look, Ownership
     from bos_gateway.remembering import Remembering
-    from bos_gateway.run_log import LogWriter
     from bos_gateway.runs import Runs
-    from bos_gateway.state import RunState
 
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0

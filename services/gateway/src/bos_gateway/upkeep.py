@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, field
@@ -80,15 +81,14 @@ class Upkeep:
         """
         if self._keep_days is None:
             return 0
-        after_s, batch, files = self._keep_days * _DAY_S, self._batch, self._files
-        runs = await self._alone(
-            lambda session: too_old(session, after_s=after_s, limit=batch, files=files)
-        )
+        after_s, files = self._keep_days * _DAY_S, self._files
+        find = partial(too_old, after_s=after_s, limit=self._batch, files=files)
+        runs = await self._alone(find)
         if not runs:
             return 0
         if files is not None:
             await forget_files(runs, files)
-        deleted = await self._alone(lambda session: delete(session, runs)) or 0
+        deleted = await self._alone(partial(delete, runs=runs)) or 0
         self._metrics.expired_runs.inc(deleted)
         return deleted
 
