@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 from opentelemetry import trace
@@ -46,24 +46,19 @@ if TYPE_CHECKING:
     from bos_gateway.ownership import Adopted
     from bos_gateway.run_log import LogWriter
 
+    Effect = Callable[[EffectContext, Any], Coroutine[Any, Any, None]]
+
 _INBOX = 256
 _LOOK_AGAIN_S = 0.05
-
-
-class _Work(NamedTuple):
-    """What a command has done, and which of its fields tell it from other work of its kind."""
-
-    perform: Callable[[EffectContext, Any], Coroutine[Any, Any, None]]
-    name: str
-    told_by: tuple[str, ...] = ()
-
-
-_WORK: Final[Mapping[type[decide.Command], _Work]] = {
-    decide.MakePlan: _Work(make_plan, "plan", ("revision",)),
-    decide.RunStep: _Work(run_step, "invoke_agent", ("revision", "step_id")),
-    decide.Classify: _Work(classify, "classify", ("approval_id",)),
-    decide.Compose: _Work(compose, "compose"),
+# How what a command asks for is called, and what does it.
+_EFFECTS: Final[Mapping[type[decide.Command], tuple[str, Effect]]] = {
+    decide.MakePlan: ("plan", make_plan),
+    decide.RunStep: ("invoke_agent", run_step),
+    decide.Classify: ("classify", classify),
+    decide.Compose: ("compose", compose),
 }
+# What tells it from other work of its kind; budgets and the like may change while it is under way.
+_TOLD_BY: Final = ("revision", "step_id", "approval_id")
 
 
 @define(eq=False, repr=False)
@@ -199,20 +194,21 @@ class Orchestrator:
 
     def _reconcile(self, commands: Sequence[decide.Command]) -> None:
         """Start what is missing, stop what is not wanted."""
-        wanted: dict[object, tuple[_Work, decide.Command]] = {}
-        for command in commands:
-            work = _WORK[type(command)]
-            wanted[work.name, *(getattr(command, each) for each in work.told_by)] = work, command
+        wanted: dict[object, decide.Command] = {
+            (type(command), *(getattr(command, each, None) for each in _TOLD_BY)): command
+            for command in commands
+        }
         for key in self._active.keys() - wanted.keys():
             self._active.pop(key).cancel()
-        for key, found in wanted.items():
+        for key, command in wanted.items():
             if key not in self._active:
-                effect = self._guarded(*found)
-                self._active[key] = asyncio.create_task(effect, name=f"effect {key}")
+                self._active[key] = asyncio.create_task(
+                    self._guarded(command), name=f"effect {key}"
+                )
 
-    async def _guarded(self, work: _Work, command: decide.Command) -> None:
+    async def _guarded(self, command: decide.Command) -> None:
         """The boundary of defects: an effect that breaks ends its part of the run, no more."""
-        name, acts = work.name, False
+        (name, effect), acts = _EFFECTS[type(command)], False
         if isinstance(command, decide.RunStep):
             step = self.state.steps[command.step_id].step
             name = f"{name} {step.agent}"
@@ -227,7 +223,7 @@ class Orchestrator:
                 except Exception:
                     return  # the loop is told by the pipeline
             try:
-                await work.perform(self._effects, command)
+                await effect(self._effects, command)
             except Exception as error:
                 self._log.exception("effect broke", run=self.state.run_id, command=str(command))
                 span.set_status(trace.StatusCode.ERROR)
