@@ -33,11 +33,11 @@ def new_run(
     request: AgentRequest,
     user_id: str,
     run_id: UUID,
+    needed: Collaborators,
     *,
     interactive: bool,
     traceparent: str,
-    services: Collaborators,
-    goes_on_from: Continued | None,
+    goes_on_from: Continued | None = None,
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -45,10 +45,10 @@ def new_run(
         request: As the client sent it.
         user_id: Whose run it will be.
         run_id: Its id.
+        needed: Limits and agents that are frozen into it, the time, and who encrypts what is kept
+            of the credentials.
         interactive: Whether somebody follows it and can be asked.
         traceparent: W3C trace context of the request.
-        services: The agents and limits that are frozen into it, the time, and who encrypts what is
-            kept of the credentials.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
 
     Raises:
@@ -57,7 +57,7 @@ def new_run(
     """
     if not is_duration(request.timeout):
         raise InvalidArgument.field("request.timeout", "is not a duration; 10,000 years at most")
-    registry, settings, now = services.registry, services.settings, services.clock.now()
+    settings, registry, now = needed.settings, needed.registry, needed.clock.now()
     cards = registry.require_cards()
     normalised = context.normalise(
         with_inherited(request, goes_on_from),
@@ -83,8 +83,7 @@ def new_run(
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
     if normalised.HasField("max_tokens"):
-        limit_tokens = settings.max_run_tokens or normalised.max_tokens
-        most = min(limit_tokens, MAX_RUN_TOKENS)
+        most = min(settings.max_run_tokens or MAX_RUN_TOKENS, MAX_RUN_TOKENS)
         accepted.settings.max_tokens = min(most, normalised.max_tokens)
     bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
     accepted.deadline.FromDatetime(now + limit)
@@ -100,7 +99,7 @@ def new_run(
         event=event,
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
-        sealed=services.vault.seal(run_id, secrets),
+        sealed=needed.vault.seal(run_id, secrets),
     )
     return run, secrets
 

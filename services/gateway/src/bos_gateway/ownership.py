@@ -75,7 +75,7 @@ SELECT EXISTS (SELECT FROM replicas WHERE lease_until < now() AND replica_id <> 
        ) - now())::float8 AS time_out_s
 """  # noqa: S608  our own text
 
-_KINDS = ", ".join(f"'{kind}'" for kind in sorted(GETS_FURTHER))
+_KINDS = ", ".join(f"'{kind}'" for kind in GETS_FURTHER)
 _GOT_FURTHER = f"""(
     SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind IN ({_KINDS})
 )"""  # noqa: S608  our own text

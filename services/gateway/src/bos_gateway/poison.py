@@ -29,24 +29,21 @@ UNREADABLE_S: Final = 3600.0
 OWNERS_DIED = "OwnersDied"
 UNREADABLE = "RunUnreadable"
 
-GETS_FURTHER = frozenset(
-    {
-        "run_accepted",
-        "planned",
-        "plan_failed",
-        "step_finished",
-        "revision_started",
-        "approval_requested",
-        "approval_resolved",
-        "cancel_requested",
-    }
+GETS_FURTHER: Final = (
+    "run_accepted",
+    "planned",
+    "plan_failed",
+    "step_finished",
+    "revision_started",
+    "approval_requested",
+    "approval_resolved",
+    "cancel_requested",
 )
 """Kinds of events that are progress: planning, a result of a step, a decision.
 
 Nothing that an owner does over again may count, or a step that kills would never be found out:
 another attempt at it, its trace, text of an answer that was never finished.
 """
-
 
 _GIVEN_UP = {
     OWNERS_DIED: "the service failed {failures} times in a row while working on it, each time "

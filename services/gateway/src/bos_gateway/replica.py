@@ -108,9 +108,9 @@ class Replica:
             request,
             user_id,
             run_id,
+            self._with,
             interactive=interactive,
             traceparent=traceparent,
-            services=self._with,
             goes_on_from=goes_on_from,
         )
         if self._remembering is not None:
