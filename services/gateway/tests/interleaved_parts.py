@@ -35,7 +35,7 @@ def event(now: datetime, **kind: Any) -> LogEvent:
 def admissible(state: RunState, events: list[LogEvent]) -> list[LogEvent]:
     """The product's own filter of what is no longer true."""
     return Orchestrator._admissible(
-        cast("Any", SimpleNamespace(_state=state, _dropped=set())), events
+        cast("Any", SimpleNamespace(state=state, _dropped=set())), events
     )
 
 

@@ -19,7 +19,7 @@ from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Look, Runs
 from bos_gateway.service import MIGRATIONS, new_run_id
 from bos_gateway.state import BrokenLog
-from bos_gateway.upkeep import LOCK, Upkeep, UpkeepPlan
+from bos_gateway.upkeep import LOCK, Upkeep
 from bos_postgres import connect, migrate, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -304,7 +304,7 @@ async def test_upkeep_takes_what_ends_leave_over_one_gateway_at_a_time(postgres_
         await pool.execute(
             "UPDATE runs SET finished_at = now() - interval '1 hour' WHERE run_id = $1", old
         )
-        upkeep = Upkeep(pool, UpkeepPlan(keep_s=None), GatewayMetrics(CollectorRegistry()))
+        upkeep = Upkeep(pool, None, GatewayMetrics(CollectorRegistry()))
 
         async def left(table: str) -> set[UUID]:
             return {row["run_id"] for row in await pool.fetch(f"SELECT run_id FROM {table}")}

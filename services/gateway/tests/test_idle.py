@@ -11,8 +11,6 @@ from uuid import uuid4
 import pytest
 
 from bos_gateway import ownership
-from bos_gateway.bulletin import CHANNEL
-from bos_gateway.poison import GETS_FURTHER
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.service import MIGRATIONS
 from bos_postgres import connect, migrate
@@ -27,12 +25,11 @@ ME = uuid4()
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
 LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "look": (ownership._LOOK, (ME,)),
-    "adopt": (ownership._ADOPT, (ME, 256, [], list(GETS_FURTHER))),
-    "bury": (ownership._BURY, (ME, LATER, list(GETS_FURTHER), CHANNEL)),
+    "adopt": (ownership._ADOPT, (ME, 256, [])),
+    "bury": (ownership._BURY, (ME, LATER)),
     "take": (ownership._TAKE, (ME, 3.0)),
     "undriven": (ownership._UNDRIVEN, (ME, [])),
-    "orphans": (ownership._ORPHANS, ()),
-    "release_all": (ownership._RELEASE_ALL, (ME, CHANNEL)),
+    "release_all": (ownership._RELEASE_ALL, (ME,)),
 }
 _INSERT = """
 INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, replica_id,

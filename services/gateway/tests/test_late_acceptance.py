@@ -18,7 +18,8 @@ from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.feed import RunFeed
 from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.orchestrator import Orchestrator, OwnedRun
+from bos_gateway.orchestrator import Orchestrator
+from bos_gateway.ownership import Adopted
 from bos_gateway.registry import Registry
 from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
 from bos_gateway.run_secrets import RunSecrets
@@ -54,7 +55,10 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
     ):
         tokens = Tokens(None)
         orchestrator = Orchestrator(
-            OwnedRun(run_id, 1, fold(str(run_id), [first]), feed, {}),
+            Adopted(run_id, 1),
+            fold(str(run_id), [first]),
+            feed,
+            {},
             writer,
             Collaborators(
                 planner=PlannerServiceStub(nowhere),

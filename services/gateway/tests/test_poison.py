@@ -109,7 +109,6 @@ async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
     owner = owner_of(pool)
     await owner.take()
     run_id = await insert_run(pool, owner.replica_id)
-    await pool.execute("UPDATE runs SET failures_after = 1")
     await owner.release(run_id, 1, failed=False, unreadable=True)
     await make_due(pool)
     await pool.execute(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID, uuid4
@@ -13,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.telemetry import Telemetry
-from bos_gateway import strays
+from bos_gateway import ownership
 from bos_gateway.clock import DatabaseClock
 from bos_gateway.log_session import insert_runs
 from bos_gateway.metrics import GatewayMetrics
@@ -127,20 +126,20 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     pool: asyncpg.Pool[asyncpg.Record],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strays, "_GRACE_S", 0.0)
-    monkeypatch.setattr(strays, "_LOOK_S", 0.0)
+    monkeypatch.setattr(ownership, "_GRACE_S", 0.0)
+    monkeypatch.setattr(ownership, "_STRAYS_S", 0.0)
     resumed = await accepted(writer)
     await replica.take_lease()
     await writer.waiting.wait()
     stray = await accepted(writer)
-    await replica.adopt(await replica.look())
+    await replica.adopt(await replica.ownership.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
     await replica.suspend()
     assert {row["run_id"]: row["replica_id"] for row in rows} == {
         resumed: writer.replica_id,
         stray: None,
     }
-    assert await replica._strays.let_go([]) == 1, "nobody takes it up any more"
+    assert await replica.ownership.release_strays([]) == 1, "nobody takes it up any more"
 
 
 async def test_run_that_somebody_else_took_first_is_no_error(
@@ -164,14 +163,14 @@ async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
     postgres_dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strays, "_GRACE_S", 0.0)
+    monkeypatch.setattr(ownership, "_GRACE_S", 0.0)
     locked, *_ = [await accepted(writer) for _ in range(3)]
-    finding = strays.Strays(Ownership(pool, writer.replica_id, 60.0))
+    owned = Ownership(pool, writer.replica_id, 60.0)
     async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
         await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", locked)
-        assert await finding.let_go([]) == 2
-        assert await finding.let_go([]) == 0
-    assert await finding.let_go([]) == 1
+        assert await owned.release_strays([]) == 2
+        assert await owned.release_strays([]) == 0
+    assert await owned.release_strays([]) == 1
 
 
 async def unowned(dsn: str, count: int) -> list[UUID]:
@@ -240,7 +239,7 @@ async def test_loop_that_comes_late_takes_no_place_of_a_later_owner(
         await slow.started.wait()
         (replica,) = replicas
         ((run_id, there),) = replica._driven.items()
-        there.run = replace(there.run, epoch=2)
+        there.adopted = Adopted(run_id, 2)
         event = LogEvent(run_accepted=RunAccepted(user_id="u"))
         replica._drive(Adopted(run_id, epoch), fold(str(run_id), [event]), [event], {})
         assert (replica._driven[run_id] is not there) == driven

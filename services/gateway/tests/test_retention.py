@@ -19,7 +19,7 @@ from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, cancel, erase
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.upkeep import Upkeep, UpkeepPlan
+from bos_gateway.upkeep import Upkeep
 from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from gateway_house import House
 
     from bos_artefacts import Owner
+
+
+SECOND = 1 / 86400  # in days
 
 
 @pytest.fixture
@@ -66,10 +69,10 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
         [UUID(run_id) for run_id in old],
     )
     metrics = GatewayMetrics(CollectorRegistry())
-    off = Upkeep(pool, UpkeepPlan(keep_s=None), metrics)
+    off = Upkeep(pool, None, metrics)
     assert not await off.round()
     assert len(await run_ids(pool)) == 4
-    day = Upkeep(pool, UpkeepPlan(keep_s=86400.0, batch=2), metrics)
+    day = Upkeep(pool, 1.0, metrics, batch=2)
     assert await day.round()
     assert len(await run_ids(pool)) == 2
     assert not await day.round()
@@ -96,8 +99,7 @@ async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
         await only.execute(
             "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
         )
-        plan = UpkeepPlan(keep_s=1.0)
-        upkeep = Upkeep(only, plan, GatewayMetrics(CollectorRegistry()), files)
+        upkeep = Upkeep(only, SECOND, GatewayMetrics(CollectorRegistry()), files)
         task = asyncio.create_task(upkeep.round())
         await files.called.wait()
         async with acquire(only) as session:
@@ -117,8 +119,7 @@ async def test_run_under_way_is_never_too_old(
         asked = asyncio.create_task(gateway.ask())
         await slow.started.wait()
         await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
-        plan = UpkeepPlan(keep_s=1.0)
-        await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
+        await Upkeep(pool, SECOND, GatewayMetrics(CollectorRegistry())).round()
         slow.release.set()
         assert await run_ids(pool) == {(await asked).run_id}
 
@@ -189,8 +190,7 @@ async def test_nothing_of_a_run_is_left_in_any_table(
         await pool.execute(
             "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
         )
-        plan = UpkeepPlan(keep_s=86400.0)
-        await Upkeep(pool, plan, GatewayMetrics(CollectorRegistry())).round()
+        await Upkeep(pool, 1.0, GatewayMetrics(CollectorRegistry())).round()
     for table in tables:
         left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
         assert gone not in {row["run_id"] for row in left}, table

@@ -28,7 +28,7 @@ from bos_gateway.files import MAX_FILE_BYTES, RunFiles, StepFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.retention import Scope, erase, too_old
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.upkeep import Upkeep, UpkeepPlan
+from bos_gateway.upkeep import Upkeep
 from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
@@ -197,13 +197,12 @@ async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
         await gateway.ask()
         house.planner.steps = [step("a", "files")]
         with_files = (await gateway.ask()).run_id
-    plan = UpkeepPlan(keep_s=0.0)
     metrics = GatewayMetrics(CollectorRegistry())
     async with open_database(house.dsn, schema=SCHEMA) as pool:
-        await Upkeep(pool, plan, metrics).round()
+        await Upkeep(pool, 0.0, metrics).round()
         left = await pool.fetch("SELECT run_id FROM runs")
         assert [str(row["run_id"]) for row in left] == [with_files]
-        await Upkeep(pool, plan, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
+        await Upkeep(pool, 0.0, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
         assert await pool.fetchval("SELECT count(*) FROM runs") == 0
     assert blobs(folder) == []
 

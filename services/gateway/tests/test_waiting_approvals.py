@@ -15,9 +15,9 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
+from bos_gateway.housekeeping import WaitingApprovals
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.waiting import WaitingApprovals
 from bos_postgres import connect, open_database
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step

@@ -13,12 +13,17 @@ that others hold, so that one stuck session holds up nothing but its own runs.
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attrs import define, field
+
+from bos_chassis.errors import BosError
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
-from bos_postgres import execute, fetch, fetchrow
+from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -70,20 +75,20 @@ SELECT EXISTS (SELECT FROM replicas WHERE lease_until < now() AND replica_id <> 
        ) - now())::float8 AS time_out_s
 """  # noqa: S608  our own text
 
-_GOT_FURTHER = """(
-    SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind = ANY ({kinds})
-)"""
+_KINDS = ", ".join(f"'{kind}'" for kind in GETS_FURTHER)
+_GOT_FURTHER = f"""(
+    SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind IN ({_KINDS})
+)"""  # noqa: S608  our own text
 # What an owner let go counts as a failure, the first one again if the log got further since the
 # last. It is decided here, in the commit that frees the run: an owner that dies of reading the
 # run's log could write nothing into it.
-_COUNTED = """counted AS (
+_COUNTED = f"""counted AS (
     SELECT h.run_id, greatest(f.sequence, r.failures_after) AS failures_after,
-           CASE WHEN f.sequence > r.failures_after THEN 1 ELSE r.failures + 1 END AS failures,
-           CASE WHEN f.sequence IS NULL OR f.sequence <= r.failures_after
-                THEN r.unreadable_since END AS unreadable_since
+           CASE WHEN f.sequence > r.failures_after THEN 1 ELSE r.failures + 1 END AS failures
     FROM held AS h JOIN runs AS r USING (run_id)
-         CROSS JOIN LATERAL (SELECT {further} AS sequence) AS f
-)"""
+         CROSS JOIN LATERAL (SELECT {_GOT_FURTHER} AS sequence) AS f
+)"""  # noqa: S608  our own text
+_TOLD = f"told AS (SELECT pg_notify('{CHANNEL}', 'released') FROM freed LIMIT 1)"  # noqa: S608
 _BURY = f"""
 WITH dead AS (
     SELECT replica_id FROM replicas
@@ -93,9 +98,9 @@ WITH dead AS (
     SELECT r.run_id FROM dead JOIN runs AS r USING (replica_id) WHERE r.finished_at IS NULL
     ORDER BY r.run_id
     FOR NO KEY UPDATE OF r SKIP LOCKED
-), {_COUNTED.format(further=_GOT_FURTHER.format(kinds="$3"))}, freed AS (
+), {_COUNTED}, freed AS (
     UPDATE runs AS r SET replica_id = NULL, retry_at = now(), failures = c.failures,
-           failures_after = c.failures_after, unreadable_since = c.unreadable_since
+           failures_after = c.failures_after
     FROM counted AS c WHERE r.run_id = c.run_id
     RETURNING r.run_id
 ), gone AS (
@@ -103,9 +108,7 @@ WITH dead AS (
     WHERE p.replica_id = d.replica_id AND NOT EXISTS (
         SELECT FROM runs AS r WHERE r.replica_id = d.replica_id AND r.finished_at IS NULL
     )
-), told AS (
-    SELECT pg_notify($4, 'released') FROM freed LIMIT 1
-)
+), {_TOLD}
 SELECT d.replica_id FROM dead AS d LEFT JOIN told ON true
 """  # noqa: S608  our own text
 # By the names that `sessions.py` gives.
@@ -127,7 +130,7 @@ WITH room AS MATERIALIZED (
            CASE WHEN EXISTS (
                SELECT FROM runs AS r
                WHERE r.run_id = ANY ($3) AND r.finished_at IS NULL
-                     AND coalesce({_GOT_FURTHER.format(kinds="$4")}, 0) <= r.failures_after
+                     AND coalesce({_GOT_FURTHER}, 0) <= r.failures_after
            ) THEN 0 ELSE 1 END AS suspects
 ), wanted AS (
     SELECT run_id FROM runs
@@ -153,29 +156,29 @@ WITH room AS MATERIALIZED (
 UPDATE runs AS r SET replica_id = $1, epoch = epoch + 1
 FROM taken AS t WHERE r.run_id = t.run_id
 RETURNING r.run_id, r.epoch, r.failures,
-          extract(epoch FROM now() - r.unreadable_since)::float8 AS unreadable_s
+          coalesce(extract(epoch FROM now() - r.unreadable_since), 0)::float8 AS unreadable_s
 """  # noqa: S608  our own text
 _BACK_OFF_CAP_S = 600.0
-# What is put off for no fault of its own waits as long again as it has waited already.
+# What is put off for no fault of its own waits as long again as it has waited already. Whatever is
+# written to its log ends that time.
 _RELEASE = f"""
 WITH held AS (
     SELECT run_id FROM runs WHERE run_id = $1 AND epoch = $2 AND replica_id = $3
     FOR NO KEY UPDATE SKIP LOCKED
-), {_COUNTED.format(further=_GOT_FURTHER.format(kinds="$4"))}
+), {_COUNTED}
 UPDATE runs AS r
 SET replica_id = NULL,
-    failures = CASE WHEN $5 THEN c.failures ELSE r.failures END,
-    failures_after = CASE WHEN $5 THEN c.failures_after ELSE r.failures_after END,
-    unreadable_since = CASE WHEN $6 THEN coalesce(c.unreadable_since, now())
-                            ELSE c.unreadable_since END,
+    failures = CASE WHEN $4 THEN c.failures ELSE r.failures END,
+    failures_after = CASE WHEN $4 THEN c.failures_after ELSE r.failures_after END,
+    unreadable_since = coalesce(r.unreadable_since, CASE WHEN $5 THEN now() END),
     retry_at = now() + make_interval(secs => least({_BACK_OFF_CAP_S},
-        CASE WHEN $5 THEN $7::float8 * 2::float8 ^ least(c.failures - 1, 30)
-             ELSE greatest($7, extract(epoch FROM now() - c.unreadable_since)::float8) END))
+        CASE WHEN $4 THEN $6::float8 * 2::float8 ^ least(c.failures - 1, 30)
+             ELSE greatest($6, extract(epoch FROM now() - r.unreadable_since)::float8) END))
 FROM counted AS c WHERE r.run_id = c.run_id
 RETURNING r.run_id
 """  # noqa: S608  our own text
 
-_RELEASE_ALL = """
+_RELEASE_ALL = f"""
 WITH held AS (
     SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL
     ORDER BY run_id
@@ -186,40 +189,43 @@ WITH held AS (
     RETURNING r.run_id
 ), lease AS (
     UPDATE replicas SET lease_until = now() WHERE replica_id = $1
-), told AS (
-    SELECT pg_notify($2, 'released') FROM freed LIMIT 1
-)
+), {_TOLD}
 SELECT (SELECT count(*) FROM runs WHERE replica_id = $1 AND finished_at IS NULL)
        - (SELECT count(*) FROM freed) AS kept
 FROM (SELECT) AS one LEFT JOIN told ON true
-"""
-_ADD_INPUT = """
+"""  # noqa: S608  our own text
+_ADD_INPUT = f"""
 WITH added AS (
     INSERT INTO run_inputs (run_id, kind, payload)
     SELECT run_id, $2, $3 FROM runs WHERE run_id = $1 AND finished_at IS NULL
     ON CONFLICT DO NOTHING
     RETURNING run_id
 )
-SELECT pg_notify($4, 'input ' || run_id), pg_notify($4, 'released') FROM added
-"""
+SELECT pg_notify('{CHANNEL}', 'input ' || run_id), pg_notify('{CHANNEL}', 'released') FROM added
+"""  # noqa: S608  our own text
 _INPUTS = "SELECT run_id, payload FROM run_inputs WHERE run_id = ANY ($1) ORDER BY created_at"
+# On the way runs of owners that are unknown become those of dead ones: an owner whose row was
+# deleted, as it had no runs and its lease had run out, may have accepted another on its way out.
 _UNDRIVEN = """
+WITH orphans AS (
+    INSERT INTO replicas (replica_id, lease_until)
+    SELECT DISTINCT replica_id, now() FROM runs AS r
+    WHERE finished_at IS NULL AND replica_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM replicas AS p WHERE p.replica_id = r.replica_id)
+    ON CONFLICT DO NOTHING
+)
 SELECT run_id, epoch FROM runs
 WHERE replica_id = $1 AND finished_at IS NULL AND run_id <> ALL ($2)
 LIMIT 100
 """
-# An owner whose row was deleted, as it had no runs and its lease had run out, may have accepted
-# another run on its way out.
-_ORPHANS = """
-INSERT INTO replicas (replica_id, lease_until)
-SELECT DISTINCT replica_id, now() FROM runs AS r
-WHERE finished_at IS NULL AND replica_id IS NOT NULL
-      AND NOT EXISTS (SELECT FROM replicas AS p WHERE p.replica_id = r.replica_id)
-ON CONFLICT DO NOTHING
-"""
 
 _RELEASE_TRIES = 5
 _RELEASE_AGAIN_S = 0.1
+# Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
+# fenced off, and taken over from the log.
+_GRACE_S = 5.0
+# Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
+_STRAYS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,55 +256,36 @@ class Look:
     """Seconds until the next request to a person times out."""
 
 
+@define(eq=False)
 class Ownership:
-    """The statements of ownership for one replica.
+    """The statements of ownership for one replica."""
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-        replica_id: This process.
-        lease_s: Life of the lease in seconds.
-        hold_off_s: Back-off after the first failure of a run, in seconds.
-    """
-
-    def __init__(
-        self,
-        pool: asyncpg.Pool[asyncpg.Record],
-        replica_id: UUID,
-        lease_s: float,
-        *,
-        hold_off_s: float = 2.0,
-    ) -> None:
-        self._pool = pool
-        self._replica_id = replica_id
-        self._lease_s = lease_s
-        self._hold_off_s = hold_off_s
-
-    @property
-    def replica_id(self) -> UUID:
-        """This process."""
-        return self._replica_id
+    _pool: asyncpg.Pool[asyncpg.Record]
+    replica_id: UUID
+    """This process."""
+    _lease_s: float
+    _hold_off_s: float = field(default=2.0, kw_only=True)
+    """Back-off after the first failure of a run."""
+    _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
+    """Runs of ours that nobody drives here, and since when."""
+    _look_for_strays_at: float = field(init=False, default=0.0)
 
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
 
-        A run whose row somebody else holds is left as it is, for ``undriven`` to find.
+        A run whose row somebody else holds is left as it is, and let go as a stray.
 
         Returns:
             When that was, by the database's clock, and the runs.
         """
-        rows = await fetch(self._pool, _TAKE, self._replica_id, self._lease_s)
-        ours = [
-            Adopted(row["run_id"], row["epoch"], RESUMED, row["failures"])
-            for row in rows
-            if row["run_id"]
-        ]
+        rows = await fetch(self._pool, _TAKE, self.replica_id, self._lease_s)
+        ours = [Adopted(run, epoch, RESUMED, failures) for _, run, epoch, failures in rows if run]
         return rows[0]["written_at"], ours
 
     async def look(self) -> Look:
         """What there is to be done: the one statement of a replica that is idle."""
-        row = await fetchrow(self._pool, _LOOK, self._replica_id)
-        assert row is not None
-        return Look(row["dead"], row["runs"], row["expiry_s"], row["time_out_s"])
+        (row,) = await fetch(self._pool, _LOOK, self.replica_id)
+        return Look(**row)
 
     async def bury(self, judge_until: datetime) -> int:
         """Free the runs of replicas whose leases ran out, count that, and end their sessions.
@@ -313,8 +300,8 @@ class Ownership:
         Returns:
             How many replicas there were.
         """
-        given = (self._replica_id, judge_until, list(GETS_FURTHER), CHANNEL)
-        dead = [str(row["replica_id"]) for row in await fetch(self._pool, _BURY, *given)]
+        rows = await fetch(self._pool, _BURY, self.replica_id, judge_until)
+        dead = [str(row["replica_id"]) for row in rows]
         if dead:
             await execute(self._pool, _END_SESSIONS, dead)
         return len(dead)
@@ -327,20 +314,35 @@ class Ownership:
             suspects: Runs driven here whose owners failed repeatedly; no other such run is taken
                 until each of them got further or ended.
         """
-        given = (self._replica_id, room, list(suspects), list(GETS_FURTHER))
-        return [
-            Adopted(row["run_id"], row["epoch"], "", row["failures"], row["unreadable_s"] or 0.0)
-            for row in await fetch(self._pool, _ADOPT, *given)
-        ]
+        rows = await fetch(self._pool, _ADOPT, self.replica_id, room, list(suspects))
+        return [Adopted(**row) for row in rows]
 
-    async def undriven(self, driven: Collection[UUID]) -> list[tuple[UUID, int]]:
-        """Unfinished runs of this replica beside ``driven``, and their epochs; at most 100.
+    async def release_strays(self, driven: Collection[UUID]) -> int:
+        """Let go of runs that were ours for a while and are not ``driven`` here; returns how many.
 
-        Runs of owners that are unknown become those of dead ones on the way.
+        Taking a run over and driving it are two things, and the connection can be lost in between:
+        then the adoption stands and its answer never came, or a run that went wrong could not be
+        let go. While this replica lives nobody else takes such a run. Looks only now and then. What
+        cannot be released, as its row is locked, is left for the next time and keeps no other from
+        it.
+
+        Raises:
+            BosError: the database is away; the next call goes on.
         """
-        await execute(self._pool, _ORPHANS)
-        rows = await fetch(self._pool, _UNDRIVEN, self._replica_id, list(driven))
-        return [(row["run_id"], row["epoch"]) for row in rows]
+        now = time.monotonic()
+        if now < self._look_for_strays_at:
+            return 0
+        rows = await fetch(self._pool, _UNDRIVEN, self.replica_id, list(driven))
+        self._strays = {
+            (run_id, epoch): self._strays.get((run_id, epoch), now) for run_id, epoch in rows
+        }
+        self._look_for_strays_at = now + (_GRACE_S if self._strays else _STRAYS_S)
+        released = 0
+        for stray, since in self._strays.items():
+            if now - since >= _GRACE_S:
+                with suppress(BosError):
+                    released += await self.release(*stray)
+        return released
 
     async def release(
         self, run_id: UUID, epoch: int, *, failed: bool = True, unreadable: bool = False
@@ -356,7 +358,7 @@ class Ownership:
         Returns:
             Whether it was let go; not if it is not ours, or while somebody has its row locked.
         """
-        given = (run_id, epoch, self._replica_id, list(GETS_FURTHER), failed, unreadable)
+        given = (run_id, epoch, self.replica_id, failed, unreadable)
         return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
@@ -366,14 +368,14 @@ class Ownership:
             BosError: the database is away; others take over once the lease has run out.
         """
         for _ in range(_RELEASE_TRIES):
-            ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self._replica_id, CHANNEL)
+            ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self.replica_id)
             if not kept:
                 return
             await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
         """Leave an input for the run's owner; the first of its kind counts."""
-        await fetch(self._pool, _ADD_INPUT, run_id, kind, event.SerializeToString(), CHANNEL)
+        await fetch(self._pool, _ADD_INPUT, run_id, kind, event.SerializeToString())
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.

@@ -29,17 +29,15 @@ UNREADABLE_S: Final = 3600.0
 OWNERS_DIED = "OwnersDied"
 UNREADABLE = "RunUnreadable"
 
-GETS_FURTHER = frozenset(
-    {
-        "run_accepted",
-        "planned",
-        "plan_failed",
-        "step_finished",
-        "revision_started",
-        "approval_requested",
-        "approval_resolved",
-        "cancel_requested",
-    }
+GETS_FURTHER: Final = (
+    "run_accepted",
+    "planned",
+    "plan_failed",
+    "step_finished",
+    "revision_started",
+    "approval_requested",
+    "approval_resolved",
+    "cancel_requested",
 )
 """Kinds of events that are progress: planning, a result of a step, a decision.
 
@@ -47,32 +45,20 @@ Nothing that an owner does over again may count, or a step that kills would neve
 another attempt at it, its trace, text of an answer that was never finished.
 """
 
-
-def given_up(failures: int) -> AgentError:
-    """Why a run ends whose owners failed or died."""
-    return AgentError(
-        type=OWNERS_DIED,
-        message=(
-            f"This question was given up: the service failed {failures} times in a row while "
-            "working on it, each time without getting further."
-        ),
-    )
+_GIVEN_UP = {
+    OWNERS_DIED: "the service failed {failures} times in a row while working on it, each time "
+    "without getting further.",
+    UNREADABLE: "what the service had stored about it could not be read any more. Ask it again.",
+}
 
 
-def unreadable() -> AgentError:
-    """Why a run ends whose log cannot be read, or not be made sense of, for as long as it lasts."""
-    return AgentError(
-        type=UNREADABLE,
-        message=(
-            "This question was given up: what the service had stored about it could not be read "
-            "any more. Ask it again."
-        ),
-    )
-
-
-def ended_unread(run_id: str, error: AgentError) -> LogEvent:
+def ended_unread(run_id: str, error_type: str, failures: int) -> LogEvent:
     """The end of a run whose log kills, or defies, whoever wants to read it."""
+    message = "This question was given up: " + _GIVEN_UP[error_type].format(failures=failures)
     response = OrchestratorResponse(
-        run_id=run_id, status=RUN_STATUS_FAILED, answer=error.message, error=error
+        run_id=run_id,
+        status=RUN_STATUS_FAILED,
+        answer=message,
+        error=AgentError(type=error_type, message=message),
     )
     return LogEvent(run_finished=RunFinished(response=response))

@@ -14,20 +14,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from attrs import define, field
 
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable, from_rpc_error
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
 from bos_gateway.continuing import beside_exchanges
+from bos_gateway.rounds import for_ever
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
     from uuid import UUID
 
     import asyncpg
+    from structlog.typing import FilteringBoundLogger
 
-    from bos.memory.v1 import MemoryTurnServiceAsyncStub, OpenTurnResponse
+    from bos.memory.v1 import MemoryTurnServiceAsyncStub
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.effects import Tokens
     from bos_gateway.metrics import GatewayMetrics
@@ -38,94 +42,77 @@ if TYPE_CHECKING:
 MEMORY = "memory"
 _RECORD_TIMEOUT_S = 10.0
 _WORKERS = 4
-_WAITING = 1024
-_EXTRACTIONS = 64
+_MOST_ENDED = 1024
+_MOST_EXTRACTIONS = 64
 _BATCH = 50
 _MAX_ANSWER_CHARS = 65_536
-# Their owner has had the time to tell of them.
-_LEFT_BEHIND_S = 10.0
-# Whoever begins to use memory does not tell it everything that ever was.
-_LOOK_BACK_S = 7 * 86400.0
-
-_OF_CONVERSATION = f"""
+# Their owner has had the time to tell of them; and whoever begins to use memory does not tell it
+# everything that ever was.
+_UNTOLD = f"""
 SELECT run_id FROM runs
-WHERE user_id = $1 AND conversation_id = $2 AND conversation_id <> '' AND finished_at IS NOT NULL
-      AND remembered_at IS NULL AND finished_at > now() - make_interval(secs => $3)
+WHERE finished_at > now() - interval '7 days' AND remembered_at IS NULL AND conversation_id <> ''
+      AND {{which}}
 ORDER BY finished_at LIMIT {_BATCH}
 """  # noqa: S608  our own text
-_LEFT_BEHIND = f"""
-SELECT run_id FROM runs
-WHERE finished_at < now() - make_interval(secs => $1)
-      AND finished_at > now() - make_interval(secs => $2)
-      AND remembered_at IS NULL AND conversation_id <> ''
-ORDER BY finished_at LIMIT {_BATCH}
-"""  # noqa: S608
+_OF_CONVERSATION = _UNTOLD.format(which="user_id = $1 AND conversation_id = $2")
+_LEFT_BEHIND = _UNTOLD.format(which="finished_at < now() - interval '10 seconds'")
 _REMEMBERED = "UPDATE runs SET remembered_at = now() WHERE run_id = $1 AND remembered_at IS NULL"
 
 
+@define(eq=False)
 class Remembering:
-    """The gateway's side of memory.
+    """The gateway's side of memory."""
 
-    Args:
-        memory: The service.
-        runs: Reads what ended.
-        pool: Connections whose search path is the gateway's schema.
-        tokens: Mints the tokens of the calls.
-        settings: Time limits.
-        metrics: Counts calls by outcome.
-        telemetry: For the log.
-    """
+    _memory: MemoryTurnServiceAsyncStub
+    _runs: Runs
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _tokens: Tokens
+    _settings: GatewaySettings
+    _metrics: GatewayMetrics
+    _telemetry: Telemetry
+    _log: FilteringBoundLogger = field(init=False)
+    _extractions: set[asyncio.Task[None]] = field(init=False, factory=set)
+    _ended: asyncio.Queue[UUID] = field(init=False, factory=lambda: asyncio.Queue(_MOST_ENDED))
+    _stopping: bool = field(init=False, default=False)
 
-    def __init__(
-        self,
-        memory: MemoryTurnServiceAsyncStub,
-        runs: Runs,
-        pool: asyncpg.Pool[asyncpg.Record],
-        tokens: Tokens,
-        settings: GatewaySettings,
-        metrics: GatewayMetrics,
-        telemetry: Telemetry,
-    ) -> None:
-        self._memory = memory
-        self._runs = runs
-        self._pool = pool
-        self._tokens = tokens
-        self._settings = settings
-        self._metrics = metrics
-        self._log = telemetry.logger("bos.gateway.remembering")
-        self._ended: asyncio.Queue[UUID] = asyncio.Queue(_WAITING)
-        self._extractions: set[asyncio.Task[None]] = set()
-        self._stopping = False
+    def __attrs_post_init__(self) -> None:
+        self._log = self._telemetry.logger("bos.gateway.remembering")
 
     async def opened(self, run: NewRun) -> NewRun:
         """The run with a conversation, its history, and what is remembered about its user.
 
         Without memory, or when it takes too long, the run has nothing of these but a conversation.
         """
-        conversation_id = run.conversation_id or str(run.run_id)
-        try:
-            async with asyncio.timeout(self._settings.memory_timeout_s):
-                if run.conversation_id:
-                    # Not side by side: what is asked first could miss a turn that is told of now.
-                    await self._catch_up(run.user_id, conversation_id)
-                known = await self._open(run, conversation_id)
-        except (BosError, TimeoutError) as error:
-            self._missed("OpenTurn", run.run_id, error)
-            known = None
+        request = OpenTurnRequest(
+            user_id=run.user_id,
+            conversation_id=run.conversation_id,
+            max_messages=self._settings.memory_history_messages,
+        )
         event = LogEvent()
         event.CopyFrom(run.event)
-        event.run_accepted.request.conversation_id = conversation_id
-        if known is not None:
-            history = beside_exchanges(
-                known.conversation_history, event.run_accepted.clarifications
+        accepted = event.run_accepted
+        accepted.request.conversation_id = run.conversation_id or str(run.run_id)
+        timeout_s = self._settings.memory_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                if run.conversation_id:
+                    # Not side by side: what is asked first could miss a turn that is told of now.
+                    given = (run.user_id, run.conversation_id)
+                    await self._record_found(_OF_CONVERSATION, *given)
+                known = await self._call("OpenTurn", request, run.run_id, timeout_s)
+        except (BosError, TimeoutError) as error:
+            self._missed("OpenTurn", run.run_id, error)
+        else:
+            known.DiscardUnknownFields()
+            accepted.conversation_history.extend(
+                beside_exchanges(known.conversation_history, accepted.clarifications)
             )
-            event.run_accepted.conversation_history.extend(history)
-            event.run_accepted.long_term_memory.CopyFrom(known.long_term_memory)
-        return replace(run, conversation_id=conversation_id, event=event)
+            accepted.long_term_memory.CopyFrom(known.long_term_memory)
+        return replace(run, conversation_id=accepted.request.conversation_id, event=event)
 
     def asked(self, run: NewRun) -> None:
         """A run was stored: look for personal facts in its question, beside everything else."""
-        if self._stopping or len(self._extractions) >= _EXTRACTIONS:
+        if self._stopping or len(self._extractions) >= _MOST_EXTRACTIONS:
             self._metrics.memory_calls.labels("ExtractFacts", "left_out").inc()
             return
         # A context of its own: neither the caller's deadline nor its end concerns the extraction.
@@ -135,32 +122,31 @@ class Remembering:
 
     def ended(self, run_id: UUID) -> None:
         """A run has ended here; what is lost of these is found by the next look."""
-        if not self._ended.full():
+        with suppress(asyncio.QueueFull):
             self._ended.put_nowait(run_id)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell memory of what ends while the block runs, and of what was left behind."""
-        tasks = [asyncio.create_task(self._tell(), name="memory") for _ in range(_WORKERS)]
-        tasks.append(asyncio.create_task(self._look_for_ever(), name="memory, left behind"))
+        interval_s = self._settings.upkeep_interval_s
+
+        async def tell() -> None:
+            with suppress(BosError):  # left to the next look
+                await self._record(await self._ended.get())
+
+        async def look() -> None:
+            await asyncio.sleep(interval_s)
+            await self._record_found(_LEFT_BEHIND)
+
+        rounds = {"memory, left behind": look} | {f"memory {n}": tell for n in range(_WORKERS)}
         try:
-            yield
+            async with for_ever(self._telemetry, interval_s, rounds):
+                yield
         finally:
             self._stopping = True
-            for task in (*tasks, *self._extractions):
+            for task in self._extractions:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._extractions, return_exceptions=True)
-
-    async def _open(self, run: NewRun, conversation_id: str) -> OpenTurnResponse:
-        request = OpenTurnRequest(
-            user_id=run.user_id,
-            conversation_id=conversation_id if run.conversation_id else "",
-            max_messages=self._settings.memory_history_messages,
-        )
-        timeout_s = self._settings.memory_timeout_s
-        opened: OpenTurnResponse = await self._call("OpenTurn", request, run.run_id, timeout_s)
-        opened.DiscardUnknownFields()
-        return opened
+            await asyncio.gather(*self._extractions, return_exceptions=True)
 
     async def _extract(self, run: NewRun) -> None:
         request = ExtractFactsRequest(
@@ -172,77 +158,46 @@ class Remembering:
         except BosError as error:
             self._missed("ExtractFacts", run.run_id, error)
 
-    async def _tell(self) -> None:
-        while True:
-            with suppress(BosError):
-                await self._record_each([await self._ended.get()])
-
-    async def _look_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.upkeep_interval_s)
-            try:
-                left = await self._found(_LEFT_BEHIND, _LEFT_BEHIND_S, _LOOK_BACK_S)
-            except BosError as error:
-                self._log.warning("turns not looked for", reason=error.reason)
-                continue
-            except Exception:
-                # Whatever it was, the next look must come.
-                self._log.exception("turns not looked for")
-                continue
-            with suppress(BosError):
-                await self._record_each(left)
-
-    async def _catch_up(self, user_id: str, conversation_id: str) -> None:
-        left = await self._found(_OF_CONVERSATION, user_id, conversation_id, _LOOK_BACK_S)
-        await self._record_each(left)
-
-    async def _record_each(self, run_ids: Sequence[UUID]) -> None:
-        """Tell of these runs; one that cannot be told of keeps no other from it.
-
-        Raises:
-            Unavailable, DeadlineExceeded: memory is away, and the rest would fare no better.
-        """
-        for run_id in run_ids:
-            try:
-                await self._record(run_id)
-            except BosError as error:
-                self._missed("RecordTurn", run_id, error)
-                if isinstance(error, Unavailable | DeadlineExceeded):
-                    raise
-            except Exception:
-                # Its log makes no sense, and will make none the next time.
-                self._log.exception("turn not told of", run=str(run_id))
-                await execute(self._pool, _REMEMBERED, run_id)
+    async def _record_found(self, query: str, *arguments: object) -> None:
+        for row in await fetch(self._pool, query, *arguments):
+            await self._record(row["run_id"])
 
     async def _record(self, run_id: UUID) -> None:
-        """Tell of a run that has ended; what memory refuses for good is not told again."""
-        first, sequence = await asyncio.gather(
-            self._runs.first_event(run_id), self._runs.last_sequence(run_id)
-        )
-        ((_, last),) = await self._runs.events(run_id, sequence - 1)
-        if not last.HasField("run_finished"):
-            return  # not over after all
-        accepted = first.run_accepted
-        request = RecordTurnRequest(
-            user_id=accepted.user_id,
-            run_id=str(run_id),
-            conversation_id=accepted.request.conversation_id,
-            question=accepted.request.question,
-            answer=last.run_finished.response.answer[:_MAX_ANSWER_CHARS],
-            ask_time=first.create_time,
-            answer_time=last.create_time,
-        )
+        """Tell of a run that has ended; what cannot be told of keeps no other from it.
+
+        What memory refuses for good, or makes no sense, is not told again.
+
+        Raises:
+            Unavailable, DeadlineExceeded: memory is away, and others would fare no better.
+        """
         try:
+            first, sequence = await asyncio.gather(
+                self._runs.first_event(run_id), self._runs.last_sequence(run_id)
+            )
+            ((_, last),) = await self._runs.events(run_id, sequence - 1)
+            if not last.HasField("run_finished"):
+                return  # not over after all
+            accepted = first.run_accepted
+            request = RecordTurnRequest(
+                user_id=accepted.user_id,
+                run_id=str(run_id),
+                conversation_id=accepted.request.conversation_id,
+                question=accepted.request.question,
+                answer=last.run_finished.response.answer[:_MAX_ANSWER_CHARS],
+                ask_time=first.create_time,
+                answer_time=last.create_time,
+            )
             await self._call("RecordTurn", request, run_id, _RECORD_TIMEOUT_S)
         except BosError as error:
-            if error.code != grpc.StatusCode.INVALID_ARGUMENT:
-                raise
             self._missed("RecordTurn", run_id, error)
+            if isinstance(error, Unavailable | DeadlineExceeded):
+                raise
+            if error.code != grpc.StatusCode.INVALID_ARGUMENT:
+                return
+        except Exception:
+            # Its log makes no sense, and will make none the next time.
+            self._log.exception("turn not told of", run=str(run_id))
         await execute(self._pool, _REMEMBERED, run_id)
-
-    async def _found(self, query: str, *arguments: object) -> list[UUID]:
-        rows = await fetch(self._pool, query, *arguments)
-        return [row["run_id"] for row in rows]
 
     async def _call(self, method: str, request: Any, run_id: UUID, timeout_s: float) -> Any:
         """Call memory as the run.
@@ -251,13 +206,9 @@ class Remembering:
             BosError: it failed, or was not in time.
         """
         metadata = self._tokens.metadata(request.user_id, str(run_id), "", [MEMORY], timeout_s)
-        call = getattr(self._memory, method)(request, timeout=timeout_s, metadata=metadata)
-        try:
-            answer = await call
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
-        finally:
-            call.cancel()
+        call = getattr(self._memory, method)
+        with translate_rpc_errors():
+            answer = await call(request, timeout=timeout_s, metadata=metadata)
         self._metrics.memory_calls.labels(method, "answered").inc()
         return answer
 

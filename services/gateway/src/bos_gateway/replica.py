@@ -8,126 +8,78 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from attrs import define, field
 from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
-from bos_chassis.errors import (
-    BosError,
-    DeadlineExceeded,
-    NotFound,
-    ResourceExhausted,
-    Unavailable,
-)
-from bos_gateway import context
+from bos_chassis.errors import BosError, DeadlineExceeded, NotFound, ResourceExhausted, Unavailable
+from bos_gateway import context, poison
 from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
 from bos_gateway.clock import monotonic
-from bos_gateway.day_budget import DayLimit
+from bos_gateway.day_budget import DayBudget, DayLimit
 from bos_gateway.feed import RunFeed
-from bos_gateway.orchestrator import Orchestrator, OwnedRun
-from bos_gateway.ownership import Adopted
-from bos_gateway.poison import (
-    LEASE_EXPIRED,
-    RELEASED,
-    SUSPECT_FROM,
-    UNREADABLE_S,
-    ended_unread,
-    given_up,
-    unreadable,
-)
+from bos_gateway.orchestrator import Orchestrator
+from bos_gateway.ownership import Adopted, Look, Ownership
 from bos_gateway.reading import RunReader, unavailable
-from bos_gateway.run_log import Append, LostRun, NewRun, UserLimit
-from bos_gateway.state import UnknownEvent, apply, fold
-from bos_gateway.strays import Strays
+from bos_gateway.run_log import Append, LogWriter, LostRun, NewRun, UserLimit
+from bos_gateway.state import RunState, UnknownEvent, apply, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from bos.common.v1 import AgentError
+    from structlog.typing import FilteringBoundLogger
+
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.bulletin import Bulletin
-    from bos_gateway.day_budget import DayBudget
     from bos_gateway.effects import Collaborators
     from bos_gateway.lease import Lease
-    from bos_gateway.ownership import Look, Ownership
     from bos_gateway.remembering import Remembering
-    from bos_gateway.run_log import LogWriter
-    from bos_gateway.runs import Runs, StoredRun
-    from bos_gateway.state import RunState
+    from bos_gateway.runs import Runs
 
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _FAREWELL_S = 3.0
 _RELEASE_S = 5.0
 _RESUMED_AT_ONCE = 4
-_CANCEL = "cancel"
-_UNKNOWN_EVENT = "unknown_event"
 # What a newer replica, or some time, mends: nobody is to blame, and nothing is counted.
 _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 
-class _Driven:
-    """A run under way: its loop, and everybody's way to it."""
-
-    def __init__(self, adopted: Adopted, run: OwnedRun, orchestrator: Orchestrator) -> None:
-        self.adopted = adopted
-        self.run = run
-        self.orchestrator = orchestrator
-        self.feed = run.feed
-        self.task: asyncio.Task[None] | None = None
-
-
+@define(eq=False, repr=False)
 class Replica:
-    """Everything this process does with runs.
+    """Everything this process does with runs."""
 
-    Args:
-        writer: The log's writer.
-        runs: The log's reader.
-        ownership: Taking and freeing runs.
-        lease: Whether runs here may go on.
-        bulletin: What the other replicas say, and are told.
-        collaborators: What runs need to make progress.
-        day: What the tokens of the day allow.
-        new_id: Makes run ids.
-        remembering: What is asked and told about users; None for nothing.
-    """
+    _writer: LogWriter
+    _runs: Runs
+    ownership: Ownership
+    """Taking and freeing runs."""
+    lease: Lease
+    bulletin: Bulletin
+    _with: Collaborators = field(alias="collaborators")
+    _day: DayBudget
+    _new_id: Callable[[], UUID]
+    _remembering: Remembering | None = None
+    """What is asked and told about users; None for nothing."""
+    reader: RunReader = field(init=False)
+    """What runs look like, also those that others drive."""
+    stopping: bool = field(init=False, default=False)
+    """Whether this process is on its way out: nothing new begins."""
+    _suspended: bool = field(init=False, default=False)
+    _gave_up_releasing: bool = field(init=False, default=False)
+    _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
+    _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
+    _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
+    _turns: asyncio.Semaphore = field(init=False)
+    # Secrets of runs stopped when the lease was lost, until those that are still ours are
+    # driven again: without a key they are nowhere else.
+    _set_aside: dict[UUID, Mapping[str, str]] = field(init=False, factory=dict)
+    _log: FilteringBoundLogger = field(init=False)
 
-    def __init__(
-        self,
-        writer: LogWriter,
-        runs: Runs,
-        ownership: Ownership,
-        lease: Lease,
-        bulletin: Bulletin,
-        collaborators: Collaborators,
-        day: DayBudget,
-        new_id: Callable[[], UUID],
-        remembering: Remembering | None = None,
-    ) -> None:
-        self._writer = writer
-        self._runs = runs
-        self._ownership = ownership
-        self._lease = lease
-        self._bulletin = bulletin
-        self._with = collaborators
-        self._day = day
-        self._new_id = new_id
-        self._remembering = remembering
-        self._driven: dict[UUID, _Driven] = {}
-        self.reader = RunReader(runs, bulletin, self._feed_of)
-        """What runs look like, also those that others drive."""
-        self._accepting: set[asyncio.Task[bool]] = set()
-        self._strays = Strays(ownership)
-        self.stopping = False
-        """Whether this process is on its way out: nothing new begins."""
-        self._suspended = False
-        self._released = True
-        self._resuming: dict[asyncio.Task[None], Adopted] = {}
+    def __attrs_post_init__(self) -> None:
+        self.reader = RunReader(self._runs, self.bulletin, self._feed_of)
         self._turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
-        # Secrets of runs stopped when the lease was lost, until those that are still ours are
-        # driven again: without a key they are nowhere else.
-        self._set_aside: dict[UUID, Mapping[str, str]] = {}
-        self._log = collaborators.telemetry.logger("bos.gateway.replica")
+        self._log = self._with.telemetry.logger("bos.gateway.replica")
 
     async def accept(
         self, request: AgentRequest, user_id: str, *, interactive: bool, traceparent: str
@@ -145,19 +97,12 @@ class Replica:
         request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
         digest = context.digest(request)
-        # Side by side; what was asked before comes first all the same, whatever the other says.
-        known, goes_on_from = await asyncio.gather(
-            self._known(request, user_id),
-            continued_by(request, user_id, self._runs),
-            return_exceptions=True,
-        )
-        if isinstance(known, BaseException):
-            raise known
-        if known is not None:
-            return same_request(known, digest)
+        if request.request_id:
+            known = await self._runs.find_request(user_id, request.request_id)
+            if known is not None:
+                return same_request(known, digest)
         self._require_room()
-        if isinstance(goes_on_from, BaseException):
-            raise goes_on_from
+        goes_on_from = await continued_by(request, user_id, self._runs)
         run_id = self._new_id()
         run, secrets = new_run(
             request,
@@ -178,10 +123,10 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        refused: ResourceExhausted | None = None
         try:
             if await asyncio.shield(task):
                 return run_id
+            refused: BosError = NotFound("The run of this request is gone.")
         except DayLimit as limit:
             refused = limit
         except UserLimit:
@@ -190,17 +135,10 @@ class Replica:
         known = await self._runs.find_request(user_id, run.request_id)
         if known is not None:
             return same_request(known, digest)
-        if refused is not None:
+        if isinstance(refused, ResourceExhausted):
             bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
             self._with.metrics.refused.labels(bound).inc()
-            raise refused
-        raise NotFound("The run of this request is gone.")
-
-    async def _known(self, request: AgentRequest, user_id: str) -> StoredRun | None:
-        """The run that this very request started before, if it has an id."""
-        if not request.request_id:
-            return None
-        return await self._runs.find_request(user_id, request.request_id)
+        raise refused
 
     def _accepted(self, task: asyncio.Task[bool]) -> None:
         self._accepting.discard(task)
@@ -210,17 +148,22 @@ class Replica:
     async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        await self._ownership.add_input(run_id, _CANCEL, self._with.clock.stamped(event))
+        await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event))
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
         """Hand what others want of the runs driven here to their loops."""
-        if not self._driven:
-            return
-        for run_id, payload in await self._ownership.inputs(list(self._driven)):
-            driven = self._driven.get(run_id)
-            if driven is not None:
-                driven.orchestrator.submit(_input(payload))
+        if self._driven:
+            self._hand_over(await self.ownership.inputs(list(self._driven)))
+
+    def _hand_over(self, inputs: Iterable[tuple[UUID, bytes]]) -> None:
+        for run_id, payload in inputs:
+            try:
+                event = LogEvent.FromString(payload)
+            except DecodeError:
+                event = LogEvent()  # of no kind, as one of a newer version
+            if driven := self._driven.get(run_id):
+                driven.submit(event)
 
     def _feed_of(self, run_id: UUID) -> RunFeed | None:
         driven = self._driven.get(run_id)
@@ -233,15 +176,7 @@ class Replica:
     def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
         """Epoch, and as :attr:`RunFeed.answer` the text, of a run that is under way here."""
         driven = self._driven.get(run_id)
-        return None if driven is None else (driven.run.epoch, *driven.feed.answer)
-
-    async def look(self) -> Look:
-        """What there is to be done beside the runs that are driven here.
-
-        Raises:
-            BosError: the database is away.
-        """
-        return await self._ownership.look()
+        return (driven.adopted.epoch, *driven.feed.answer) if driven else None
 
     async def adopt(self, seen: Look) -> bool:
         """Take over runs that nobody owns, as far as there is room, and free those of the dead.
@@ -252,17 +187,21 @@ class Replica:
         if self.stopping or self._suspended:
             return False
         buried, adopted = 0, list[Adopted]()
-        if seen.dead and (judge_until := self._lease.others_judged_until()) is not None:
-            buried = await self._ownership.bury(judge_until)
+        if seen.dead and (judge_until := self.lease.others_judged_until()) is not None:
+            buried = await self.ownership.bury(judge_until)
         if (seen.runs or buried) and (room := self._room()) > 0:
-            here = (*self._resuming.values(), *(each.adopted for each in self._driven.values()))
-            suspects = {each.run_id for each in here if each.failures >= SUSPECT_FROM}
-            adopted = await self._ownership.adopt(room, suspects)
+            suspects = {
+                each.run_id for each in self._here() if each.failures >= poison.SUSPECT_FROM
+            }
+            adopted = await self.ownership.adopt(room, suspects)
             self._resume_all(adopted)
-        held = {*self._driven, *(each.run_id for each in self._resuming.values())}
-        if strays := await self._strays.let_go(held):
+        if strays := await self.ownership.release_strays([each.run_id for each in self._here()]):
             self._log.warning("runs let go that nobody drove here", runs=strays)
         return bool(adopted)
+
+    def _here(self) -> list[Adopted]:
+        """The runs that are driven here, or will be."""
+        return [*self._resuming.values(), *(each.adopted for each in self._driven.values())]
 
     async def take_lease(self) -> None:
         """Take a lease; runs that are still ours after an earlier one are driven on from the log.
@@ -275,15 +214,13 @@ class Replica:
         if self.stopping:
             return
         ours: list[Adopted] = []
-        while not self._lease.held:  # taking it may last longer than it lives
+        while not self.lease.held:  # taking it may last longer than it lives
             sent = monotonic()
-            written_at, ours = await self._ownership.take()
-            self._lease.taken(sent, written_at)
+            written_at, ours = await self.ownership.take()
+            self.lease.taken(sent, written_at)
         self._suspended = False
-        still_ours = {adopted.run_id for adopted in ours}
-        self._set_aside = {
-            run_id: secrets for run_id, secrets in self._set_aside.items() if run_id in still_ours
-        }
+        still_ours = self._set_aside.keys() & {adopted.run_id for adopted in ours}
+        self._set_aside = {run_id: self._set_aside[run_id] for run_id in still_ours}
         self._resume_all(ours)
 
     async def suspend(self) -> None:
@@ -292,7 +229,7 @@ class Replica:
             self._suspended = True
             self._log.warning("lease lost, runs stopped", runs=len(self._driven))
         stopped = await self._stop_driving()
-        self._set_aside |= {driven.run.run_id: driven.run.secrets for driven in stopped}
+        self._set_aside |= {each.adopted.run_id: each.secrets for each in stopped}
 
     async def stop(self) -> None:
         """Stop driving, let go of every run, and send followers elsewhere.
@@ -303,48 +240,33 @@ class Replica:
         self.stopping = True
         self.reader.stop()
         stopped = await self._stop_driving()
+        farewells = [each.release(self._release_event("drain")) for each in stopped]
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
-                await asyncio.gather(
-                    *(
-                        driven.orchestrator.release(self._release_event("drain"))
-                        for driven in stopped
-                    ),
-                    return_exceptions=True,
-                )
-        if not self._released:
+                await asyncio.gather(*farewells, return_exceptions=True)
+        if self._gave_up_releasing:
             return  # the first call has waited for the database long enough
         try:
             async with asyncio.timeout(_RELEASE_S):
-                await self._ownership.release_all()
+                await self.ownership.release_all()
         except Exception as error:
             # Whatever it is, the process ends all the same.
-            self._released = False
+            self._gave_up_releasing = True
             self._log.warning("runs not released", error=type(error).__name__, at=str(error))
 
-    async def _stop_driving(self) -> list[_Driven]:
+    async def _stop_driving(self) -> list[Orchestrator]:
         """End every loop, and those of runs that are being accepted; returns what was stopped."""
         resuming = list(self._resuming)
         for task in resuming:
             task.cancel()
-        stopped = self._cancel_all()
-        await _ended(stopped)
+        stopped = await _stopped(self._driven.values())
         if beginning := {*resuming, *self._accepting}:
             await asyncio.wait(beginning, timeout=_FAREWELL_S)
-            late = self._cancel_all()
-            await _ended(late)
-            stopped += late
+            stopped += await _stopped(self._driven.values())
         return stopped
 
-    def _cancel_all(self) -> list[_Driven]:
-        driven = list(self._driven.values())
-        for each in driven:
-            if each.task is not None:
-                each.task.cancel()
-        return driven
-
     def _release_event(self, reason: str) -> LogEvent:
-        released = RunReleased(replica_id=str(self._ownership.replica_id), reason=reason)
+        released = RunReleased(replica_id=str(self.ownership.replica_id), reason=reason)
         return self._with.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
@@ -373,172 +295,145 @@ class Replica:
             self._set_aside.pop(adopted.run_id, None)
 
     async def _resume(self, adopted: Adopted) -> None:
-        """Record the adoption, then drive the run from where its log ends."""
-        run_id, reading = adopted.run_id, False
         try:
             if adopted.failures >= self._with.settings.max_failures:
-                await self._end_unread(adopted, given_up(adopted.failures))
-                return
-            reading = True
-            async with self._turns:
-                events = await self._runs.log(run_id)
-                state = fold(str(run_id), events)
-            reading = False
-            if state.finished:
-                return  # its end was sent before the lease was lost, and came to be written since
-            # A drain may have had no time for a word in the log; it counts no failure either.
-            released = not adopted.failures or events[-1].HasField("run_released")
-            reason = adopted.reason or (RELEASED if released else LEASE_EXPIRED)
-            adoption = RunAdopted(replica_id=str(self._ownership.replica_id), reason=reason)
-            event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
-            append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
-            await self._writer.append(append)  # outside of any turn: its row may be locked
-            apply(state, event)
-            async with self._turns:
-                inputs = await self._ownership.inputs([run_id])
-                secrets = self._set_aside.get(run_id, {})
-                if state.request.secret_keys and not secrets:
-                    secrets = await self._with.vault.load(run_id)
+                await self._end_unread(adopted, poison.OWNERS_DIED)
+            else:
+                await self._take_up(adopted)
         except LostRun:
-            self._log.info("run not taken up, it has another owner", run=str(run_id))
-            return
-        except _PASSING as error:
-            await self._put_off(adopted, error)
-            return
-        except Exception:
-            # Whatever it is, it concerns this run alone.
-            self._log.exception("run cannot be adopted", run=str(run_id))
-            await self._let_go(adopted, unreadable=reading)
-            return
-        former = self._driven.get(run_id)
-        if former is not None and former.run.epoch > adopted.epoch:
-            return  # taken anew in the meantime
-        if former is not None and former.task is not None:
-            former.task.cancel()  # lost without our knowing, and ours again
-            secrets = secrets or former.run.secrets
-            self._set_aside[run_id] = secrets
-            await _ended([former])
+            self._log.info("run not taken up, it has another owner", run=str(adopted.run_id))
+        except Exception as error:
+            await self._let_go(adopted, error, taken_up=False)
+
+    async def _take_up(self, adopted: Adopted) -> None:
+        """Record the adoption, then drive the run from where its log ends."""
+        run_id = adopted.run_id
+        async with self._turns:
+            events = await self._runs.log(run_id)
+            state = fold(str(run_id), events)
+        if state.finished:
+            return  # its end was sent before the lease was lost, and came to be written since
+        # A drain may have had no time for a word in the log; it counts no failure either.
+        released = not adopted.failures or events[-1].HasField("run_released")
+        reason = adopted.reason or (poison.RELEASED if released else poison.LEASE_EXPIRED)
+        adoption = RunAdopted(replica_id=str(self.ownership.replica_id), reason=reason)
+        event = self._with.clock.stamped(LogEvent(run_adopted=adoption))
+        append = Append(run_id, adopted.epoch, state.last_sequence + 1, [event])
+        await self._writer.append(append)  # outside of any turn: its row may be locked
+        apply(state, event)
+        async with self._turns:
+            inputs = await self.ownership.inputs([run_id])
+            secrets = self._set_aside.get(run_id, {})
+            if state.request.secret_keys and not secrets:
+                secrets = await self._with.vault.load(run_id)
+        if former := self._driven.get(run_id):
+            if former.adopted.epoch > adopted.epoch:
+                return  # taken anew in the meantime
+            # Lost without our knowing, and ours again.
+            secrets = self._set_aside[run_id] = secrets or former.secrets
+            await _stopped([former])
         self._with.metrics.adopted.labels(reason).inc()
         self._log.info("run adopted", run=str(run_id), reason=reason)
-        self._bulletin.adopted(run_id)
-        first = [_input(payload) for _, payload in inputs]
-        self._drive(adopted, state, [*events, event], secrets, first)
+        self.bulletin.adopted(run_id)
+        self._drive(adopted, state, [*events, event], secrets)
+        self._hand_over(inputs)  # before the loop begins
 
-    async def _end_unread(self, adopted: Adopted, error: AgentError) -> None:
+    async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
         """End a run that kills or defies whoever drives it; its log is not looked at."""
-        run_id = adopted.run_id
-        self._log.error("run ended unread", run=str(run_id), error=error.type)
-        event = self._with.clock.stamped(ended_unread(str(run_id), error))
-        append = Append(
-            run_id,
-            adopted.epoch,
-            await self._runs.last_sequence(run_id) + 1,
-            [event],
-            status=RUN_STATUS_FAILED,
-            finished=True,
+        run_id, epoch = adopted.run_id, adopted.epoch
+        self._log.error("run ended unread", run=str(run_id), error=error_type)
+        end = poison.ended_unread(str(run_id), error_type, adopted.failures)
+        event, first = self._with.clock.stamped(end), await self._runs.last_sequence(run_id) + 1
+        await self._writer.append(
+            Append(run_id, epoch, first, [event], status=RUN_STATUS_FAILED, finished=True)
         )
-        await self._writer.append(append)
         self._with.metrics.runs.labels("failed").inc()
-        self._bulletin.adopted(run_id)
+        self.bulletin.adopted(run_id)
 
     def _drive(
-        self,
-        adopted: Adopted,
-        state: RunState,
-        events: list[LogEvent],
-        secrets: Mapping[str, str],
-        inputs: Sequence[LogEvent] = (),
+        self, adopted: Adopted, state: RunState, events: list[LogEvent], secrets: Mapping[str, str]
     ) -> None:
         """Start the loop of a run, unless it came too late: taken anew meanwhile, or at the end."""
         run_id = adopted.run_id
         former = self._driven.get(run_id)
-        if self.stopping or (former is not None and former.run.epoch > adopted.epoch):
+        if self.stopping or (former is not None and former.adopted.epoch > adopted.epoch):
             return
         feed = RunFeed(
             events,
             window_s=self._with.settings.delta_window_s,
-            on_change=lambda text: self._bulletin.shown(run_id, text=text),
+            on_change=lambda text: self.bulletin.shown(run_id, text=text),
         )
-        run = OwnedRun(run_id, adopted.epoch, state, feed, secrets)
-        orchestrator = Orchestrator(run, self._writer, self._with, lambda: self._lease.held)
-        for event in inputs:
-            orchestrator.submit(event)
-        driven = _Driven(adopted, run, orchestrator)
+        lease = self.lease
+        driven = Orchestrator(
+            adopted, state, feed, secrets, self._writer, self._with, lambda: lease.held
+        )
         self._driven[run_id] = driven
         self._with.metrics.active_runs.set(len(self._driven))
-        driven.task = asyncio.create_task(self._driven_to_end(run_id, driven), name=f"run {run_id}")
+        driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
 
-    async def _driven_to_end(self, run_id: UUID, driven: _Driven) -> None:
+    async def _driven_to_end(self, driven: Orchestrator) -> None:
+        run_id, feed, adopted = driven.adopted.run_id, driven.feed, driven.adopted
         try:
-            await self._attempt_to_drive(run_id, driven)
+            await self._driven_or_failed(driven)
+            if driven.state.let_go:
+                # Somebody may have decided just before it was let go.
+                self.bulletin.released.set()
+        except Exception as error:
+            if isinstance(error, UnknownEvent):
+                with suppress(Exception):
+                    await driven.release(self._release_event("unknown_event"))
+            await self._let_go(adopted, error)
         finally:
             if self._driven.get(run_id) is driven:
                 del self._driven[run_id]
-                self._bulletin.forget(run_id)
-            if self._remembering is not None and driven.run.state.finished:
+                self.bulletin.forget(run_id)
+            if self._remembering is not None and feed.events[-1].HasField("run_finished"):
                 self._remembering.ended(run_id)
             self._with.metrics.active_runs.set(len(self._driven))
-            driven.feed.close()
-            if driven.adopted.failures >= SUSPECT_FROM:
-                self._bulletin.released.set()  # the next suspect may be taken
+            feed.close()
+            if adopted.failures >= poison.SUSPECT_FROM:
+                self.bulletin.released.set()  # the next suspect may be taken
 
-    async def _attempt_to_drive(self, run_id: UUID, driven: _Driven) -> None:
-        """Drive the run; a defect of ours ends it, and what cannot even be ended is let go."""
+    async def _driven_or_failed(self, driven: Orchestrator) -> None:
+        """Drive a run; a defect of ours ends it."""
         try:
-            try:
-                await driven.orchestrator.drive()
-                if driven.run.state.let_go:
-                    # Somebody may have decided just before it was let go.
-                    self._bulletin.released.set()
-            except (LostRun, *_PASSING):
-                raise
-            except Exception:
-                self._log.exception("run broke", run=str(run_id))
-                await driven.orchestrator.fail()
-        except LostRun:
-            self._with.metrics.lost.inc()
-            self._log.warning("run lost", run=str(run_id))
-            # If it is still ours, its log has a hole, and only folding it anew can go on.
-            await self._let_go(driven.adopted)
-        except _PASSING as error:
-            if isinstance(error, UnknownEvent):
-                with suppress(LostRun, BosError):
-                    await driven.orchestrator.release(self._release_event(_UNKNOWN_EVENT))
-            await self._put_off(driven.adopted, error)
+            await driven.drive()
+        except (LostRun, *_PASSING):
+            raise
         except Exception:
-            self._log.exception("run cannot be ended here", run=str(run_id))
-            await self._let_go(driven.adopted)
+            self._log.exception("run broke", run=str(driven.adopted.run_id))
+            await driven.fail()
 
-    async def _put_off(self, adopted: Adopted, error: Exception) -> None:
-        """Leave a run that cannot be read for now to later, or to others; not for ever."""
+    async def _let_go(self, adopted: Adopted, error: Exception, *, taken_up: bool = True) -> None:
+        """Leave a run that does not get on here to later, or to others; not for ever."""
         run_id = str(adopted.run_id)
-        if adopted.unreadable_s < UNREADABLE_S:
+        failed = not isinstance(error, _PASSING)
+        unreadable = not (failed and taken_up)
+        if isinstance(error, LostRun):
+            # If it is still ours, its log has a hole, and only folding it anew can go on.
+            self._with.metrics.lost.inc()
+            self._log.warning("run lost", run=run_id)
+        elif failed:
+            # Whatever it is, it concerns this run alone.
+            self._log.error("run cannot go on here", run=run_id, exc_info=error)
+        elif adopted.unreadable_s < poison.UNREADABLE_S:
             self._log.info("run put off", run=run_id, error=type(error).__name__, at=str(error))
-            await self._let_go(adopted, failed=False, unreadable=True)
-            return
+        else:
+            try:
+                with suppress(LostRun):
+                    await self._end_unread(adopted, poison.UNREADABLE)
+                return
+            except Exception:
+                self._log.exception("run not ended", run=run_id)
+                failed = True
         try:
-            await self._end_unread(adopted, unreadable())
-        except LostRun:
-            return
-        except Exception:
-            self._log.exception("run not ended", run=run_id)
-            await self._let_go(adopted, unreadable=True)
-
-    async def _let_go(
-        self, adopted: Adopted, *, failed: bool = True, unreadable: bool = False
-    ) -> None:
-        """Release a run that does not get on here."""
-        run_id = adopted.run_id
-        try:
-            released = await self._ownership.release(
-                run_id, adopted.epoch, failed=failed, unreadable=unreadable
-            )
+            if not await self.ownership.release(
+                adopted.run_id, adopted.epoch, failed=failed, unreadable=unreadable
+            ):
+                self._log.info("run not released, it is locked or lost", run=run_id)
         except Exception:
             # Whatever it is: the run is looked for again, as one that nobody drives.
-            self._log.exception("run not released", run=str(run_id))
-        else:
-            if not released:
-                self._log.info("run not released, it is locked or lost", run=str(run_id))
+            self._log.exception("run not released", run=run_id)
 
     def _room(self) -> int:
         used = len(self._driven) + len(self._accepting) + len(self._resuming)
@@ -556,15 +451,10 @@ class Replica:
             )
 
 
-async def _ended(stopped: Sequence[_Driven]) -> None:
-    """Wait for loops that were told to stop."""
-    tasks = [driven.task for driven in stopped if driven.task is not None]
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _input(payload: bytes) -> LogEvent:
-    """What somebody wants of a run; an event of no kind, as of a newer version, if unreadable."""
-    try:
-        return LogEvent.FromString(payload)
-    except DecodeError:
-        return LogEvent()
+async def _stopped(driven: Iterable[Orchestrator]) -> list[Orchestrator]:
+    """Stop these loops, and wait for that."""
+    stopping = list(driven)
+    for each in stopping:
+        each.task.cancel()
+    await asyncio.gather(*(each.task for each in stopping), return_exceptions=True)
+    return stopping

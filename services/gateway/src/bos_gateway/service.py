@@ -33,7 +33,7 @@ from bos_gateway.day_budget import DayBudget
 from bos_gateway.dry_run import DryRun
 from bos_gateway.effects import Collaborators, Room, Tokens
 from bos_gateway.files import RunFiles
-from bos_gateway.housekeeping import running_replica
+from bos_gateway.housekeeping import WaitingApprovals, running_replica
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Ownership
@@ -44,8 +44,7 @@ from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
 from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
-from bos_gateway.upkeep import Upkeep, UpkeepPlan, running_upkeep
-from bos_gateway.waiting import WaitingApprovals
+from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
 
 if TYPE_CHECKING:
@@ -143,15 +142,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
         approvals = Approvals(pool, readers)
-        await enter(
-            running_replica(
-                replica, lease, bulletin, approvals, WaitingApprovals(pool, metrics), telemetry
-            )
-        )
-        upkeep = Upkeep(pool, UpkeepPlan.of(settings), metrics, files)
-        await stack.enter_async_context(
-            running_upkeep(upkeep, settings.upkeep_interval_s, telemetry)
-        )
+        await enter(running_replica(replica, approvals, WaitingApprovals(pool, metrics), telemetry))
+        upkeep = Upkeep(pool, settings.retention_days, metrics, files)
+        await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
         servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bos_chassis.errors import BosError
+from attrs import define, field
+
 from bos_gateway.day_budget import SETTLED_AT_ONCE, settle
 from bos_gateway.retention import delete, forget_days, forget_files, too_old
-from bos_postgres import acquire, statement_errors
+from bos_gateway.rounds import for_ever
+from bos_postgres import acquire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.files import RunFiles
     from bos_gateway.metrics import GatewayMetrics
-    from bos_gateway.settings import GatewaySettings
     from bos_postgres.connections import Session
 
 T = TypeVar("T")
@@ -37,62 +38,26 @@ LOCK = 0x626F73_75706B
 # run was ending, and credentials if a version that knows nothing of them ended it. A minute later
 # nothing under way has to do with them. Subqueries, so that each row is looked up by key and runs
 # are never searched, however many there are.
-_LEFT_OVER = (
-    """
-    DELETE FROM answers AS a
-    WHERE (SELECT r.finished_at IS NULL FROM runs AS r WHERE r.run_id = a.run_id) IS NOT TRUE
-    """,
-    """
-    DELETE FROM run_inputs AS i
-    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = i.run_id)
-          < now() - interval '1 minute'
-    """,
-    """
-    DELETE FROM run_secrets AS s
-    WHERE (SELECT r.finished_at FROM runs AS r WHERE r.run_id = s.run_id)
-          < now() - interval '1 minute'
-    """,
-)
+_LEFT_OVER = """
+DELETE FROM {table} AS left_over
+WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
+                WHERE r.run_id = left_over.run_id), '-infinity') < now() - interval '1 minute'
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepPlan:
-    """What is due when. Times are in seconds after the end of a run."""
-
-    keep_s: float | None
-    """Age at which a run is deleted; None for never."""
-    batch: int = 100
-    """Runs per statement: few enough to hold their rows for milliseconds only."""
-
-    @classmethod
-    def of(cls, settings: GatewaySettings) -> UpkeepPlan:
-        """As the settings say."""
-        days = settings.retention_days
-        return cls(None if days is None else days * _DAY_S)
-
-
+@define(eq=False)
 class Upkeep:
-    """One round after the other over the runs that have ended.
+    """One round after the other over the runs that have ended."""
 
-    Args:
-        pool: Connections whose search path is the gateway's schema.
-        plan: When to delete.
-        metrics: Counts what was removed.
-        files: The store of their files; without it, runs with files stay.
-    """
-
-    def __init__(
-        self,
-        pool: asyncpg.Pool[asyncpg.Record],
-        plan: UpkeepPlan,
-        metrics: GatewayMetrics,
-        files: RunFiles | None = None,
-    ) -> None:
-        self._files = files
-        self._pool = pool
-        self._plan = plan
-        self._metrics = metrics
-        self._tidy_at = 0.0
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _keep_days: float | None
+    """Days from its end after which a run is deleted; None for never."""
+    _metrics: GatewayMetrics
+    _files: RunFiles | None = None
+    """The store of their files; without it, runs with files stay."""
+    _batch: int = 100
+    """Runs per statement: few enough to hold their rows for milliseconds only."""
+    _tidy_at: float = field(init=False, default=0.0)
 
     async def round(self) -> bool:
         """Do a batch of everything that is due; whether there is more of it.
@@ -102,79 +67,54 @@ class Upkeep:
         Raises:
             BosError: the database is away.
         """
-        settled = await self._alone(settle, 0)
-        if time.monotonic() >= self._tidy_at and await self._alone(tidy, False):
+        settled = await self._alone(settle)
+        if time.monotonic() >= self._tidy_at and await self._alone(tidy):
             self._tidy_at = time.monotonic() + _TIDY_S
-        expired = 0 if self._plan.keep_s is None else await self._expire(self._plan.keep_s)
-        return settled == SETTLED_AT_ONCE or expired == self._plan.batch
+        expired = await self._expire()
+        return settled == SETTLED_AT_ONCE or expired == self._batch
 
-    async def _expire(self, keep_s: float) -> int:
+    async def _expire(self) -> int:
         """Delete a batch: the files, and then the rows that tell of them.
 
         The store may take minutes, so nothing of the database is held meanwhile. What is broken
         off, or done by two gateways at once, can be done again.
         """
-        batch, files = self._plan.batch, self._files
-        nothing: list[asyncpg.Record] = []
-        runs = await self._alone(
-            lambda session: too_old(session, after_s=keep_s, limit=batch, files=files), nothing
-        )
+        if self._keep_days is None:
+            return 0
+        after_s, files = self._keep_days * _DAY_S, self._files
+        find = partial(too_old, after_s=after_s, limit=self._batch, files=files)
+        runs = await self._alone(find)
         if not runs:
             return 0
         if files is not None:
             await forget_files(runs, files)
-        deleted = await self._alone(lambda session: delete(session, runs), 0)
+        deleted = await self._alone(partial(delete, runs=runs)) or 0
         self._metrics.expired_runs.inc(deleted)
         return deleted
 
-    async def _alone(self, action: Callable[[Session], Awaitable[T]], otherwise: T) -> T:
-        """One statement in a transaction of its own; not while another gateway is at it."""
-        async with acquire(self._pool) as session:
-            with statement_errors(session):
-                async with session.transaction():
-                    if not await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
-                        return otherwise
-                    return await action(session)
+    async def _alone(self, action: Callable[[Session], Awaitable[T]]) -> T | None:
+        """In a transaction of its own; None, and nothing done, while another gateway is at it."""
+        async with acquire(self._pool) as session, session.transaction():
+            if await session.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK):
+                return await action(session)
+        return None
 
 
 async def tidy(session: Session) -> bool:
     """Delete what the ends of runs, and of days, left over."""
     await forget_days(session)
-    for statement in _LEFT_OVER:
-        await session.execute(statement)
+    for table in ("answers", "run_inputs", "run_secrets"):
+        await session.execute(_LEFT_OVER.format(table=table))
     return True
 
 
-@asynccontextmanager
-async def running_upkeep(
+def running_upkeep(
     upkeep: Upkeep, interval_s: float, telemetry: Telemetry
-) -> AsyncIterator[None]:
-    """Keep the log small while the block runs.
+) -> AbstractAsyncContextManager[None]:
+    """Keep the log small while the block runs; between looks that find nothing is the interval."""
 
-    Args:
-        upkeep: What to do.
-        interval_s: Seconds between two looks when nothing is due.
-        telemetry: For the log.
-    """
-    log = telemetry.logger("bos.gateway.upkeep")
+    async def look() -> None:
+        more = await upkeep.round()
+        await asyncio.sleep(min(_BREATH_S, interval_s) if more else interval_s)
 
-    async def for_ever() -> None:
-        more = False
-        while True:
-            try:
-                more = await upkeep.round()
-            except BosError as error:
-                more = False
-                log.warning("upkeep put off", reason=error.reason)
-            except Exception:
-                # Nobody's run depends on it; the next round may go better.
-                more = False
-                log.exception("upkeep failed")
-            await asyncio.sleep(min(_BREATH_S, interval_s) if more else interval_s)
-
-    task = asyncio.create_task(for_ever(), name="upkeep")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    return for_ever(telemetry, interval_s, {"upkeep": look})
