@@ -13,8 +13,10 @@ from prometheus_client import CollectorRegistry
 from streamed import answer_text, cursor, logged
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
-from bos_gateway.bulletin import Answers
+from bos_gateway.bulletin import Answers, Bulletin
+from bos_gateway.cursors import Cursor
 from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.reading import RunReader
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Look, Runs
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -346,3 +348,33 @@ async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(house: Ho
         slow.release.set()
         await asyncio.gather(late.task, early.task)
     assert logged(early.seen) == [*seen, *logged(late.seen)]
+
+
+async def test_owner_is_told_again_and_again_who_follows_a_run_that_goes_on(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if every look finds more: otherwise it would show nobody elsewhere the text any more."""
+    told: list[UUID] = []
+    monkeypatch.setattr(Bulletin, "follow", lambda _, run_id: told.append(run_id))
+    async with (
+        open_pool(postgres_dsn) as pool,
+        open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
+    ):
+        run, ended = await new_run(pool), await new_run(pool)
+        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+        reader = RunReader(
+            Runs(pool, readers), Bulletin(postgres_dsn, uuid4(), pool), lambda _: None
+        )
+        following = [asyncio.create_task(follow(reader, each)) for each in (run, ended)]
+        await asyncio.wait_for(following[1], 60)
+        await eventually(lambda: told == [run])
+        for _ in range(10):
+            await pool.execute("UPDATE runs SET last_sequence = last_sequence + 1")
+            await reader.look()
+        assert told == [run] * 3
+        following[0].cancel()
+
+
+async def follow(reader: RunReader, run_id: UUID) -> None:
+    async for _ in reader.follow(run_id, Cursor(), "ada"):
+        pass

@@ -181,10 +181,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
         return await self._replica.accept(
-            request,
-            caller(),
-            interactive=interactive,
-            traceparent=carrier.get("traceparent", ""),
+            request, caller(), interactive=interactive, traceparent=carrier.get("traceparent", "")
         )
 
     async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:

@@ -23,7 +23,6 @@ from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     import asyncpg
 
@@ -190,9 +189,8 @@ def _approval(row: asyncpg.Record) -> gateway.Approval:
         approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
-    responded_at: datetime | None = row["responded_at"]
-    if responded_at is not None:
-        approval.respond_time.FromDatetime(responded_at)
+    if row["responded_at"] is not None:
+        approval.respond_time.FromDatetime(row["responded_at"])
     return approval
 
 

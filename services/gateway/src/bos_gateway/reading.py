@@ -155,7 +155,7 @@ class RunReader:
                 if found is None or found != followed.seen:
                     followed.seen = found
                     self._bulletin.wake(followed.run_id)
-                elif found["driven"] and self._round % _FOLLOW_AGAIN == 0:
+                if found and found["driven"] and self._round % _FOLLOW_AGAIN == 0:
                     self._bulletin.follow(followed.run_id)
 
     async def _events(self, run_id: UUID, user_id: str) -> Sequence[LogEvent]:
@@ -191,12 +191,13 @@ class RunReader:
         """Read the run until its end, or until it is driven here."""
         run_id, error = followed.run_id, None
         wait_s: float | None = _LOOK_AGAIN_S
-        self._bulletin.follow(run_id)
         try:
             while not self._stopping and self._feed_of(run_id) is None:
                 news = self._bulletin.news(run_id)
                 if await self._read_on(followed):
                     break
+                if wait_s is not None:  # the first time: its owner does not know who follows
+                    self._bulletin.follow(run_id)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await news.wait()
@@ -218,7 +219,7 @@ class RunReader:
             if look.text:
                 feed.resume(look.attempt, look.started_at, look.text)
             if any(event.HasField("run_adopted") for _, event in look.events):
-                self._bulletin.follow(followed.run_id)  # the new owner does not know who follows
+                self._bulletin.follow(followed.run_id)  # nor does a new owner
         return look.finished
 
     def _forget(self, followed: _Followed) -> None:

@@ -164,8 +164,9 @@ CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
 CREATE INDEX approvals_waiting ON approvals (agent_name, tools) INCLUDE (created_at) WHERE status = 1;
 
--- Tokens of runs that have ended, by day and user, and of everybody ('') by day: adding up the runs
--- of a day would take longer with each of them, and give back what erased runs consumed.
+-- Tokens of dry runs and of runs that have ended, by day and user, and of everybody ('') by day:
+-- adding up the runs of a day would take longer with each of them, and give back what erased runs
+-- consumed.
 CREATE TABLE token_days (
     day     date NOT NULL,
     -- Empty for everybody together.
