@@ -41,7 +41,7 @@ LOCK = 0x626F73_75706B
 _LEFT_OVER = """
 DELETE FROM {table} AS left_over
 WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
-                WHERE r.run_id = left_over.run_id), '-infinity') < now() - interval '1 minute'
+                WHERE r.run_id = left_over.run_id), '-infinity') < now() - interval '{age}'
 """
 
 
@@ -103,8 +103,8 @@ class Upkeep:
 async def tidy(session: Session) -> bool:
     """Delete what the ends of runs, and of days, left over."""
     await forget_days(session)
-    for table in ("answers", "run_inputs", "run_secrets"):
-        await session.execute(_LEFT_OVER.format(table=table))
+    for table, age in (("answers", "0 s"), ("run_inputs", "1 min"), ("run_secrets", "1 min")):
+        await session.execute(_LEFT_OVER.format(table=table, age=age))
     return True
 
 
