@@ -17,38 +17,38 @@ CREATE TABLE runs (
     request_digest  bytea NOT NULL,
     conversation_id text NOT NULL DEFAULT '',
     question        text NOT NULL,
-    -- Number of bos.gateway.v1.RunStatus.
     status          smallint NOT NULL,
-    -- Where its log ends; an append must begin just behind it.
     last_sequence   bigint NOT NULL DEFAULT 1,
-    -- Owner; null when released or waiting for a person.
     replica_id      uuid,
-    -- Fencing: grows with every change of owner.
     epoch           bigint NOT NULL DEFAULT 1,
-    -- Owners that died or let go in trouble, without the run getting further.
     failures        integer NOT NULL DEFAULT 0,
-    -- Sequence of the last event that counts as getting further.
     failures_after  bigint NOT NULL DEFAULT 0,
-    -- Of a run that nobody owns: when it is due; infinity: it waits for a person.
     retry_at        timestamptz NOT NULL DEFAULT now(),
-    -- Since when its log defies whoever adopts it.
     unreadable_since timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
-    -- When memory had stored the turn, or refused it for good.
     remembered_at   timestamptz,
-    -- The budget of the run, from its end on what its log counted.
     tokens          bigint,
-    -- The artefact store may hold files of it.
     has_files       boolean NOT NULL DEFAULT false,
-    -- Status of a run that has ended, for an index: it changes with the end alone.
     outcome         smallint GENERATED ALWAYS AS
                     (CASE WHEN finished_at IS NOT NULL THEN status END) STORED,
-    -- UTC day whose sum lacks these tokens; null: none.
     token_day       date,
     UNIQUE (user_id, request_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+COMMENT ON COLUMN runs.status IS 'number of bos.gateway.v1.RunStatus';
+COMMENT ON COLUMN runs.last_sequence IS 'where its log ends; an append must begin just behind it';
+COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a person';
+COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
+COMMENT ON COLUMN runs.failures IS 'owners that died or let go in trouble, without the run getting further';
+COMMENT ON COLUMN runs.failures_after IS 'sequence of the last event that counts as getting further';
+COMMENT ON COLUMN runs.retry_at IS 'of a run that nobody owns: when it is due; infinity: it waits for a person';
+COMMENT ON COLUMN runs.unreadable_since IS 'since when its log defies whoever adopts it';
+COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
+COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
+COMMENT ON COLUMN runs.outcome IS 'status of a run that has ended, for an index: it changes with the end alone';
+COMMENT ON COLUMN runs.has_files IS 'the artefact store may hold files of it';
+COMMENT ON COLUMN runs.token_day IS 'UTC day whose sum lacks these tokens; null: none';
 
 CREATE INDEX runs_by_user ON runs (user_id, created_at DESC, run_id DESC);
 CREATE INDEX runs_by_conversation ON runs (user_id, conversation_id, created_at DESC, run_id DESC)
@@ -82,12 +82,12 @@ CREATE TABLE run_events (
     epoch          bigint NOT NULL,
     kind           text NOT NULL,
     schema_version integer NOT NULL,
-    -- Bos.runlog.v1.LogEvent.
     payload        bytea NOT NULL,
     created_at     timestamptz NOT NULL,
     PRIMARY KEY (run_id, sequence)
     -- A fifth of a large table, as is usual, would be dead before its room is used again.
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
+COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 
@@ -95,47 +95,47 @@ ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 -- and stay.
 CREATE TABLE cards (
     digest     bytea PRIMARY KEY,
-    -- A bos.runlog.v1.RunAccepted that holds nothing else.
     payload    bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
+COMMENT ON COLUMN cards.payload IS 'a bos.runlog.v1.RunAccepted that holds nothing else';
 
 -- What others want of a run. The owner turns each row into exactly one event.
 CREATE TABLE run_inputs (
     run_id     uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
     kind       text NOT NULL,
     input_key  text NOT NULL DEFAULT '',
-    -- The bos.runlog.v1.LogEvent to append.
     payload    bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (run_id, kind, input_key)
 );
+COMMENT ON COLUMN run_inputs.payload IS 'the bos.runlog.v1.LogEvent to append';
 
 -- Texts of answers that are being written, while somebody follows their runs on another replica than
 -- their owner. Overwritten again and again, so pages have room; lost with PostgreSQL, and written
 -- again. Without a foreign key, so that no locked row of another run holds them up.
 CREATE UNLOGGED TABLE answers (
     run_id     uuid PRIMARY KEY,
-    -- Of the run when this was written; with any other it is void.
     epoch      bigint NOT NULL,
     attempt    integer NOT NULL,
-    -- Of the AnswerStarted event of the attempt.
     sequence   bigint NOT NULL,
     text       text NOT NULL,
     characters integer NOT NULL
 ) WITH (fillfactor = 50);
+COMMENT ON COLUMN answers.epoch IS 'of the run when this was written; with any other it is void';
+COMMENT ON COLUMN answers.sequence IS 'of the AnswerStarted event of the attempt';
 ALTER TABLE answers ALTER COLUMN text SET STORAGE EXTERNAL;
 
 -- Credentials that came with a question, for as long as its run is under way. A table of its own:
 -- the log is kept, shown and exported, these never.
 CREATE TABLE run_secrets (
     run_id     uuid PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
-    -- Which of BOS_GATEWAY_SECRETS_KEYS encrypted it.
     key_id     text NOT NULL,
-    -- Nonce and AES-256-GCM of a JSON object, bound to run_id.
     ciphertext bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
+COMMENT ON COLUMN run_secrets.key_id IS 'which of BOS_GATEWAY_SECRETS_KEYS encrypted it';
+COMMENT ON COLUMN run_secrets.ciphertext IS 'nonce and AES-256-GCM of a JSON object, bound to run_id';
 
 -- Requests to people, for finding and deciding them. The statement that appends ApprovalRequested to
 -- a log writes the row; deciding is one compare-and-set on its status, which also leaves the run its
@@ -144,18 +144,18 @@ CREATE TABLE approvals (
     approval_id  uuid PRIMARY KEY,
     run_id       uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
     user_id      text NOT NULL,
-    -- Number of bos.gateway.v1.ApprovalStatus; 1 is PENDING.
     status       smallint NOT NULL,
     instructions text NOT NULL DEFAULT '',
-    -- Bos.gateway.v1.Approval as it was requested.
     payload      bytea NOT NULL,
     agent_name   text NOT NULL,
-    -- Names of the tools that would be used, sorted, comma-separated.
     tools        text NOT NULL,
     created_at   timestamptz NOT NULL,
     expire_at    timestamptz NOT NULL,
     responded_at timestamptz
 );
+COMMENT ON COLUMN approvals.status IS 'number of bos.gateway.v1.ApprovalStatus; 1 is PENDING';
+COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was requested';
+COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
 
 CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
 CREATE INDEX approvals_by_status ON approvals (user_id, status, created_at DESC, approval_id DESC);
@@ -164,27 +164,26 @@ CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
 CREATE INDEX approvals_waiting ON approvals (agent_name, tools) INCLUDE (created_at) WHERE status = 1;
 
--- Tokens of dry runs and of runs that have ended, by day and user, and of everybody ('') by day:
--- adding up the runs of a day would take longer with each of them, and give back what erased runs
--- consumed.
+-- Tokens of runs that have ended, by day and user, and of everybody ('') by day: adding up the runs
+-- of a day would take longer with each of them, and give back what erased runs consumed.
 CREATE TABLE token_days (
     day     date NOT NULL,
-    -- Empty for everybody together.
     user_id text NOT NULL,
     tokens  bigint NOT NULL,
     PRIMARY KEY (day, user_id)
 ) WITH (fillfactor = 50);
+COMMENT ON COLUMN token_days.user_id IS 'empty for everybody together';
 
 -- Counts the unfinished runs of a user and keeps everybody else from accepting one for that user
 -- until the end of this transaction. Each statement of a VOLATILE function looks anew, so what the
 -- last holder of the lock has committed is counted; the statement that calls it would not see it.
--- It needs READ COMMITTED; 4 is RUN_STATUS_WAITING_FOR_APPROVAL.
 CREATE FUNCTION unfinished_runs(of_user text) RETURNS TABLE (active bigint, waiting bigint)
 LANGUAGE sql VOLATILE AS $$
     SELECT pg_advisory_xact_lock(20261122, hashtext(of_user));
     SELECT count(*) FILTER (WHERE status <> 4), count(*) FILTER (WHERE status = 4)
     FROM runs WHERE user_id = of_user AND finished_at IS NULL;
 $$;
+COMMENT ON FUNCTION unfinished_runs IS '4 is RUN_STATUS_WAITING_FOR_APPROVAL; needs READ COMMITTED';
 
 -- What users ask for is read by a role that sees the rows of one user; which one, its statement says
 -- by the setting bos.user_id. The gateway's own role owns the tables and is not restricted.
