@@ -33,20 +33,14 @@ class Pipeline:
     """Told of events once they are committed, in order."""
     _broken: Callable[[], None]
     """Called when an append failed; nothing behind it is committed either."""
-    end: int = field(init=False)
-    """Of the last event that was added."""
     _under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = field(
         init=False, factory=deque
     )
     _error: BaseException | None = field(init=False, default=None)
 
-    def __attrs_post_init__(self) -> None:
-        self.end = self.last_sequence
-
     def add(self, append: Append) -> None:
         """Have events written behind all that was added before."""
         future = self._writer.submit(append)
-        self.end += len(append.events)
         self._under_way.append((future, append.events))
         future.add_done_callback(self._advance)
 

@@ -14,6 +14,7 @@ from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway.results import values_problem
+from bos_gateway.rounds import for_ever
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -142,19 +143,16 @@ def _card_problem(card: AgentCard, name: str) -> str | None:
 
 
 @asynccontextmanager
-async def watched_registry(registry: Registry, interval_s: float) -> AsyncIterator[Registry]:
+async def watched_registry(
+    registry: Registry, interval_s: float, telemetry: Telemetry
+) -> AsyncIterator[Registry]:
     """Keep ``registry`` fresh while the block runs; the first look is taken before it starts."""
 
     async def watch() -> None:
-        while True:
-            # Agents that start after the gateway should not be missed for long.
-            await asyncio.sleep(min(interval_s, _MISSING_S) if registry.unavailable else interval_s)
-            await registry.refresh()
+        # Agents that start after the gateway should not be missed for long.
+        await asyncio.sleep(min(interval_s, _MISSING_S) if registry.unavailable else interval_s)
+        await registry.refresh()
 
     await registry.refresh()
-    task = asyncio.create_task(watch(), name="agent-registry")
-    try:
+    async with for_ever(telemetry, interval_s, {"agents": watch}):
         yield registry
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -100,7 +100,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
-        registry = await enter(watched_registry(agents, settings.describe_interval_s))
+        registry = await enter(watched_registry(agents, settings.describe_interval_s, telemetry))
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
         )
