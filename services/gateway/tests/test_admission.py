@@ -10,6 +10,7 @@ import pytest
 from admission_house import AS_ANNA, KEY, as_account, execute, writers
 from gateway_house import gateway_process
 
+from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
@@ -18,6 +19,7 @@ from bos.gateway.v1 import (
     CancelRunRequest,
     ListRunsRequest,
 )
+from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
@@ -182,6 +184,23 @@ async def test_callers_without_an_account_are_bounded_by_the_replica_alone(house
         assert LOCAL_USER == "local"
         responses = await asyncio.gather(*(gateway.ask() for _ in range(5)))
     assert len({response.run_id for response in responses}) == 5
+
+
+async def test_replies_that_come_at_once_find_as_much_room_as_the_replica_has(house: House) -> None:
+    asked = Clarification(questions=[ClarifyingQuestion(question="Which year?")])
+    house.planner.answer = MakePlanResponse(clarification=asked)
+    slow = SlowAgent("slow")
+    await house.add_agent(slow)
+    async with house.gateway(max_active_runs=2) as gateway:
+        asking = (await ask(gateway)).run_id
+        house.planner.answer = None
+        house.planner.steps = [step("a", "slow")]
+        replies = [asyncio.create_task(ask(gateway, continues_run_id=asking)) for _ in range(8)]
+        await eventually(lambda: sum(task.done() for task in replies) == 6)
+        slow.release.set()
+        outcomes = await asyncio.gather(*replies, return_exceptions=True)
+    refused = [from_rpc_error(each) for each in outcomes if isinstance(each, grpc.RpcError)]
+    assert [error.reason for error in refused] == ["REPLICA_FULL"] * 6
 
 
 async def test_full_streams_are_refused_and_a_run_can_still_be_cancelled(house: House) -> None:

@@ -66,6 +66,10 @@ def progress(text: str) -> LogEvent:
     return LogEvent(step_progressed=StepProgressed(step_id=text))
 
 
+def finished() -> LogEvent:
+    return LogEvent(run_finished=RunFinished())
+
+
 async def stored(store: str, run_id: UUID) -> list[tuple[int, str]]:
     async with connect(store, schema=SCHEMA) as connection:
         rows = await connection.fetch(
@@ -396,6 +400,32 @@ async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
         assert await asyncio.gather(*slow) == [True, True]
         await log.append(Append(held.run_id, 1, 4, [progress("y")]))
     assert (2, "step_progressed") in await stored(store, free[0].run_id)
+
+
+async def test_runs_whose_ends_are_locked_take_turns_with_those_beside_them(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try of a locked one takes longer than it waits for the next."""
+    monkeypatch.setattr(run_log, "_LOCK_TIMEOUT", "600ms")
+    held, free = [new_run() for _ in range(3)], [new_run() for _ in range(40)]
+    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
+        await asyncio.gather(*(log.accept(run) for run in (*held, *free)))
+        await connection.executemany(
+            "INSERT INTO run_inputs (run_id, kind, payload) VALUES ($1, 'cancel', '')",
+            [(run.run_id,) for run in held],
+        )
+        async with connection.transaction():
+            await connection.execute("SELECT FROM run_inputs FOR UPDATE")
+            ends = [
+                log.submit(Append(run.run_id, 1, 2, [finished()], RUN_STATUS_FAILED, finished=True))
+                for run in held
+            ]
+            # In one batch with them, so each is tried by itself from now on.
+            beside = [log.submit(Append(run.run_id, 1, 2, [progress("x")])) for run in free]
+            async with asyncio.timeout(60):
+                assert all(await asyncio.gather(*beside))
+            assert not any(each.done() for each in ends)
+        assert all(await asyncio.gather(*ends))
 
 
 async def test_a_lock_on_the_whole_table_is_waited_for_however_long_it_lasts(

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -133,7 +134,7 @@ class Answers:
 class Bulletin:
     """Messages to and from the other replicas."""
 
-    _dsn: str
+    _dsn: str = field(repr=False)
     _replica_id: UUID
     _pool: Pool
     inputs: asyncio.Event = field(init=False, factory=asyncio.Event)
@@ -208,18 +209,19 @@ class Bulletin:
                     self._heard(message, drives)
 
     def _heard(self, message: str, drives: Callable[[UUID], bool]) -> None:
-        match message.split():  # words that are none of these are of a newer version
-            case ["released"]:
-                self.released.set()
-            case ["events", run_id]:
-                self.wake(UUID(run_id))
-            case ["input", run_id] if drives(UUID(run_id)):
-                self.inputs.set()
-            case ["follow", run_id] if drives(followed := UUID(run_id)):
-                self._followed_until[followed] = time.monotonic() + _FOLLOWED_S
-                # What was committed between its last look and now.
-                self._say(f"events {followed}")
-                self.answers.changed(followed)
+        with suppress(ValueError):  # of a version that says more than this one understands
+            match message.split():
+                case ["released"]:
+                    self.released.set()
+                case ["events", run_id]:
+                    self.wake(UUID(run_id))
+                case ["input", run_id] if drives(UUID(run_id)):
+                    self.inputs.set()
+                case ["follow", run_id] if drives(followed := UUID(run_id)):
+                    self._followed_until[followed] = time.monotonic() + _FOLLOWED_S
+                    # What was committed between its last look and now.
+                    self._say(f"events {followed}")
+                    self.answers.changed(followed)
 
     def _say(self, message: str) -> None:
         self._outgoing.add(message)

@@ -266,7 +266,7 @@ class Lane(Generic[Item]):
 
     def _put_off(self, run_id: UUID) -> None:
         """Try the run again a little later."""
-        queue = self._queues[run_id]
+        queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
         if queue.wait_s == _RETRY_FIRST_S:
             self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
         queue.waits = True

@@ -54,7 +54,7 @@ class Lease:
     It holds nothing until :meth:`taken`.
     """
 
-    _dsn: str
+    _dsn: str = field(repr=False)
     _replica_id: UUID
     _lease_s: float = field(kw_only=True)
     """Life of the lease."""

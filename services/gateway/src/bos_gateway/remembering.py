@@ -140,7 +140,7 @@ class Remembering:
 
         rounds = {"memory, left behind": look} | {f"memory {n}": tell for n in range(_WORKERS)}
         try:
-            async with for_ever(self._telemetry, interval_s, rounds):
+            async with for_ever(self._telemetry, min(1.0, interval_s), rounds):
                 yield
         finally:
             self._stopping = True

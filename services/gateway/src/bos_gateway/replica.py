@@ -115,6 +115,7 @@ class Replica:
         )
         if self._remembering is not None:
             run = await self._remembering.opened(run)
+        self._require_room()  # others may have taken it meanwhile; from here on it is taken
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and that nobody drives. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.

@@ -54,7 +54,7 @@ class UserLimit(Exception):
 class LogWriter:
     """The one writer of this process, an async context manager; leaving drops what is pending."""
 
-    _dsn: str
+    _dsn: str = field(repr=False)
     """PostgreSQL with the gateway's schema."""
     _replica_id: UUID
     """This replica, as in ``runs.replica_id``."""
