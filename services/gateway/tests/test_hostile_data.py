@@ -354,15 +354,13 @@ def test_result_of_any_shape_fits(result: AgentResult) -> None:
     assert len(fitting.performed_actions) == len(result.performed_actions)
 
 
-def test_largest_part_of_a_result_is_cut_first_and_says_so() -> None:
-    small = ValueMap(fields={"k": Value(string_value="y" * 1000)})
-    table = make_table(["n"], [[n] for n in range(100)])
-    did = [PerformedAction(result=HUGE)]
-    result = success(answer="x" * 3_000_000, data=small, table=table, performed_actions=did)
-    (fitting,) = fit([result], MAX_RESULT_BYTES)
-    assert (fitting.data, fitting.table) == (small, table)
-    (named,) = fitting.performed_actions[0].result.fields["truncated_fields"].list_value.values
-    assert named.string_value == "k"
+def test_what_says_that_it_was_cut_is_cut_before_texts_and_actions() -> None:
+    table = make_table(["n"], [["x" * 100] for _ in range(1500)])
+    did = [PerformedAction(result=ValueMap(fields={"k": Value(string_value="y" * 10_000)}))] * 10
+    result = success(answer="x" * 200_000, table=table, performed_actions=did)
+    (fitting,) = fit([result], 310_000)
+    assert fitting.table.truncated
+    assert (fitting.answer, list(fitting.performed_actions)) == (result.answer, did)
 
 
 def test_table_that_no_row_is_left_of_goes_and_a_cut_one_says_so() -> None:
