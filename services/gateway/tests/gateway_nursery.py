@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -150,6 +150,7 @@ async def forked_gateway(
         async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
             yield ForkedGateway(process, Client(channel, None), replica_id)  # type: ignore[arg-type]
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):  # it was dead already, and nobody has waited for it yet
+            process.kill()
         await process.wait()
         process.close()

@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos.sandbox.v1 import ProgramFile, ProgramStatus, RunProgramResponse, Tier
+from bos.sandbox.v1 import Limits, ProgramFile, ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import from_value
 from bos_sandbox.files import fit_files, media_type, safe_name
 
 if TYPE_CHECKING:
     from sandbox_client import Sandbox
 
+    from bos_sandbox.settings import SandboxSettings
+
 TODAY = {"today": date(2026, 6, 15)}
 PNG = b"\x89PNG\r\n"
 MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def process_settings(process_settings: SandboxSettings) -> SandboxSettings:
+    """Programs are stopped on demand only: drawing takes its time on a busy machine."""
+    return process_settings.model_copy(update={"timeout_s": 60.0})
 
 
 async def left(isolated: Sandbox, code: str) -> RunProgramResponse:
@@ -112,7 +120,9 @@ async def test_a_program_that_fails_hands_back_what_it_wrote(isolated: Sandbox) 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_one_that_was_stopped_does_not(isolated: Sandbox) -> None:
-    response = await left(isolated, "open('a.txt', 'w').write('x')\nwhile True: pass")
+    code, limits = "open('a.txt', 'w').write('x')\nwhile True: pass", Limits()
+    limits.timeout.FromSeconds(1)
+    response = await isolated.run(code, limits=limits, return_files=True)
     assert response.error_type == "time"
     assert contents(response) == {}
 
