@@ -63,7 +63,9 @@ def bounded(pool: Pool, *, mine: int = 0, all_: int = 0) -> DayBudget:
     return DayBudget(pool, settings_of(max_user_day_tokens=mine, max_day_tokens=all_))
 
 
-def run_of(user: str, tokens: int, request_id: str = "", *, active: int = 0) -> NewRun:
+def run_of(
+    user: str, tokens: int = 0, request_id: str = "", *, active: int = 0, waiting: int = 0
+) -> NewRun:
     run_id = new_run_id()
     accepted = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
     return NewRun(
@@ -75,6 +77,7 @@ def run_of(user: str, tokens: int, request_id: str = "", *, active: int = 0) -> 
         "What?",
         LogEvent(run_accepted=accepted),
         max_active=active,
+        max_waiting=waiting,
     )
 
 

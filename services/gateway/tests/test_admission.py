@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from admission_house import AS_ANNA, KEY, as_account, execute, writers
+from admission_house import AS_ANNA, KEY, as_account, execute, run_of, writers
 from gateway_house import gateway_process
 
 from bos.common.v1 import Clarification, ClarifyingQuestion
@@ -20,11 +20,11 @@ from bos.gateway.v1 import (
     ListRunsRequest,
 )
 from bos.planner.v1 import MakePlanResponse
-from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
+from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun, UserLimit
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import MIGRATIONS
 from bos_postgres import migrate
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
@@ -38,21 +38,6 @@ if TYPE_CHECKING:
 async def store(postgres_dsn: str) -> str:
     await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
     return postgres_dsn
-
-
-def run_of(user: str, request_id: str = "", *, active: int = 0, waiting: int = 0) -> NewRun:
-    run_id = new_run_id()
-    return NewRun(
-        run_id,
-        user,
-        request_id or str(run_id),
-        b"digest",
-        "",
-        "What?",
-        LogEvent(run_accepted=RunAccepted(user_id=user)),
-        max_active=active,
-        max_waiting=waiting,
-    )
 
 
 async def accept_all(logs: list[LogWriter], runs: list[NewRun]) -> list[bool | BaseException]:
@@ -117,15 +102,15 @@ async def test_runs_that_wait_for_an_approval_have_a_bound_of_their_own(
 
 async def test_request_that_is_known_is_found_however_full_it_is(store: str) -> None:
     async with writers(store, 2) as (log, other):
-        assert await log.accept(run_of("anna", "same", active=1))
-        assert not await other.accept(run_of("anna", "same", active=1))
+        assert await log.accept(run_of("anna", request_id="same", active=1))
+        assert not await other.accept(run_of("anna", request_id="same", active=1))
         with pytest.raises(UserLimit):
-            await log.accept(run_of("anna", "another", active=1))
+            await log.accept(run_of("anna", request_id="another", active=1))
 
 
 async def test_repetitions_in_one_statement_take_one_place(store: str) -> None:
     async with writers(store, 1) as (log,):
-        runs = [run_of("anna", "same", active=1) for _ in range(3)]
+        runs = [run_of("anna", request_id="same", active=1) for _ in range(3)]
         outcomes = await accept_all([log], runs)
     assert sorted(outcomes, key=str) == [False, False, True]
 
