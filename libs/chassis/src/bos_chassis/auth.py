@@ -15,7 +15,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -35,6 +35,11 @@ RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a
 LOCAL_USER = "local"
 """Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
 
+Role = Literal["user", "approver", "operator", "administrator"]
+USER, APPROVER, OPERATOR, ADMINISTRATOR = ROLES = get_args(Role)
+"""What an account may do: ask questions; answer other people's approval requests; look at and stop
+other people's runs; manage accounts. No role includes another one."""
+
 _ISSUER = "bos"
 _ALGORITHM = "EdDSA"
 _REQUIRED_CLAIMS = ["iss", "sub", "aud", "iat", "exp", "run", "step"]
@@ -52,9 +57,15 @@ class Principal:
     """Empty outside of a run."""
     step_key: str
     """``run/revision/step``; empty outside of a step."""
-    kind: Literal["run_token", "static_key", "user_token"]
+    kind: Literal["run_token", "static_key", "user_token", "api_key"]
     session_id: str = ""
     """Session of an access token, if its issuer names one."""
+    roles: frozenset[str] = frozenset()
+    """Roles of the user, of :data:`ROLES`; none inside of a run."""
+    groups: frozenset[str] = frozenset()
+    """Groups of the user; inside of a run those that it had when it asked."""
+    scopes: frozenset[str] | None = None
+    """What an API key is limited to; None: to nothing but its user's rights."""
 
 
 class Authenticator(Protocol):
