@@ -12,8 +12,10 @@ method is declared free of side effects or idempotent::
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -24,12 +26,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import from_rpc_error
+from bos_chassis.tls import certificate_files, channel_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from bos_chassis.settings import TlsSettings
     from bos_chassis.telemetry import Telemetry
+    from bos_chassis.tls import CertificateFiles
 
 _REPEATABLE = (
     descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS,
@@ -55,11 +60,15 @@ _OPTIONS = (
 )
 
 
+_LONGEST_CALL_S = 3600.0  # as servers have it
+
+
 class Channels:
     """Owns one channel per target (and service); closing it cancels the calls that still run.
 
     Args:
         telemetry: Of the calling service.
+        tls: Certificates; None for plain text. Once they are replaced, new calls use the new ones.
         default_timeout_s: Deadline in seconds of calls that set no timeout.
         max_message_bytes: Largest message sent or received.
     """
@@ -68,10 +77,12 @@ class Channels:
         self,
         telemetry: Telemetry,
         *,
+        tls: TlsSettings | None = None,
         default_timeout_s: float = 30,
         max_message_bytes: int = 8 * 1024 * 1024,
     ) -> None:
         self._context = _CallContext(telemetry, default_timeout_s)
+        self._certificates = None if tls is None else certificate_files(tls, telemetry)
         self._options = (
             *_OPTIONS,
             ("grpc.max_receive_message_length", max_message_bytes),
@@ -106,7 +117,7 @@ class Channels:
             raise RuntimeError("channels are closed")
         channel = self._channels.get(target)
         if channel is None:
-            channel = _TargetChannel(target, self._options, self._context)
+            channel = _TargetChannel(target, self._options, self._context, self._certificates)
             self._channels[target] = channel
         return channel
 
@@ -196,12 +207,23 @@ class _MultiCall:
     Interceptors would do the same at the price of an extra task and wrapper for every call.
     """
 
-    def __init__(self, inner: Callable[..., Any], path: str, context: _CallContext) -> None:
+    def __init__(
+        self,
+        channel: Callable[[], grpc.aio.Channel],
+        make: Callable[[grpc.aio.Channel], Any],
+        path: str,
+        context: _CallContext,
+    ) -> None:
         _, self._service, self._method = path.split("/", 2)
-        self._inner = inner
+        self._channel = channel
+        self._make = make
+        self._made_for = channel()
+        self._inner = make(self._made_for)
         self._context = context
 
     def __call__(self, request: Any = None, **options: Any) -> Any:
+        if (channel := self._channel()) is not self._made_for:  # whose certificate was replaced
+            self._made_for, self._inner = channel, self._make(channel)
         context, service, method = self._context, self._service, self._method
         span = context.span(service, method)
         options["timeout"] = context.timeout(options.get("timeout"))
@@ -220,16 +242,24 @@ class _TargetChannel(grpc.aio.Channel):
 
     A service config is fixed when a channel is made, but only a stub knows its service: so the
     real channel is made with the service's first stub. gRPC shares the connections among channels
-    to one target with equal options.
+    to one target with equal options. Certificates are fixed as well: when they are replaced, new
+    calls go over new channels, and the old ones close once their calls have ended.
     """
 
     def __init__(
-        self, target: str, options: tuple[tuple[str, Any], ...], context: _CallContext
+        self,
+        target: str,
+        options: tuple[tuple[str, Any], ...],
+        context: _CallContext,
+        certificates: CertificateFiles | None,
     ) -> None:
         self._target = target
         self._options = options
         self._context = context
+        self._files = certificates
+        self._certificates = None if certificates is None else certificates.current()
         self._by_config: dict[str, grpc.aio.Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         return self._multi_call("unary_unary", method, args, kwargs)
@@ -255,9 +285,13 @@ class _TargetChannel(grpc.aio.Channel):
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
+        closing = list(self._closing)
+        for task in closing:
+            task.cancel()
         while self._by_config:
             _, channel = self._by_config.popitem()
             await channel.close(grace)
+        await asyncio.gather(*closing, return_exceptions=True)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         return self._any().get_state(try_to_connect)
@@ -271,20 +305,46 @@ class _TargetChannel(grpc.aio.Channel):
     def _multi_call(
         self, kind: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _MultiCall:
-        service = method.split("/", 2)[1]
-        inner = getattr(self._for(service_config(service)), kind)(method, *args, **kwargs)
-        return _MultiCall(inner, method, self._context)
+        config = service_config(method.split("/", 2)[1])
+
+        def make(channel: grpc.aio.Channel) -> Any:
+            return getattr(channel, kind)(method, *args, **kwargs)
+
+        return _MultiCall(partial(self._for, config), make, method, self._context)
 
     def _any(self) -> grpc.aio.Channel:
         return next(iter(self._by_config.values()), None) or self._for(service_config(""))
 
     def _for(self, config: str) -> grpc.aio.Channel:
+        if self._files is not None and self._files.current() is not self._certificates:
+            self._certificates = self._files.current()
+            self._retire()
         channel = self._by_config.get(config)
         if channel is None:
             options = (*self._options, ("grpc.service_config", config))
-            channel = grpc.aio.insecure_channel(self._target, options)
+            if self._certificates is None:
+                channel = grpc.aio.insecure_channel(self._target, options)
+            else:
+                credentials = channel_credentials(self._certificates)
+                channel = grpc.aio.secure_channel(self._target, credentials, options)
             self._by_config[config] = channel
         return channel
+
+    def _retire(self) -> None:
+        while self._by_config:
+            _, channel = self._by_config.popitem()
+            task = asyncio.create_task(_close(channel), name=f"old channel to {self._target}")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+async def _close(channel: grpc.aio.Channel) -> None:
+    """Close a channel that gets no new calls: when its calls have ended, or on cancellation."""
+    try:
+        await channel.close(_LONGEST_CALL_S)
+    except asyncio.CancelledError:
+        await channel.close()
+        raise
 
 
 def _code_of(call: Any) -> grpc.StatusCode:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos_chassis.jwks import Fetch
-    from bos_chassis.settings import AuthSettings
+    from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
@@ -31,7 +31,9 @@ _MAX_BYTES = 256 * 1024
 
 
 @asynccontextmanager
-async def key_source(settings: AuthSettings, telemetry: Telemetry) -> AsyncIterator[Fetch]:
+async def key_source(
+    settings: AuthSettings, telemetry: Telemetry, tls: TlsSettings | None = None
+) -> AsyncIterator[Fetch]:
     """How to fetch the keys of ``settings.issuer``; connections end with the block.
 
     Raises:
@@ -45,7 +47,7 @@ async def key_source(settings: AuthSettings, telemetry: Telemetry) -> AsyncItera
         yield _HttpKeys(settings, telemetry).from_url(settings.jwks_url)
     elif settings.identity_target is not None:
         async with AsyncExitStack() as stack:
-            channels = await stack.enter_async_context(Channels(telemetry))
+            channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
             yield _from_identity(channels, settings.identity_target)
     elif urlsplit(settings.issuer).scheme in ("http", "https"):
         yield _HttpKeys(settings, telemetry).discovered

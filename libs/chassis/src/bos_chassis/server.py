@@ -21,6 +21,7 @@ from bos_chassis.interceptors import server_chain
 from bos_chassis.process import run_service
 from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import metrics_server
+from bos_chassis.tls import certificate_files, server_credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from bos_chassis.auth import Authenticator
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
+    from bos_chassis.tls import CertificateFiles
 
 __all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
 
@@ -108,7 +110,7 @@ async def grpc_server(
         )
     log = telemetry.logger("bos.server")
     async with AsyncExitStack() as stack:
-        port = _bind(server, settings)
+        port = _bind(server, settings, certificate_files(settings.tls, telemetry))
         metrics_port = None
         if settings.metrics_port is not None:
             metrics_port = await stack.enter_async_context(
@@ -132,10 +134,17 @@ async def grpc_server(
             log.info("stopped", abandoned_calls=late)
 
 
-def _bind(server: grpc.aio.Server, settings: ServerSettings) -> int:
+def _bind(
+    server: grpc.aio.Server, settings: ServerSettings, certificates: CertificateFiles | None
+) -> int:
     address = _join(settings.host, settings.port)
     try:
-        port = server.add_insecure_port(address)
+        if certificates is None:
+            port = server.add_insecure_port(address)
+        else:
+            demanded = settings.tls.client_certificates
+            credentials = server_credentials(certificates, client_certificates=demanded)
+            port = server.add_secure_port(address, credentials)
     except RuntimeError:
         port = 0  # older versions of the library return 0, newer ones raise; both mean the same
     if port == 0:

@@ -19,7 +19,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from bos_chassis.errors import ConfigurationError
@@ -71,11 +71,60 @@ class Settings(BaseSettings):
         raise ConfigurationError("Configuration is not usable. " + "; ".join(problems)) from None
 
 
+class TlsSettings(Settings):
+    """Certificates of a service; nothing set means plain text, as on one machine.
+
+    The files may be replaced while the service runs. A certificate names its service by a URI
+    `spiffe://<trust domain>/<service>`, and by the host names that others call it by.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="BOS_TLS_")
+
+    cert_file: Path | None = Field(
+        default=None,
+        description="Certificate (PEM, with its chain) that the service shows to callers, and to "
+        "the services it calls",
+    )
+    key_file: Path | None = Field(default=None, description="Its private key (PEM)")
+    ca_file: Path | None = Field(
+        default=None, description="Authorities (PEM) that the certificates of services come from"
+    )
+    client_certificates: bool = Field(
+        default=True,
+        description="Demand a certificate of every caller; false where people, or programs outside "
+        "of Bos, call the service itself",
+    )
+    trust_domain: str = Field(
+        default="bos",
+        pattern=r"^[a-z0-9._-]{1,255}$",
+        description="Whose URIs in certificates name services",
+    )
+
+    refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether the files were replaced"
+    )
+
+    @property
+    def configured(self) -> bool:
+        """Whether the service speaks TLS."""
+        return self.cert_file is not None
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        files = (self.cert_file, self.key_file, self.ca_file)
+        if any(files) and not all(files):
+            raise ValueError(
+                "BOS_TLS_CERT_FILE, BOS_TLS_KEY_FILE and BOS_TLS_CA_FILE must be set together"
+            )
+        return self
+
+
 class ServerSettings(Settings):
     """How a service offers itself. Durations are in seconds, sizes in bytes."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_SERVER_")
 
+    tls: TlsSettings = Field(default_factory=TlsSettings.load)
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to bind")
     port: int = Field(default=0, ge=0, le=65535, description="Port to bind; 0 takes a free one")
     drain_delay_s: float = Field(

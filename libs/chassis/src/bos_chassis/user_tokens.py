@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.auth import Authenticator
-    from bos_chassis.settings import AuthSettings
+    from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 
 MAX_USER_ID_CHARS = 128
@@ -145,7 +145,7 @@ class UserTokenVerifier:
 
 @asynccontextmanager
 async def open_authenticator(
-    settings: AuthSettings, audience: str, telemetry: Telemetry
+    settings: AuthSettings, audience: str, telemetry: Telemetry, tls: TlsSettings | None = None
 ) -> AsyncIterator[Authenticator | None]:
     """The authenticator of a service that people may call; None if nothing is configured.
 
@@ -156,6 +156,7 @@ async def open_authenticator(
         settings: Who may call.
         audience: Name of the service, as run tokens have it.
         telemetry: Of the service.
+        tls: Its certificates, for the way to identity; None for plain text.
 
     Raises:
         ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
@@ -164,7 +165,7 @@ async def open_authenticator(
         yield authenticator_from(settings, audience)
         return
     async with AsyncExitStack() as stack:
-        fetch = await stack.enter_async_context(key_source(settings, telemetry))
+        fetch = await stack.enter_async_context(key_source(settings, telemetry, tls))
         log = telemetry.logger("bos.auth")
         keys = await stack.enter_async_context(
             KeySet(fetch, max_age_s=settings.jwks_max_age_s, log=log)

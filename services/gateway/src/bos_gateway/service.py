@@ -87,7 +87,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        auth = await enter(open_authenticator(settings.auth, "gateway", telemetry))
+        auth = await enter(
+            open_authenticator(settings.auth, "gateway", telemetry, settings.server.tls)
+        )
         database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
         pool = await enter(
             database(max_size=_POOL_SIZE, application_name=session_name("pool", replica_id))
@@ -98,7 +100,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             )
         )
         files = RunFiles(artefacts, pool, telemetry)
-        channels = await enter(Channels(telemetry))
+        channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
         registry = await enter(watched_registry(agents, settings.describe_interval_s, telemetry))
         writer = await enter(

@@ -39,7 +39,7 @@ async def serve(
     """
     async with AsyncExitStack() as stack:
         if channels is None:
-            channels = await stack.enter_async_context(Channels(telemetry))
+            channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
         sandbox = Sandbox(
             channels, settings.sandbox_target, program_timeout_s=settings.program_timeout_s
         )
