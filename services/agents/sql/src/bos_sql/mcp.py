@@ -31,9 +31,12 @@ from bos_chassis.errors import (
     Unauthenticated,
     Unavailable,
 )
+from bos_chassis.tls import ClientTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from bos_chassis.tls import CertificateFiles
 
 Envelope = dict[str, Any]
 
@@ -54,10 +57,15 @@ class McpClient:
     Args:
         url: Address of the server, with its path.
         max_reply_bytes: Larger replies fail the call.
+        certificates: For ``https``: what to show, and whom to believe; None leaves both to the
+            system.
     """
 
-    def __init__(self, url: str, *, max_reply_bytes: int) -> None:
+    def __init__(
+        self, url: str, *, max_reply_bytes: int, certificates: CertificateFiles | None = None
+    ) -> None:
         self._url = url
+        self._tls = None if certificates is None else ClientTls(certificates)
         self._max_reply_bytes = max_reply_bytes
         self._http = httpx2.AsyncClient(
             # The whole call has a deadline; a reply may take as long as its query.
@@ -67,6 +75,7 @@ class McpClient:
             ),
             event_hooks={"request": [_identify], "response": [_refuse_errors]},
             trust_env=False,
+            verify=True if self._tls is None else self._tls.context,
         )
 
     async def __aenter__(self) -> Self:
@@ -105,6 +114,8 @@ class McpClient:
         raise Internal(f"The reply of {tool} has no structured content.")
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+        if self._tls is not None:
+            self._tls.look()
         params = CallToolRequestParams(name=tool, arguments=arguments)
         async with (
             streamable_http_client(

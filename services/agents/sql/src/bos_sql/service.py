@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service
+from bos_chassis.tls import certificate_files
 from bos_sql.agent import SqlAgent
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.curated import read_curated
@@ -42,7 +43,10 @@ async def serve(
     path = settings.metadata_path
     curated = None if path is None else await asyncio.to_thread(read_curated, path)
     indexes = MetadataIndexes(curated, ttl_s=settings.metadata_ttl_s)
-    async with McpClient(settings.mcp_url, max_reply_bytes=settings.max_reply_bytes) as database:
+    certificates = certificate_files(settings.server.tls, telemetry)
+    async with McpClient(
+        settings.mcp_url, max_reply_bytes=settings.max_reply_bytes, certificates=certificates
+    ) as database:
         agent = SqlAgent(settings, database, model, telemetry, indexes)
         async with agent_service(settings, telemetry, agent) as server:
             yield server
