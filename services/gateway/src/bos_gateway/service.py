@@ -10,15 +10,18 @@ from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
 from bos.composer.v1 import ComposerServiceStub
 from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
+from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
+from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     SERVICE_NAME,
@@ -151,11 +154,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         dry_run = DryRun(collaborators, runs, day)
         servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
         decisions = ApprovalServicer(approvals)
+        accounts = AccountDataServicer(pool, replica.reader, files)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
             ),
+            Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]
         server = await enter(
             grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
