@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from bos.gateway.v1 import ListRunsRequest, OrchestratorServiceStub
 from bos.identity.v1 import GetJsonWebKeySetRequest, GetUserRequest, IdentityServiceStub
 from bos.memory.v1 import ListConversationsRequest, MemoryServiceStub
+from bos_chassis.auth import generate_keypair
 from bos_identity.accounts import LOCAL_USER_ID
 
 if TYPE_CHECKING:
@@ -107,15 +108,22 @@ async def separate_processes(dsn: str, folder: Path) -> AsyncIterator[list[Targe
 
         async def started(name: str, **settings: str) -> tuple[str, int]:
             own = {f"BOS_{name.upper()}_{key.upper()}": value for key, value in settings.items()}
-            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            log = folder / f"{name}.log"
             return await stack.enter_async_context(_process(f"bos_{name}", {**common, **own}, log))
 
+        signing = folder / "signing.pem"
+        signing.write_text(generate_keypair()[0])
+        keys = json.dumps([str(signing)])
         yield [
-            _identity(*await started("identity", store_url=dsn), _KEY),
+            _identity(*await started("identity", store_url=dsn, signing_key_files=keys), _KEY),
             _memory(*await started("memory", store_url=dsn), _KEY),
             _gateway(
                 *await started(
-                    "gateway", store_url=dsn, planner_target=nobody, composer_target=nobody
+                    "gateway",
+                    store_url=dsn,
+                    planner_target=nobody,
+                    composer_target=nobody,
+                    agent_targets=f"sql={nobody}",
                 ),
                 _KEY,
             ),
@@ -154,18 +162,20 @@ async def standalone(folder: Path) -> AsyncIterator[list[Target]]:
 
 @asynccontextmanager
 async def _process(
-    module: str, settings: Mapping[str, str], log: Any
+    module: str, settings: Mapping[str, str], log: Path
 ) -> AsyncIterator[tuple[str, int]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module),
-        env=_environment(settings),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=log,
-    )
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", module),
+            env=_environment(settings),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+        )
     try:
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), _START_S)
+        assert line, f"it did not start; see {log}"
         yield json.loads(line)["address"], process.pid
     finally:
         if process.returncode is None:
@@ -176,3 +186,8 @@ async def _process(
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     return {**kept, **settings}
+
+
+def target_at(name: str, address: str, pid: int, key: str) -> Target:
+    """The service ``name`` that runs somewhere."""
+    return {"gateway": _gateway, "identity": _identity, "memory": _memory}[name](address, pid, key)
