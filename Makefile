@@ -76,6 +76,10 @@ test-isolation: install rest ## Every public RPC as somebody else, with forged t
 test-security: install ## Hostile input alone: queries, programs, addresses (part of test)
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
 
+.PHONY: test-floods
+test-floods: install ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N)
+	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000)
+
 .PHONY: check
 check: install rest ## Lint, format, types, import floors, contracts
 	$(BIN)/ruff check --quiet

@@ -39,6 +39,8 @@ _POOL_SIZE = 8
 _READERS = 4
 # Its own keys are at hand: they are looked at anew with every token that is not known.
 _OWN_KEYS_S = 1.0
+# The largest request holds a token or two.
+_REQUEST_BYTES = 64 * 1024
 
 
 @asynccontextmanager
@@ -92,6 +94,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             add_IdentityServiceServicer_to_server,
             SERVICE_NAME,
             open_methods=OPEN_METHODS,
+            max_request_bytes=_REQUEST_BYTES,
         )
         yield await stack.enter_async_context(
             grpc_server(
