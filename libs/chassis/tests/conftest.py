@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -158,11 +158,19 @@ def servicer_of() -> Callable[..., Servicer]:
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts echo services; keyword arguments are handlers, ``auth``, or server settings."""
+    """Starts echo services; keyword arguments are handlers, ``auth``, or server settings.
+
+    ``offered`` changes the servicer, ``from_proxy`` goes to the server.
+    """
     async with AsyncExitStack() as stack:
 
         async def started(
-            *, auth: Authenticator | None = None, default_timeout_s: float = 10, **given: Any
+            *,
+            auth: Authenticator | None = None,
+            default_timeout_s: float = 10,
+            offered: Mapping[str, Any] | None = None,
+            from_proxy: Any = None,
+            **given: Any,
         ) -> Running:
             handlers = {k: given.pop(k) for k in ("get", "put", "watch") if k in given}
             given.setdefault("grace_s", 1)
@@ -171,9 +179,10 @@ async def start() -> AsyncIterator[Start]:
             server = await stack.enter_async_context(
                 grpc_server(
                     ServerSettings(**given),
-                    [echo_servicer(**handlers)],
+                    [replace(echo_servicer(**handlers), **(offered or {}))],
                     telemetry=telemetry,
                     auth=auth,
+                    from_proxy=from_proxy,
                 )
             )
             channels = await stack.enter_async_context(

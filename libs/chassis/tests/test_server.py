@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from bos_chassis.auth import StaticKey
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.deadlines import remaining_s, set_remaining, timeout_for
 from bos_chassis.errors import (
@@ -263,23 +264,6 @@ async def test_an_oversized_message_is_refused_clearly(start: Any, echo: Any) ->
         await running.stub.get(echo(text="x" * 5000))
 
 
-async def test_calls_above_the_limit_are_refused(start: Any, echo: Any) -> None:
-    entered, release = asyncio.Event(), asyncio.Event()
-
-    async def wait(request: Any, context: Any) -> Any:
-        entered.set()
-        await release.wait()
-        return request
-
-    running = await start(get=wait, max_concurrent_rpcs=1)
-    first = asyncio.ensure_future(running.stub.get(echo()))
-    await entered.wait()
-    with pytest.raises(ResourceExhausted), translate_rpc_errors():
-        await running.stub.put(echo())
-    release.set()
-    await first
-
-
 async def test_health_names_each_service_and_follows_set_serving(start: Any) -> None:
     running = await start()
     async with grpc.aio.insecure_channel(running.server.address) as channel:
@@ -311,7 +295,19 @@ async def test_reflection_lists_the_services(start: Any) -> None:
 
 
 async def test_reflection_can_be_off(start: Any) -> None:
-    running = await start(reflection=False)
+    await _has_no_reflection(await start(reflection=False))
+
+
+async def test_what_a_network_can_reach_offers_no_reflection(start: Any) -> None:
+    await _has_no_reflection(await start(host="0.0.0.0", auth=StaticKey("x" * 16)))
+
+
+async def test_reflection_can_be_on_for_a_network(start: Any) -> None:
+    running = await start(host="0.0.0.0", reflection=True, auth=StaticKey("x" * 16))
+    assert SERVICE in await _reflected(running.server.address)
+
+
+async def _has_no_reflection(running: Any) -> None:
     async with grpc.aio.insecure_channel(running.server.address) as channel:
         # Without a message: one that is sent when the call is over already fails otherwise.
         call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()

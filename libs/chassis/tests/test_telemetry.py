@@ -130,3 +130,15 @@ async def test_a_metrics_port_in_use_is_a_configuration_error() -> None:
         with pytest.raises(ConfigurationError, match="METRICS_PORT"):
             async with metrics_server(CollectorRegistry(), "127.0.0.1", port):
                 pass
+
+
+def test_a_library_that_repeats_itself_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    with setup_telemetry("mine", TelemetrySettings()):
+        library = logging.getLogger("a.library")
+        for number in range(500):
+            library.error("complaint %d", number)
+        library.error("another matter")
+    written = capsys.readouterr().err
+    assert "complaint 0" in written
+    assert "complaint 499" not in written
+    assert "another matter" in written

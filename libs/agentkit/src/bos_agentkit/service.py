@@ -74,7 +74,12 @@ async def agent_service(
         step_timeout_s=settings.step_timeout_s,
     )
     auth = authenticator_from(settings.auth, audience=agent.card.name)
-    offered = Servicer(servicer, add_AgentServiceServicer_to_server, _SERVICE)
+    offered = Servicer(
+        servicer,
+        add_AgentServiceServicer_to_server,
+        _SERVICE,
+        max_request_bytes=settings.server.max_message_bytes,
+    )
     async with grpc_server(settings.server, [offered], telemetry=telemetry, auth=auth) as server:
         yield server
 

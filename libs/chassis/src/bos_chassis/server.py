@@ -12,19 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
-from grpc_health.v1.health import aio as health_aio  # type: ignore[import-untyped]
+from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.interceptors import server_chain
+from bos_chassis.interceptors import Health, server_chain
 from bos_chassis.process import run_service
-from bos_chassis.settings import require_loopback
+from bos_chassis.settings import is_loopback, require_loopback
 from bos_chassis.telemetry import metrics_server
 from bos_chassis.tls import certificate_files, server_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from bos_chassis.auth import Authenticator
     from bos_chassis.settings import ServerSettings
@@ -35,6 +34,8 @@ __all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
 
 _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of the grace
 _MIN_PING_INTERVAL_MS = 10_000
+# What people and programs of theirs ask is far smaller; what services hand on may be larger.
+_PUBLIC_REQUEST_BYTES = 2 * 1024 * 1024
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -49,6 +50,8 @@ class Servicer:
     """Full name, such as ``bos.planner.v1.PlannerService``."""
     open_methods: tuple[str, ...] = ()
     """Names of methods that anybody may call, without a credential."""
+    max_request_bytes: int = _PUBLIC_REQUEST_BYTES
+    """Largest request; a larger one is refused before it is unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class GrpcServer:
     host: str
     port: int
     metrics_port: int | None
-    _health: health_aio.HealthServicer = field(repr=False)
+    _health: Health = field(repr=False)
     _names: tuple[str, ...] = field(repr=False)
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     """Set when shutdown begins. Endless streams should watch it and end, or they take all grace."""
@@ -71,10 +74,8 @@ class GrpcServer:
 
     async def set_serving(self, serving: bool) -> None:
         """Report health as SERVING or NOT_SERVING, for each service and for the whole."""
-        states = health_pb2.HealthCheckResponse
-        state = states.SERVING if serving else states.NOT_SERVING
         for name in (*self._names, _OVERALL):
-            await self._health.set(name, state)
+            self._health.set_serving(name, serving)
 
 
 @asynccontextmanager
@@ -84,8 +85,17 @@ async def grpc_server(
     *,
     telemetry: Telemetry,
     auth: Authenticator | None = None,
+    from_proxy: Callable[[Mapping[str, str]], bool] | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Serve ``servicers`` until the context is left.
+
+    Args:
+        settings: Where, and within which bounds.
+        servicers: What to offer.
+        telemetry: Of the service.
+        auth: Who may call; None asks nobody.
+        from_proxy: Whether metadata of a call prove that it comes through a proxy of this house,
+            whose traces then go on here.
 
     Raises:
         ConfigurationError: The address cannot be bound, or is open to the network while nobody
@@ -94,17 +104,21 @@ async def grpc_server(
     require_loopback(settings.host, auth is not None)
     names = tuple(one.name for one in servicers)
     opened = [f"{one.name}/{method}" for one in servicers for method in one.open_methods]
-    chain = server_chain(settings, telemetry, auth, opened)
-    server = grpc.aio.server(
-        interceptors=[chain],
-        options=_options(settings),
-        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
+    chain = server_chain(
+        settings,
+        telemetry,
+        auth,
+        opened,
+        request_bytes={one.name: one.max_request_bytes for one in servicers},
+        from_proxy=from_proxy,
     )
+    # No bound on calls for gRPC to keep: it would refuse health checks too. The chain keeps ours.
+    server = grpc.aio.server(interceptors=[chain], options=_options(settings, servicers))
     for one in servicers:
         one.add(one.servicer, server)
-    health = health_aio.HealthServicer()
+    health = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    if settings.reflection:
+    if is_loopback(settings.host) if settings.reflection is None else settings.reflection:
         reflection.enable_server_reflection(
             (*names, "grpc.health.v1.Health", reflection.SERVICE_NAME), server
         )
@@ -124,7 +138,7 @@ async def grpc_server(
             yield running
         finally:
             running.draining.set()
-            await health.enter_graceful_shutdown()
+            health.end()
             log.info("draining", delay_s=settings.drain_delay_s, grace_s=settings.grace_s)
             try:
                 await asyncio.sleep(settings.drain_delay_s)
@@ -157,14 +171,19 @@ def _bind(
     return port
 
 
-def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
+def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tuple[str, Any]]:
+    # gRPC holds a message whole before it hands it over. What is a little too large gets there, and
+    # is told so by us; what is far too large never does.
+    largest = 2 * max((one.max_request_bytes for one in servicers), default=_PUBLIC_REQUEST_BYTES)
     return [
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", min(settings.max_message_bytes, largest)),
         ("grpc.max_send_message_length", settings.max_message_bytes),
+        ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
         # With port sharing a second server binds the same port without an error and takes every
         # other connection.
         ("grpc.so_reuseport", 0),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_s * 1000)),
+        # As long as a call may take, so that streams stay whole; silent calls end much earlier.
         ("grpc.max_connection_age_grace_ms", int(settings.max_deadline_s * 1000)),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 10_000),

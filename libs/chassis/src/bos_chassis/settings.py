@@ -147,7 +147,40 @@ class ServerSettings(Settings):
     )
     slow_call_s: float = Field(default=5.0, gt=0, description="Unary calls above are warned about")
     max_concurrent_rpcs: int = Field(
-        default=1000, ge=1, description="Calls at once; more are RESOURCE_EXHAUSTED"
+        default=10_000,
+        ge=1,
+        description="Calls of all callers at once, as a last resort; more are RESOURCE_EXHAUSTED",
+    )
+    max_calls_per_caller: int = Field(
+        default=1000,
+        ge=1,
+        description="Calls of one user at once, over all connections and with the calls made for "
+        "the user's runs; where nobody is asked, of one connection. Whoever uses a static key is "
+        "one user",
+    )
+    max_request_bytes_per_caller: int = Field(
+        default=32 * 1024 * 1024,
+        ge=1024,
+        description="Bytes of requests of one user under way at once; unpacked they take up to 25 "
+        "times as much memory",
+    )
+    max_calls_per_open_method: int = Field(
+        default=256,
+        ge=1,
+        description="Calls at once of each method that anybody may call, such as log-in; above "
+        "them the oldest one of the busiest connection is ended",
+    )
+    max_calls_per_connection: int = Field(
+        default=4096,
+        ge=1,
+        description="Calls at once over one connection; more wait in their client. A proxy such as "
+        "REST has all its callers on one",
+    )
+    message_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="A caller is known and its message there within this time; also the longest "
+        "pause in a stream of requests",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65535, description="Port of the Prometheus metrics; unset for none"
@@ -157,7 +190,15 @@ class ServerSettings(Settings):
         min_length=1,
         description="Address of the metrics, which ask nobody who they are",
     )
-    reflection: bool = Field(default=True, description="Offer gRPC server reflection")
+    reflection: bool | None = Field(
+        default=None,
+        description="Offer gRPC server reflection to anybody; unset: on a loopback address only",
+    )
+    trust_trace_context: bool = Field(
+        default=False,
+        description="Go on with the traces of all callers, as if all were inside. Otherwise those "
+        "of calls with a run token or through REST go on, and others are linked to",
+    )
 
 
 class TelemetrySettings(Settings):

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
+import time
+from collections import Counter as Counts
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,6 +52,8 @@ _DURATION_BUCKETS = (
 )
 
 _EXPORT_TIMEOUT_S = 3
+_LIBRARY_LINES = 20
+_LIBRARY_INTERVAL_S = 10.0
 
 
 class RpcMetrics:
@@ -169,7 +174,8 @@ class Telemetry:
 def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetry]:
     """The telemetry of a process; call once. Pending spans are flushed on leaving.
 
-    Library logs (standard ``logging``) of at least WARNING join our stream in the same format.
+    Library logs (standard ``logging``) of at least WARNING join our stream in the same format; of
+    what one line of a library's code says again and again, the first lines per interval.
     """
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -270,6 +276,30 @@ def _renderer(log_format: str) -> tuple[Processor, ...]:
     )
 
 
+class _FirstOfEach(logging.Filter):
+    """Lets through the first records of each place in the code, per interval.
+
+    What a client sends can make a library complain about each call, traceback included.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._began = 0.0
+        self._seen: Counts[tuple[str, int]] = Counts()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._began >= _LIBRARY_INTERVAL_S:
+                self._began = now
+                self._seen.clear()
+            place = (record.pathname, record.lineno)
+            self._seen[place] += 1
+            return self._seen[place] <= _LIBRARY_LINES
+
+
 @contextmanager
 def _library_logs(name: str, level: int, renderer: tuple[Processor, ...]) -> Iterator[None]:
     def as_event(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
@@ -279,6 +309,7 @@ def _library_logs(name: str, level: int, renderer: tuple[Processor, ...]) -> Ite
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)
+    handler.addFilter(_FirstOfEach())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=(*_common_processors(), structlog.stdlib.add_logger_name),

@@ -24,6 +24,7 @@ from bos_chassis.auth import (
 )
 from bos_chassis.channels import Channels
 from bos_chassis.errors import Unauthenticated
+from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
 from bos_chassis.scopes import key_and_scopes
@@ -92,6 +93,7 @@ class UserTokenVerifier:
         self._leeway_s = leeway_s
         self._require_type = require_type
         self._log = log
+        self._refused = Sampled(log, "token refused")  # anybody can send tokens
         self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
 
     async def verify(self, token: str) -> Principal:
@@ -108,7 +110,9 @@ class UserTokenVerifier:
         try:
             principal, expires = await self._check(token)
         except _REFUSED as error:
-            self._log.info("token refused", error=type(error).__name__, detail=str(error))
+            kind = type(error).__name__
+            if self._refused.admits(kind):
+                self._log.info("token refused", error=kind, detail=str(error))
             raise refused_token() from None
         self._verified[token] = (principal, min(expires, time.time() + _REMEMBERED_S))
         while len(self._verified) > _VERIFIED_TOKENS:

@@ -41,6 +41,11 @@ async def serve(
         ConfigurationError: the address cannot be used, or the composer's model settings are wrong.
     """
     composer = Composer(settings, telemetry, models=models)
-    servicer = Servicer(ComposerApi(composer), add_ComposerServiceServicer_to_server, SERVICE_NAME)
+    servicer = Servicer(
+        ComposerApi(composer),
+        add_ComposerServiceServicer_to_server,
+        SERVICE_NAME,
+        max_request_bytes=settings.server.max_message_bytes,
+    )
     async with grpc_server(settings.server, [servicer], telemetry=telemetry, auth=auth) as server:
         yield server

@@ -60,6 +60,8 @@ _POOL_SIZE = 8
 _READERS = 4
 # Its own keys are at hand: they are looked at anew with every token that is not known.
 _OWN_KEYS_S = 1.0
+# The largest request holds a token or two.
+_REQUEST_BYTES = 64 * 1024
 
 
 @asynccontextmanager
@@ -132,22 +134,26 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
                 open_methods=OPEN_METHODS,
+                max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
                 AdministrationServicer(Users(pool), invitations, resets, callers, log),
                 add_AdministrationServiceServicer_to_server,
                 ADMINISTRATION_SERVICE,
+                max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
                 ApiKeyServicer(api_keys, callers, log),
                 add_ApiKeyServiceServicer_to_server,
                 API_KEY_SERVICE,
+                max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
                 CredentialServicer(exchange, callers),
                 add_CredentialServiceServicer_to_server,
                 CREDENTIAL_SERVICE,
                 open_methods=CREDENTIAL_OPEN_METHODS,
+                max_request_bytes=_REQUEST_BYTES,
             ),
         )
         verifier = ApiKeyVerifier(_exchanged(exchange), users.verify)

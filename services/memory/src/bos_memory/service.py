@@ -78,6 +78,7 @@ async def serve(
                 MemoryTurnServicer(conversations, extractor, summaries, metrics),
                 add_MemoryTurnServiceServicer_to_server,
                 TURN_SERVICE_NAME,
+                max_request_bytes=settings.server.max_message_bytes,
             ),
         ]
         yield await stack.enter_async_context(

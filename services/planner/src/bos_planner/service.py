@@ -46,6 +46,11 @@ async def serve(
         settings, telemetry, models=models, templates=load_templates(settings.templates_path)
     )
     api = PlannerApi(planner, InstructionClassifier(telemetry, models=models))
-    servicer = Servicer(api, add_PlannerServiceServicer_to_server, SERVICE_NAME)
+    servicer = Servicer(
+        api,
+        add_PlannerServiceServicer_to_server,
+        SERVICE_NAME,
+        max_request_bytes=settings.server.max_message_bytes,
+    )
     async with grpc_server(settings.server, [servicer], telemetry=telemetry, auth=auth) as server:
         yield server

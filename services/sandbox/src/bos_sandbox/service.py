@@ -38,7 +38,10 @@ async def serve(
     ):
         api = SandboxApi(interpreter, process_tier, settings, metrics)
         servicer = Servicer(
-            api, add_SandboxServiceServicer_to_server, "bos.sandbox.v1.SandboxService"
+            api,
+            add_SandboxServiceServicer_to_server,
+            "bos.sandbox.v1.SandboxService",
+            max_request_bytes=settings.server.max_message_bytes,
         )
         async with grpc_server(
             settings.server, [servicer], telemetry=telemetry, auth=auth

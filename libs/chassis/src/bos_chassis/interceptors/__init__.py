@@ -3,14 +3,19 @@
 Each concern is a small :class:`~bos_chassis.interceptors.concern.Concern` with hooks for the begin
 and the end of a call and for a request. :class:`~bos_chassis.interceptors.chain.Chain` is the one
 gRPC interceptor that runs them, so a streamed message passes one loop and not one per concern.
+:func:`~bos_chassis.interceptors.standard.server_chain` says which there are, in which order.
 """
 
 from bos_chassis.interceptors.auth import Authentication
-from bos_chassis.interceptors.chain import Chain, server_chain
+from bos_chassis.interceptors.chain import Chain
 from bos_chassis.interceptors.concern import Concern, ServerCall
 from bos_chassis.interceptors.deadlines import Deadlines
+from bos_chassis.interceptors.health import Health
 from bos_chassis.interceptors.metrics import Metrics
+from bos_chassis.interceptors.places import Crowd, Crowded, Places, Sizes
 from bos_chassis.interceptors.request_log import RequestLog
+from bos_chassis.interceptors.sampled import Sampled
+from bos_chassis.interceptors.standard import server_chain
 from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
 
@@ -18,10 +23,16 @@ __all__ = [
     "Authentication",
     "Chain",
     "Concern",
+    "Crowd",
+    "Crowded",
     "Deadlines",
+    "Health",
     "Metrics",
+    "Places",
     "RequestLog",
+    "Sampled",
     "ServerCall",
+    "Sizes",
     "Tracing",
     "Validation",
     "server_chain",

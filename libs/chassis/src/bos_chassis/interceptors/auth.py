@@ -5,43 +5,55 @@ from typing import TYPE_CHECKING
 from bos_chassis.auth import RUN_TOKEN_KEY, set_caller
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.places import Crowd
 from bos_chassis.scopes import require_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from bos_chassis.auth import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
+
+
+# Calls whose caller is being looked up. A proxy has those of all its users on one connection.
+_UNKNOWN = 4096
 
 
 class Authentication(Concern):
     """Refuses callers that the authenticator does not know, and remembers the others.
 
+    Whatever credential the call of an open method brings is not looked at.
+
     Args:
         authenticator: None asks nobody; the server then binds to loopback only.
-        open_methods: Methods as ``service/method`` that anybody may call; whatever credential such
-            a call brings is not looked at.
     """
 
-    def __init__(
-        self, authenticator: Authenticator | None, open_methods: Collection[str] = ()
-    ) -> None:
+    def __init__(self, authenticator: Authenticator | None) -> None:
         self._authenticator = authenticator
-        self._open_methods = frozenset(open_methods)
+        self._unknown = Crowd(_UNKNOWN)
 
     async def begin(self, call: ServerCall) -> None:
         """Identify the caller and keep its run token for calls made inside.
 
         Raises:
-            Unauthenticated: No credential, or an invalid one.
+            Unauthenticated: No credential, an invalid one, or one of a kind twice.
             PermissionDenied: An API key that is not for this method.
         """
-        if f"{call.service}/{call.method}" in self._open_methods:
+        if call.open:
             set_caller(None, None)
             return
+        if call.ambiguous:
+            # Each party on the way might look at another one of them.
+            raise Unauthenticated(
+                f"The call has more than one entry '{call.ambiguous}'. Send one.",
+                reason="CREDENTIAL_AMBIGUOUS",
+            )
         principal = None
         if self._authenticator is not None:
-            principal = await self._authenticator.authenticate(call.metadata)
+            # Keys may have to be fetched for that; nobody fills the memory meanwhile.
+            self._unknown.enter(call)
+            try:
+                principal = await self._authenticator.authenticate(call.metadata)
+            finally:
+                self._unknown.leave(call)
             if principal is None:
                 raise Unauthenticated(
                     "The call carries no credential. Send an access token or API key as "
@@ -49,4 +61,5 @@ class Authentication(Concern):
                     reason="CREDENTIAL_MISSING",
                 )
             require_scope(principal, call.service, call.method)
+        call.principal = principal
         set_caller(principal, call.metadata.get(RUN_TOKEN_KEY))

@@ -1,66 +1,59 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from bos_chassis.errors import abort_with
-from bos_chassis.interceptors.auth import Authentication
-from bos_chassis.interceptors.concern import Concern, ServerCall
-from bos_chassis.interceptors.deadlines import Deadlines
-from bos_chassis.interceptors.errors import code_of, code_set_by_handler, time_is_up
-from bos_chassis.interceptors.metrics import Metrics
-from bos_chassis.interceptors.request_log import RequestLog
-from bos_chassis.interceptors.tracing import Tracing
-from bos_chassis.interceptors.validation import Validation
+from bos_chassis.errors import InvalidArgument, abort_with
+from bos_chassis.interceptors.concern import ServerCall
+from bos_chassis.interceptors.errors import (
+    code_of,
+    code_set_by_handler,
+    message_is_late,
+    time_is_up,
+)
+from bos_chassis.interceptors.methods import Hooks, Method
+from bos_chassis.interceptors.places import too_many_calls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
-    from bos_chassis.auth import Authenticator
-    from bos_chassis.settings import ServerSettings
-    from bos_chassis.telemetry import Telemetry
-
-# Probes and tools: open to anybody, frequent or endless, and nobody wants them in logs or traces.
-_INFRASTRUCTURE = ("/grpc.health.", "/grpc.reflection.")
-
-
-def server_chain(
-    settings: ServerSettings,
-    telemetry: Telemetry,
-    authenticator: Authenticator | None,
-    open_methods: Collection[str] = (),
-) -> Chain:
-    """The concerns of every Bos server, outermost first."""
-    return Chain(
-        (
-            Metrics(telemetry),
-            RequestLog(telemetry, settings.slow_call_s),
-            Tracing(telemetry),
-            Deadlines(settings.default_deadline_s, settings.max_deadline_s),
-            Authentication(authenticator, open_methods),
-            Validation(),
-        )
-    )
+# For a client that does not read to take what became of its call.
+_STATUS_S = 10.0
 
 
 class Chain(grpc.aio.ServerInterceptor):
     """Runs the concerns around every call and turns exceptions into statuses.
 
-    Handlers may be coroutines or async generators; all four kinds of RPC are served. One instance
-    belongs to one server.
+    Every kind of RPC is served as one whose requests are a stream. gRPC calls such handlers as soon
+    as the headers are there, so that who calls is looked at before a byte of a message is waited
+    for, stored or unpacked. One instance belongs to one server.
+
+    Args:
+        hooks: What runs around the calls of every method but those in ``special``.
+        special: Hooks of single methods, by path as ``/service/method``.
+        open_methods: Methods as ``service/method`` that anybody may call.
+        message_timeout_s: Time between headers and message, and between messages of a stream.
     """
 
-    def __init__(self, concerns: Sequence[Concern]) -> None:
-        self._begin = [c.begin for c in concerns if type(c).begin is not Concern.begin]
-        self._request = [c.request for c in concerns if type(c).request is not Concern.request]
+    def __init__(
+        self,
+        hooks: Hooks,
+        *,
+        special: Mapping[str, Hooks] | None = None,
+        open_methods: Collection[str] = (),
+        message_timeout_s: float,
+    ) -> None:
+        self._hooks = hooks
+        self._special = dict(special or {})
+        self._open_methods = frozenset(open_methods)
+        self._message_timeout_s = message_timeout_s
+        # Only methods with a handler are kept, so the server's own methods are the bound.
+        self._methods: dict[str, Method] = {}
         self._running: set[asyncio.Task[Any]] = set()
-        # Inner concerns end first, as with nested functions.
-        self._end = [c.end for c in reversed(concerns) if type(c).end is not Concern.end]
 
     async def intercept_service(
         self,
@@ -68,26 +61,25 @@ class Chain(grpc.aio.ServerInterceptor):
         details: grpc.HandlerCallDetails,
     ) -> Any:
         """Wrap the handler for this one call; None (unknown method) stays None."""
-        handler = await continuation(details)
-        if handler is None or details.method.startswith(_INFRASTRUCTURE):
-            return handler
-        streaming = handler.request_streaming or handler.response_streaming
-        call = ServerCall(details.method, details.invocation_metadata or (), streaming=streaming)
-        send = partial(_send, call, handler.response_serializer)
-        work: Callable[..., Awaitable[Any]]
-        if handler.request_streaming and handler.response_streaming:
-            make, work = grpc.stream_stream_rpc_method_handler, _streamed(handler.stream_stream)
-        elif handler.response_streaming:
-            make, work = grpc.unary_stream_rpc_method_handler, _streamed(handler.unary_stream)
-        elif handler.request_streaming:
-            make, work = grpc.stream_unary_rpc_method_handler, _replied(handler.stream_unary, send)
-        else:
-            make, work = grpc.unary_unary_rpc_method_handler, _replied(handler.unary_unary, send)
-        return make(
-            partial(self._run, call, work),
-            request_deserializer=partial(_receive, call, handler.request_deserializer),
-            response_serializer=send if handler.response_streaming else None,
+        method = self._methods.get(details.method)
+        if method is None:
+            handler = await continuation(details)
+            if handler is None:
+                return None
+            method = self._methods[details.method] = self._prepared(details.method, handler)
+        call = ServerCall(
+            method.service,
+            method.name,
+            details.invocation_metadata or (),
+            streaming=method.streams_requests or method.streams_responses,
+            is_open=method.is_open,
         )
+        run = partial(self._run, method, call)
+        if method.streams_responses:
+            return grpc.stream_stream_rpc_method_handler(
+                run, response_serializer=partial(method.pack, call)
+            )
+        return grpc.stream_unary_rpc_method_handler(run)
 
     async def settle(self, timeout_s: float) -> int:
         """Wait for handlers that still clean up; returns how many needed longer than that.
@@ -95,105 +87,138 @@ class Chain(grpc.aio.ServerInterceptor):
         ``Server.stop`` cancels handlers at the end of its grace but does not wait for them, and
         what they clean up with (pools, channels) is closed right after the server.
         """
-        if not self._running:
-            return 0
-        _, late = await asyncio.wait(self._running, timeout=timeout_s)
+        late: Collection[Any] = ()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=timeout_s)
+        for hooks in (self._hooks, *self._special.values()):
+            for concern in hooks.concerns:
+                concern.close()
         return len(late)
+
+    def _prepared(self, path: str, handler: Any) -> Method:
+        hooks = self._special.get(path, self._hooks)
+        return Method.of(path, handler, hooks, is_open=path[1:] in self._open_methods)
 
     async def _run(
         self,
+        method: Method,
         call: ServerCall,
-        work: Callable[..., Awaitable[Any]],
-        request: Any,
+        _: Any,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> Any:
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        call.time_remaining_s = context.time_remaining()  # None if the client set no deadline
         result = None
         try:
-            for begin in self._begin:
-                await begin(call)
-            async with asyncio.timeout(call.timeout_s) as limit:
-                if hasattr(request, "__aiter__"):
-                    request = self._checked(call, request)
-                else:
-                    for check in self._request:
-                        check(call, request)
-                result = await work(request, context)
+            async with asyncio.timeout(self._message_timeout_s) as limit:
+                call.limit = limit
+                call.time_remaining_s = context.time_remaining()  # None: the client set no deadline
+                call.peer = context.peer()
+                result = await self._served(method, call, context)
             call.code = code_set_by_handler(context)
         except BaseException as exc:
             # Only our own limit counts as the deadline; a TimeoutError from within is a defect.
-            up = isinstance(exc, TimeoutError) and call.timeout_s is not None and limit.expired()
-            call.error = time_is_up(call.timeout_s) if up else exc
+            up = isinstance(exc, TimeoutError) and limit.expired()
+            call.error = self._why_ended(call) if up else exc
             call.code = code_of(call.error, call, context)
         finally:
-            for end in self._end:
+            for end in method.hooks.end:
                 end(call)
         error, call.error = call.error, None
         if error is None:
             return result
         try:
             if isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
-                await abort_with(context, error)
+                await _refuse(context, error)
             raise error
         finally:
             # The traceback of `error` holds this frame; without this the two would keep each other
             # alive, request and response included, until the garbage collector comes by.
             del error
 
-    async def _checked(self, call: ServerCall, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        async for request in requests:
-            for check in self._request:
+    async def _served(
+        self, method: Method, call: ServerCall, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> bytes | None:
+        """Admit the call and have it handled; the bytes of the response, if it is a single one."""
+        assert call.limit is not None
+        for begin in method.hooks.begin:
+            await begin(call)
+        request: Any
+        if method.streams_requests:
+            call.admitted = True
+            request = self._requests(method, call, context)
+        else:
+            data = await context.read()
+            request = _unpacked(method, call, data)
+            for check in method.hooks.request:
+                check(call, request)
+        allowed = call.timeout_s
+        call.limit.reschedule(
+            None if allowed is None else asyncio.get_running_loop().time() + allowed
+        )
+        reply = await method.work(request, context)
+        # Packed here: gRPC would do so after the end of the call as we see it, too late for its
+        # size. A handler that set a status returns nothing, which gRPC knows how to treat.
+        return None if reply is None else method.pack(call, reply)
+
+    async def _requests(
+        self, method: Method, call: ServerCall, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        while True:
+            try:
+                async with asyncio.timeout(self._message_timeout_s) as limit:
+                    data = await context.read()
+            except TimeoutError:
+                if limit.expired():
+                    raise message_is_late(self._message_timeout_s) from None
+                raise
+            if data is grpc.aio.EOF:
+                return
+            request = _unpacked(method, call, data)
+            for check in method.hooks.request:
                 check(call, request)
             yield request
 
+    def _why_ended(self, call: ServerCall) -> Exception:
+        if call.evicted:
+            return too_many_calls("of this kind")
+        if not call.admitted:
+            return message_is_late(self._message_timeout_s)
+        return time_is_up(call.timeout_s)
 
-def _replied(
-    handler: Callable[..., Awaitable[Any]], send: Callable[[Any], bytes]
-) -> Callable[..., Awaitable[bytes | None]]:
-    """A coroutine that returns the reply of ``handler`` as bytes.
 
-    gRPC would serialize after the end of the call as we see it, too late for its size.
+def _unpacked(method: Method, call: ServerCall, data: Any) -> Any:
+    """The message in ``data``.
+
+    Raises:
+        InvalidArgument: There is none, it is too large, or it is none of this method's.
     """
-
-    async def run(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
-        reply = await handler(request, context)
-        # A handler that set a status returns nothing, which gRPC knows how to treat.
-        return None if reply is None else send(reply)
-
-    return run
-
-
-def _streamed(handler: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-    """A coroutine that sends what the async generator ``handler`` yields.
-
-    gRPC drives coroutine handlers without a generator of its own in between, and the time spent
-    waiting for a slow reader falls under our time limit.
-    """
-    if iscoroutinefunction(handler):
-        return handler
-    if not isasyncgenfunction(handler):
-        raise TypeError(f"{handler!r} must be `async def`; blocking handlers are not served")
-
-    async def run(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        # aclosing: on cancellation the generator's own cleanup runs now, not when it is collected.
-        async with aclosing(handler(request, context)) as messages:
-            async for message in messages:
-                await context.write(message)
-
-    return run
-
-
-def _receive(call: ServerCall, deserialize: Callable[[bytes], Any] | None, data: bytes) -> Any:
+    if data is grpc.aio.EOF:
+        raise InvalidArgument(
+            "The call ended without a message. Send one request.", reason="MESSAGE_MISSING"
+        )
     call.received_bytes += len(data)
-    return data if deserialize is None else deserialize(data)
+    for check in method.hooks.arrived:
+        check(call, len(data))
+    try:
+        message = data if method.deserialize is None else method.deserialize(data)
+    except (DecodeError, ValueError):
+        # The library's own text repeats bytes of the message; nobody learns anything from them.
+        raise InvalidArgument(
+            f"The request cannot be read as a message of {method.service}/{method.name}. "
+            "Send what its contract says, as binary protobuf.",
+            reason="MESSAGE_MALFORMED",
+        ) from None
+    call.admitted = True
+    return message
 
 
-def _send(call: ServerCall, serialize: Callable[[Any], bytes] | None, message: Any) -> bytes:
-    data: bytes = message if serialize is None else serialize(message)
-    call.sent_bytes += len(data)
-    call.sent_messages += 1
-    return data
+async def _refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception) -> None:
+    try:
+        async with asyncio.timeout(_STATUS_S):
+            await abort_with(context, error)
+    except TimeoutError:
+        # gRPC drops the call then, with whatever it holds.
+        raise asyncio.CancelledError from None

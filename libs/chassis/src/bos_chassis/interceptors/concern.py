@@ -1,24 +1,38 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
+
+from bos_chassis.auth import AUTHORIZATION_KEY, RUN_TOKEN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from opentelemetry.trace import Span
 
+    from bos_chassis.auth import Principal
+
+_CREDENTIALS = frozenset({AUTHORIZATION_KEY, RUN_TOKEN_KEY})
+
 
 class ServerCall:
     """One call in progress: what the concerns know and tell one another about it."""
 
     __slots__ = (
+        "admitted",
+        "ambiguous",
         "code",
         "error",
+        "evicted",
+        "limit",
         "metadata",
         "method",
+        "open",
+        "peer",
+        "principal",
         "received_bytes",
         "sent_bytes",
         "sent_messages",
@@ -31,18 +45,44 @@ class ServerCall:
     )
 
     def __init__(
-        self, path: str, metadata: Iterable[tuple[str, str | bytes]], *, streaming: bool
+        self,
+        service: str,
+        method: str,
+        metadata: Iterable[tuple[str, str | bytes]],
+        *,
+        streaming: bool,
+        is_open: bool,
     ) -> None:
-        _, self.service, self.method = path.split("/", 2)
-        self.metadata: dict[str, str] = {k: v for k, v in metadata if isinstance(v, str)}
+        self.service = service
+        self.method = method
+        self.metadata: dict[str, str] = {}
         """Text entries of the client's metadata."""
+        self.ambiguous = ""
+        """Name of a credential that the client sent more than once."""
+        for key, value in metadata:
+            if isinstance(value, str):
+                if key in _CREDENTIALS and key in self.metadata:
+                    self.ambiguous = key
+                self.metadata[key] = value
         self.streaming = streaming
         """Whether either side sends a stream."""
+        self.open = is_open
+        """Whether anybody may make this call."""
+        self.peer = ""
+        """The other end of the connection, as gRPC names it."""
+        self.principal: Principal | None = None
+        """Who calls, once that is known."""
+        self.admitted = False
+        """Whether caller and message were taken."""
         self.started = time.perf_counter()
         self.time_remaining_s: float | None = None
         """What the client allowed, in seconds; None if it set no deadline."""
         self.timeout_s: float | None = None
         """What the handler gets, in seconds."""
+        self.limit: asyncio.Timeout | None = None
+        """The time limit that runs: first that of caller and message, then that of the handler."""
+        self.evicted = False
+        """Whether the call has to go because there were too many."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.sent_messages = 0
@@ -57,6 +97,12 @@ class ServerCall:
         """Seconds since the call arrived."""
         return time.perf_counter() - self.started
 
+    def evict(self) -> None:
+        """End the call now, as one of too many."""
+        if self.limit is not None and not self.limit.expired():
+            self.evicted = True
+            self.limit.reschedule(asyncio.get_running_loop().time())
+
 
 class Concern:
     """One thing that has to happen around server calls. Subclasses override what they need.
@@ -65,10 +111,16 @@ class Concern:
     """
 
     async def begin(self, call: ServerCall) -> None:
-        """Before the handler; a raised ``BosError`` refuses the call."""
+        """When the headers are there, before any message; a ``BosError`` refuses the call."""
+
+    def arrived(self, call: ServerCall, size: int) -> None:
+        """For each request of ``size`` bytes, before it is unpacked; a ``BosError`` refuses it."""
 
     def request(self, call: ServerCall, message: Any) -> None:
         """For each request message; a raised ``BosError`` refuses the call."""
 
     def end(self, call: ServerCall) -> None:
         """After the handler, always, even if a ``begin`` failed. Must not raise."""
+
+    def close(self) -> None:
+        """Once, when the server has ended."""

@@ -36,3 +36,12 @@ def time_is_up(timeout_s: float | None) -> DeadlineExceeded:
     """The error for a handler that used all of its time."""
     limit = "its deadline" if timeout_s is None else f"its deadline of {timeout_s:.3g} s"
     return DeadlineExceeded(f"The call did not finish within {limit}.")
+
+
+def message_is_late(timeout_s: float) -> DeadlineExceeded:
+    """The error for a call whose message is not there in time."""
+    return DeadlineExceeded(
+        f"The call was not complete within {timeout_s:.3g} s: send its message right behind its "
+        "headers.",
+        reason="MESSAGE_TIMEOUT",
+    )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.sampled import Sampled
 
 if TYPE_CHECKING:
     from bos_chassis.interceptors.concern import ServerCall
@@ -21,14 +22,21 @@ _SERVER_FAULTS = frozenset(
 
 
 class RequestLog(Concern):
-    """One line per call: method, code, duration and sizes, never a value of a message."""
+    """One line per call: method, code, duration and sizes, never a value of a message.
+
+    Of calls that anybody can make, those refused at the door and those of open methods, there are
+    samples: the first of each code per interval, and one line with the number of the others.
+    """
 
     def __init__(self, telemetry: Telemetry, slow_s: float) -> None:
         self._log = telemetry.logger("bos.rpc")
+        self._sampled = Sampled(self._log, "call")
         self._slow_s = slow_s
 
     def end(self, call: ServerCall) -> None:
         """Write the line; slow unary calls and server faults rise above info."""
+        if (call.open or not call.admitted) and not self._sampled.admits(call.code.name):
+            return
         duration = call.duration_s
         slow = duration >= self._slow_s and not call.streaming
         if call.code in _SERVER_FAULTS:
@@ -49,3 +57,7 @@ class RequestLog(Concern):
             sent_messages=call.sent_messages,
             **({"exc_info": call.error} if call.code in _SERVER_FAULTS and call.error else {}),
         )
+
+    def close(self) -> None:
+        """Say what was left out."""
+        self._sampled.close()

@@ -10,9 +10,12 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos_chassis.interceptors.concern import Concern
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bos_chassis.interceptors.concern import ServerCall
     from bos_chassis.telemetry import Telemetry
 
+_TRACEPARENT = "traceparent"
 # Semantic conventions for gRPC servers: only these codes make a server span an error.
 _ERROR_CODES = frozenset(
     {
@@ -27,20 +30,38 @@ _ERROR_CODES = frozenset(
 
 
 class Tracing(Concern):
-    """A server span per call, child of the span that the client's ``traceparent`` names."""
+    """A server span per call, child of the span that the client's ``traceparent`` names.
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    Clients that are not believed start a trace of our own, sampled as we sample, whose span links
+    to theirs: neither can they choose the ids of our traces nor have everything recorded.
+
+    Args:
+        telemetry: Of the service.
+        believed: Whether a call comes from inside.
+    """
+
+    def __init__(self, telemetry: Telemetry, believed: Callable[[ServerCall], bool]) -> None:
         self._tracer = telemetry.tracer
         self._propagator = TraceContextTextMapPropagator()
+        self._believed = believed
 
     async def begin(self, call: ServerCall) -> None:
         """Start the span and make it current for the handler."""
         # An empty context: without a traceparent the call starts a trace, whatever ran before.
-        parent = self._propagator.extract(call.metadata, context=otel_context.Context())
+        parent = otel_context.Context()
+        links: list[trace.Link] = []
+        if _TRACEPARENT in call.metadata:
+            named = self._propagator.extract(call.metadata, context=parent)
+            if self._believed(call):
+                parent = named
+            else:
+                theirs = trace.get_current_span(named).get_span_context()
+                links = [trace.Link(theirs)] if theirs.is_valid else []
         call.span = self._tracer.start_span(
             f"{call.service}/{call.method}",
             context=parent,
             kind=trace.SpanKind.SERVER,
+            links=links,
             attributes={
                 "rpc.system": "grpc",
                 "rpc.service": call.service,

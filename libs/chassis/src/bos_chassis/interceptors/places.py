@@ -1,0 +1,194 @@
+"""How many calls may be there at once: of one caller, of strangers, of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import InvalidArgument, ResourceExhausted
+from bos_chassis.interceptors.concern import Concern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos_chassis.interceptors.concern import ServerCall
+
+_RETRY_AFTER_S = 1.0
+
+
+def too_many_calls(whose: str) -> ResourceExhausted:
+    """The refusal of a call that finds no place."""
+    return ResourceExhausted(
+        f"Too many calls {whose} are under way. Wait for one of them to end, then try again.",
+        reason="TOO_MANY_CALLS",
+        retry_after_s=_RETRY_AFTER_S,
+    )
+
+
+class Crowd:
+    """A bounded number of calls of people nobody knows: there is always room for one more.
+
+    When all places are taken, the oldest call of the connection that has the most of them has to
+    go. So one that floods drives out itself, and whoever comes with a call or two is let in.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._count = 0
+        self._by_peer: dict[str, dict[ServerCall, None]] = {}
+
+    def enter(self, call: ServerCall) -> None:
+        """Take a place."""
+        self._by_peer.setdefault(call.peer, {})[call] = None
+        self._count += 1
+        if self._count > self._size:
+            busiest = max(self._by_peer.values(), key=len)
+            oldest = next(iter(busiest))
+            self.leave(oldest)
+            oldest.evict()
+
+    def leave(self, call: ServerCall) -> None:
+        """Give the place back; nothing if the call has none."""
+        calls = self._by_peer.get(call.peer)
+        if calls is None or call not in calls:
+            return
+        del calls[call]
+        self._count -= 1
+        if not calls:
+            del self._by_peer[call.peer]
+
+
+class Crowded(Concern):
+    """Bounds the calls of one method to the places of a crowd of its own."""
+
+    def __init__(self, size: int) -> None:
+        self._crowd = Crowd(size)
+
+    async def begin(self, call: ServerCall) -> None:
+        """Take a place; somebody else may have to go for that."""
+        self._crowd.enter(call)
+
+    def end(self, call: ServerCall) -> None:
+        """Give the place back."""
+        self._crowd.leave(call)
+
+
+class _Held:
+    """What one caller has under way."""
+
+    __slots__ = ("calls", "size")
+
+    def __init__(self) -> None:
+        self.calls: dict[ServerCall, int] = {}
+        self.size = 0
+
+
+class Places(Concern):
+    """Calls at once, counted per caller, and the bytes of their requests; for all as a last resort.
+
+    Whoever is known has places of its own, so a caller can use up nobody's but its own. Calls of
+    open methods, whose callers nobody knows, have a crowd of their own per method.
+
+    Args:
+        per_caller: Calls of one caller at once.
+        bytes_per_caller: Bytes of requests of one caller under way at once. Unpacked they take up
+            to 25 times as much memory.
+        total: Calls of all callers at once, beside those of open methods.
+        per_open_method: Calls of one open method at once.
+    """
+
+    def __init__(
+        self, *, per_caller: int, bytes_per_caller: int, total: int, per_open_method: int
+    ) -> None:
+        self._per_caller = per_caller
+        self._bytes_per_caller = bytes_per_caller
+        self._total = total
+        self._per_open_method = per_open_method
+        self._count = 0
+        self._held: dict[str, _Held] = {}
+        # By method; only methods with a handler get here.
+        self._crowds: dict[tuple[str, str], Crowd] = {}
+
+    async def begin(self, call: ServerCall) -> None:
+        """Take a place, once it is known who calls.
+
+        Raises:
+            ResourceExhausted: The caller has none left, or nobody has.
+        """
+        if call.open:
+            key = (call.service, call.method)
+            crowd = self._crowds.get(key) or self._crowds.setdefault(
+                key, Crowd(self._per_open_method)
+            )
+            crowd.enter(call)
+            return
+        if self._count >= self._total:
+            raise too_many_calls("of all callers")
+        held = self._held.setdefault(_caller(call), _Held())
+        if len(held.calls) >= self._per_caller:
+            raise too_many_calls("of this caller")
+        held.calls[call] = 0
+        self._count += 1
+
+    def arrived(self, call: ServerCall, size: int) -> None:
+        """Count the bytes of a request as long as its call lasts; of a stream, of the last one.
+
+        Raises:
+            ResourceExhausted: The caller has too many under way.
+        """
+        held = self._held.get(_caller(call))
+        if held is None or call not in held.calls:
+            return
+        total = held.size - held.calls[call] + size
+        # One request alone is never too large here: what a request may be has its own bound.
+        if total > self._bytes_per_caller and len(held.calls) > 1:
+            raise too_many_calls("with large requests of this caller")
+        held.calls[call] = size
+        held.size = total
+
+    def end(self, call: ServerCall) -> None:
+        """Give the place back."""
+        if call.open:
+            crowd = self._crowds.get((call.service, call.method))
+            if crowd is not None:
+                crowd.leave(call)
+            return
+        key = _caller(call)
+        held = self._held.get(key)
+        if held is None:
+            return
+        size = held.calls.pop(call, None)
+        if size is not None:
+            held.size -= size
+            self._count -= 1
+        if not held.calls:
+            del self._held[key]
+
+
+class Sizes(Concern):
+    """Bounds the bytes of one request, before it is unpacked.
+
+    Args:
+        by_service: Largest request of each service, in bytes.
+    """
+
+    def __init__(self, by_service: Mapping[str, int]) -> None:
+        self._by_service = dict(by_service)
+
+    def arrived(self, call: ServerCall, size: int) -> None:
+        """Refuse what is too large.
+
+        Raises:
+            InvalidArgument: It is.
+        """
+        largest = self._by_service.get(call.service)
+        if largest is not None and size > largest:
+            raise InvalidArgument(
+                f"The request has {size} bytes; {call.service} takes {largest}. Send less at once.",
+                reason="REQUEST_TOO_LARGE",
+            )
+
+
+def _caller(call: ServerCall) -> str:
+    """Who has the places: a user, over all connections and services, or else a connection."""
+    principal = call.principal
+    return f"peer {call.peer}" if principal is None else f"user {principal.user_id}"
