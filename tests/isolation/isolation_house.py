@@ -19,7 +19,15 @@ from google.rpc import error_details_pb2, status_pb2
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
-from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
+from bos.identity.v1 import (
+    AdministrationServiceStub,
+    ApiKeyServiceStub,
+    CreateApiKeyRequest,
+    CreateInvitationRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    RegisterUserRequest,
+)
 from bos.memory.v1 import (
     MemoryServiceStub,
     MemoryTurnServiceStub,
@@ -43,7 +51,7 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from public_rpcs import PublicRpc
@@ -138,6 +146,10 @@ class IsolationHouse:
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
     approval_id: str = ""
     """What a third run of hers waits for."""
+    key_id: str = ""
+    """An API key of hers."""
+    invitation_id: str = ""
+    """An invitation that she has made: she was the first, and so administers."""
 
     async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
         """Call it over gRPC; of a stream, up to its first message."""
@@ -239,6 +251,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     store_url=dsn,
                     signing_key_files=[key_file],
                     access_token_s=7200,
+                    registration_open=True,
                     argon2_time_cost=1,
                     argon2_memory_kib=8,
                 ),
@@ -314,6 +327,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _give_ada_credentials(house)
         await _give_ada_runs(house, stack)
         await _give_ada_memory(house, RunTokenSigner(run_key))
         yield house
@@ -331,6 +345,24 @@ async def sign_in(stub: Any, username: str) -> Person:
         login.tokens.access_token,
         login.tokens.refresh_token,
     )
+
+
+async def api_key(house: IsolationHouse, person: Person, scopes: Iterable[str]) -> tuple[str, str]:
+    """A key of somebody's with these scopes: its id, and the key itself."""
+    credential = (("authorization", f"Bearer {person.access_token}"),)
+    made = await ApiKeyServiceStub(house.channels["bos.identity.v1"]).CreateApiKey(
+        CreateApiKeyRequest(name="a program", scopes=scopes), metadata=credential
+    )
+    return made.api_key.key_id, made.secret
+
+
+async def _give_ada_credentials(house: IsolationHouse) -> None:
+    ada = house.people["ada"]
+    house.key_id, _ = await api_key(house, ada, ["account"])
+    invited = await AdministrationServiceStub(house.channels["bos.identity.v1"]).CreateInvitation(
+        CreateInvitationRequest(), metadata=(("authorization", f"Bearer {ada.access_token}"),)
+    )
+    house.invitation_id = invited.invitation.invitation_id
 
 
 async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:

@@ -148,6 +148,9 @@ func (b *builder) binding(
 		// The service leaves out operations that it has no target for.
 		"x-service": string(method.Parent().FullName()),
 	}
+	if b.schemas.rules.isOpen(method) {
+		operation["security"] = []any{}
+	}
 	if parameters := b.parameters(method, rule, variables); len(parameters) > 0 {
 		operation["parameters"] = parameters
 	}

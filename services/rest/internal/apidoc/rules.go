@@ -10,25 +10,55 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-const fieldRules = "buf.validate.field"
+const (
+	fieldRules = "buf.validate.field"
+	openMethod = "bos.common.v1.open_method"
+)
 
-// rules reads the buf.validate options of fields. Their Go package is itself generated, so they are
-// read by reflection.
+// rules reads the buf.validate options of fields, and our own options of methods. Their Go packages
+// are themselves generated, so they are read by reflection.
 type rules struct {
 	types     *dynamicpb.Types
 	extension protoreflect.ExtensionType
+	open      protoreflect.ExtensionType
 }
 
 func newRules(files *protoregistry.Files) (*rules, error) {
-	found, err := files.FindDescriptorByName(fieldRules)
+	extension, err := option(files, fieldRules)
 	if err != nil {
-		return nil, fmt.Errorf("the image lacks %s: %w", fieldRules, err)
+		return nil, err
+	}
+	open, err := option(files, openMethod)
+	if err != nil {
+		return nil, err
+	}
+	return &rules{dynamicpb.NewTypes(files), extension, open}, nil
+}
+
+func option(files *protoregistry.Files, name protoreflect.FullName) (protoreflect.ExtensionType, error) {
+	found, err := files.FindDescriptorByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("the image lacks %s: %w", name, err)
 	}
 	extension, ok := found.(protoreflect.ExtensionDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is not an option", fieldRules)
+		return nil, fmt.Errorf("%s is not an option", name)
 	}
-	return &rules{dynamicpb.NewTypes(files), dynamicpb.NewExtensionType(extension)}, nil
+	return dynamicpb.NewExtensionType(extension), nil
+}
+
+// isOpen says whether a method is called without a credential. Whatever cannot be read is not.
+func (r *rules) isOpen(method protoreflect.MethodDescriptor) bool {
+	data, err := proto.Marshal(method.Options())
+	if err != nil || len(data) == 0 {
+		return false
+	}
+	options := &descriptorpb.MethodOptions{}
+	if err := (proto.UnmarshalOptions{Resolver: r.types}).Unmarshal(data, options); err != nil {
+		return false
+	}
+	return proto.HasExtension(options, r.open) &&
+		options.ProtoReflect().Get(r.open.TypeDescriptor()).Bool()
 }
 
 // of returns the rules of a field; nil if there are none.

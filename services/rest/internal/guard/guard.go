@@ -3,13 +3,6 @@
 package guard
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/json"
-	"errors"
-	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -142,33 +135,6 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, host)
 }
 
-// Key refuses callers without the key; an empty key leaves the question to the services.
-func Key(key string) Middleware {
-	want := sha256.Sum256([]byte(key))
-	return func(next http.Handler) http.Handler {
-		if key == "" {
-			return next
-		}
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			// Digests have one length, so the comparison reveals nothing of the key.
-			digest := sha256.Sum256([]byte(strings.TrimSpace(given)))
-			same := subtle.ConstantTimeCompare(digest[:], want[:]) == 1
-			if !strings.EqualFold(scheme, "bearer") || !same {
-				reason, text := "API_KEY_INVALID", "The API key is not valid."
-				if scheme == "" {
-					reason = "UNAUTHENTICATED"
-					text = "An API key is needed: send `Authorization: Bearer <key>`."
-				}
-				apierror.Write(w,
-					apierror.New(http.StatusUnauthorized, codes.Unauthenticated, reason, text))
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
 // Concurrency refuses requests above a number of them at once, with refusal. It counts those that it
 // is for; the others have places of their own.
 func Concurrency(limit int, isFor func(*http.Request) bool, refusal error) Middleware {
@@ -194,72 +160,6 @@ func Concurrency(limit int, isFor func(*http.Request) bool, refusal error) Middl
 func TooMany(reason, text string, retry time.Duration) error {
 	return apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted, reason, text,
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
-}
-
-// Body reads the whole body, bounded in size and time, and refuses what is not one JSON value.
-// What follows may take as long as it likes: the time limit ends with the body.
-func Body(limit int64, within time.Duration) Middleware {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Body == nil || r.Body == http.NoBody {
-				next.ServeHTTP(w, r)
-				return
-			}
-			controller := http.NewResponseController(w)
-			_ = controller.SetReadDeadline(time.Now().Add(within))
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-			if err != nil {
-				refuseBody(w, err, limit)
-				return
-			}
-			_ = controller.SetReadDeadline(time.Time{})
-			if len(body) > 0 {
-				if err := checkBody(r.Header.Get("Content-Type"), body); err != nil {
-					apierror.Write(w, err)
-					return
-				}
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-func refuseBody(w http.ResponseWriter, err error, limit int64) {
-	var tooLarge *http.MaxBytesError
-	var network net.Error
-	switch {
-	case errors.As(err, &tooLarge):
-		apierror.Write(w, apierror.New(http.StatusRequestEntityTooLarge, codes.InvalidArgument,
-			"BODY_TOO_LARGE",
-			"The body is larger than "+strconv.FormatInt(limit, 10)+" bytes."))
-	case errors.As(err, &network) && network.Timeout():
-		w.Header().Set("Connection", "close")
-		apierror.Write(w, apierror.New(http.StatusRequestTimeout, codes.DeadlineExceeded,
-			"BODY_TOO_SLOW", "The body did not arrive in time."))
-	default:
-		apierror.Write(w, apierror.New(http.StatusBadRequest, codes.InvalidArgument,
-			"INVALID_ARGUMENT", "The body could not be read."))
-	}
-}
-
-func checkBody(contentType string, body []byte) error {
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" {
-		return apierror.New(http.StatusUnsupportedMediaType, codes.InvalidArgument,
-			"BODY_NOT_JSON", "Send JSON, with the header `Content-Type: application/json`.")
-	}
-	if json.Valid(body) {
-		return nil
-	}
-	message := "The body is not one JSON value."
-	var any any
-	var syntax *json.SyntaxError
-	if errors.As(json.Unmarshal(body, &any), &syntax) {
-		message = "The body is not one JSON value: " + syntax.Error() +
-			" at byte " + strconv.FormatInt(syntax.Offset, 10) + "."
-	}
-	return apierror.New(http.StatusBadRequest, codes.InvalidArgument, "BODY_NOT_JSON", message)
 }
 
 // SafeHeaders are for every answer.

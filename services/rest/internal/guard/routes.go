@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 
@@ -25,9 +26,14 @@ func RouteOf(r *http.Request) string {
 
 // IsStream says whether the request's answer is a stream.
 func IsStream(r *http.Request) bool {
-	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
-	operation := route.Operation(r.Method)
+	operation := operationOf(r)
 	return operation != nil && operation.Streams
+}
+
+// operationOf is what the request asks for; nil if there is no such thing.
+func operationOf(r *http.Request) *openapi.Operation {
+	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
+	return route.Operation(r.Method)
 }
 
 // IsNoStream is the opposite of IsStream.
@@ -46,6 +52,11 @@ func Match(document *openapi.Document) Middleware {
 // Routes refuses unknown paths, methods that a path does not have, and unknown query parameters.
 func Routes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isText(r.URL.Path) {
+			apierror.Write(w, apierror.New(http.StatusBadRequest, codes.InvalidArgument,
+				"INVALID_ARGUMENT", "The path is not UTF-8, or holds a zero character."))
+			return
+		}
 		route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
 		if route == nil {
 			apierror.Write(w, apierror.New(http.StatusNotFound, codes.NotFound, "PATH_NOT_FOUND",
@@ -81,12 +92,18 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 			"The query is not well formed.")
 	}
 	for name, values := range given {
+		if !isText(name) {
+			return apierror.New(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT",
+				"The name of a parameter is not UTF-8, or holds a zero character.")
+		}
 		parameter, known := operation.Query[name]
 		switch {
 		case !known:
 			return apierror.Field(name, "is not a parameter of this path")
 		case len(values) > 1:
 			return apierror.Field(name, "must be given once")
+		case !isText(values[0]):
+			return apierror.Field(name, "must be UTF-8, without a zero character")
 		}
 		if problem := parameter.Problem(values[0]); problem != "" {
 			return apierror.Field(name, problem)
@@ -94,3 +111,6 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 	}
 	return nil
 }
+
+// isText says whether messages and stores can hold it.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }

@@ -34,6 +34,10 @@ type Operation struct {
 	Query map[string]Parameter
 	// Streams says that the answer is a stream of events.
 	Streams bool
+	// Service answers it; empty for the paths of this gateway itself.
+	Service string
+	// Open says that no credential is asked for.
+	Open bool
 }
 
 // Operation is the operation for a method; nil if there is none.
@@ -82,6 +86,8 @@ type operationText struct {
 	Responses map[string]struct {
 		Content map[string]json.RawMessage `json:"content"`
 	} `json:"responses"`
+	// Security is there, and empty, where no credential is asked for.
+	Security *[]json.RawMessage `json:"security"`
 }
 
 // Load reads the generated document and leaves out operations of services that are not offered.
@@ -143,6 +149,8 @@ func (o operationText) operation() *Operation {
 			made.Query[parameter.Name] = parameter.Schema
 		}
 	}
+	made.Service = o.Service
+	made.Open = o.Security != nil && len(*o.Security) == 0
 	_, made.Streams = o.Responses["200"].Content["text/event-stream"]
 	return made
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -21,14 +22,17 @@ import (
 	"bos/rest/internal/openapi"
 	"bos/rest/internal/sse"
 	"bos/rest/internal/telemetry"
+	"bos/rest/internal/waiting"
 )
 
 const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
+	identityPackage = "bos.identity.v1."
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
+	bodyGrace       = 2 * time.Second
 	openWithin      = time.Second
 	firstWait       = 100 * time.Millisecond
 	longestWait     = 5 * time.Second
@@ -61,18 +65,27 @@ func (s *Server) handler() (http.Handler, error) {
 	if s.metricsHere() {
 		root.Handle("GET /metrics", s.metrics.Handler())
 	}
+	proxies, err := s.settings.Proxies()
+	if err != nil {
+		return nil, err
+	}
 	root.Handle("/", guard.Chain(services,
-		// A place comes first, so that bodies under way are bounded in number as well.
+		guard.Credential(string(s.settings.StaticKey), s.settings.IdentityTarget != ""),
+		guard.Body(waiting.New(waiting.Limits{
+			Bodies: s.settings.MaxBodies, Bytes: s.settings.MaxBodiesBytes,
+			Within: s.settings.ReadTimeout.Duration(),
+			Rate:   s.settings.MinBodyRate, Grace: bodyGrace,
+		}), s.settings.MaxBodyBytes),
+		// A place is for what is there, key and body: nobody holds one by being slow.
 		guard.Concurrency(s.settings.MaxRequests, guard.IsNoStream, guard.TooMany("TOO_MANY_REQUESTS",
 			"Too many requests are handled at once; try again later.", time.Second)),
 		guard.Concurrency(s.settings.MaxStreams, guard.IsStream, guard.TooMany("TOO_MANY_STREAMS",
 			"Too many streams are open at once; try again later.", 5*time.Second)),
-		guard.Key(string(s.settings.StaticKey)),
-		guard.Body(s.settings.MaxBodyBytes, s.settings.ReadTimeout.Duration()),
-		s.writeInTime,
 	))
 	return guard.Chain(root,
+		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration()),
 		guard.Match(document),
+		guard.Client(proxies),
 		observed(s.log, s.metrics),
 		s.traced,
 		guard.SafeHeaders,
@@ -88,7 +101,8 @@ func (s *Server) metricsHere() bool {
 }
 
 func (s *Server) offers(service string) bool {
-	return service == gatewayService || service == approvalService || (service == identityService && s.identity != nil) ||
+	return service == gatewayService || service == approvalService ||
+		(strings.HasPrefix(service, identityPackage) && s.identity != nil) ||
 		(service == memoryService && s.memory != nil)
 }
 
@@ -140,6 +154,12 @@ func (s *Server) services() (http.Handler, error) {
 		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
 			return nil, err
 		}
+		if err := identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
+		if err := identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
 	}
 	if s.memory != nil {
 		if err := memoryv1.RegisterMemoryServiceHandler(ctx, mux, s.memory); err != nil {
@@ -160,44 +180,13 @@ func (s *Server) services() (http.Handler, error) {
 
 func noHeader(string) (string, bool) { return "", false }
 
-// writeInTime gives an answer its time from its first byte on: how long making it takes is for the
-// deadlines of the calls to say. Streams set their own, event by event.
-func (s *Server) writeInTime(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if guard.IsStream(r) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		next.ServeHTTP(&timed{ResponseWriter: w, limit: s.settings.WriteTimeout.Duration()}, r)
-		// The connection may serve another request, which has times of its own.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-	})
-}
-
-type timed struct {
-	http.ResponseWriter
-	limit time.Duration
-	begun bool
-}
-
-func (t *timed) Write(data []byte) (int, error) {
-	if !t.begun {
-		t.begun = true
-		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit))
-	}
-	return t.ResponseWriter.Write(data)
-}
-
-// Unwrap lets http.ResponseController see through.
-func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
 func (s *Server) traced(next http.Handler) http.Handler {
 	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		trace.SpanFromContext(r.Context()).SetAttributes(
 			attribute.String("http.route", guard.RouteOf(r)))
 		next.ServeHTTP(w, r)
 	})
-	return otelhttp.NewHandler(named, "request",
+	handler := otelhttp.NewHandler(named, "request",
 		otelhttp.WithTracerProvider(s.tracing),
 		otelhttp.WithPropagators(telemetry.Propagator),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
@@ -207,7 +196,19 @@ func (s *Server) traced(next http.Handler) http.Handler {
 			route := guard.RouteOf(r)
 			return route != "/healthz" && route != "/readyz" && route != "/metrics"
 		}),
+		// Who calls chooses neither the id of a trace of ours nor whether it is recorded.
+		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return !s.settings.TrustTraces }),
 	)
+	if s.settings.TrustTraces || s.settings.OTLPEndpoint != "" {
+		return handler
+	}
+	// Nothing is recorded here that could hold a link, and what came in would go on as it is.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, field := range telemetry.Propagator.Fields() {
+			r.Header.Del(field)
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // ready tells load balancers whether to send requests here.

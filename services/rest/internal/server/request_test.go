@@ -63,6 +63,20 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 		"said by a service": {"POST", "/query", `{"question": "full"}`, nil, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_RUNS", ""},
 		"a defect":          {"POST", "/query", `{"question": "defect"}`, nil, 500, "INTERNAL", "INTERNAL", ""},
 		"said by gRPC":      {"POST", "/query", `{"question": "foreign"}`, nil, 503, "UNAVAILABLE", "UNAVAILABLE", ""},
+		"two keys":          {"GET", "/v1/runs", "", func(r *http.Request) { r.Header.Add("Authorization", "Bearer other") }, 401, "UNAUTHENTICATED", "CREDENTIAL_AMBIGUOUS", ""},
+		"the key twice":     {"GET", "/v1/runs", "", func(r *http.Request) { r.Header.Add("authorization", "Bearer "+key) }, 401, "UNAUTHENTICATED", "CREDENTIAL_AMBIGUOUS", ""},
+		"two keys in one":   {"GET", "/v1/runs", "", header("Authorization", "Bearer "+key+", Bearer "+key), 401, "UNAUTHENTICATED", "API_KEY_INVALID", ""},
+		"deep JSON":         {"POST", "/query", deep(31), nil, 400, "INVALID_ARGUMENT", "BODY_TOO_DEEP", ""},
+		"deeper JSON":       {"POST", "/query", deep(9000), nil, 400, "INVALID_ARGUMENT", "BODY_TOO_DEEP", ""},
+		"JSON without end":  {"POST", "/query", deep(20000), nil, 400, "INVALID_ARGUMENT", "BODY_NOT_JSON", ""},
+		"no UTF-8":          {"POST", "/query", "{\"question\": \"\xff\"}", nil, 400, "INVALID_ARGUMENT", "BODY_NOT_JSON", ""},
+		"half a character":  {"POST", "/query", `{"question": "\ud800"}`, nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"path without text": {"GET", "/v1/runs/%ff", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"path with zero":    {"GET", "/v1/runs/%00", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"stream of no text": {"GET", "/v1/runs/%c3%28:watch", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"query of no text":  {"GET", "/v1/runs?page_token=%ff", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", "page_token"},
+		"query with zero":   {"GET", "/v1/runs?page_token=%00", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", "page_token"},
+		"name of no text":   {"GET", "/v1/runs?%ff=1", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
 		"not offered":       {"GET", "/v1/agents", "", nil, 501, "UNIMPLEMENTED", "UNIMPLEMENTED", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +107,25 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 				t.Error(response.Header)
 			}
 		})
+	}
+}
+
+// deep is a question whose lists and objects are nested so deep.
+func deep(levels int) string {
+	return `{"question": "x", "context": {"a": ` + strings.Repeat("[", levels-2) +
+		strings.Repeat("]", levels-2) + "}}"
+}
+
+func TestJSONAsDeepAsAMessageHoldsIsTaken(t *testing.T) {
+	g := startGateway(t, "")
+	s := start(t, g.target, nil)
+	response := send(t, s, "POST", "/query", deep(30))
+	if response.StatusCode != 200 {
+		t.Error(response.Status, read(t, response))
+	}
+	if flat := strings.Repeat("[", 99); send(t, s, "POST", "/query",
+		`{"question": "`+flat+`\"`+flat+`"}`).StatusCode != 200 {
+		t.Error("brackets in a text count as levels")
 	}
 }
 
@@ -130,20 +163,54 @@ func TestAnAnswerHasTheNamesOfTheSchemaAndItsEmptyFields(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOnToTheServices(t *testing.T) {
+func TestNothingOfACallersHeadersGoesOnButItsCredential(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	send(t, s, "GET", "/v1/runs", "", header("Traceparent", trace),
-		header("Grpc-Metadata-Bos-Run-Token", "forged"), header("Cookie", "a=b"))
+	send(t, s, "GET", "/v1/runs", "", header("Traceparent", trace), header("Tracestate", "a=b"),
+		header("Grpc-Metadata-Bos-Run-Token", "forged"), header("Bos-Run-Token", "forged"),
+		header("Grpc-Metadata-Bos-Proxy-Token", "forged"), header("Bos-Proxy-Token", "forged"),
+		header("Grpc-Metadata-Authorization", "Bearer forged"),
+		header("X-Forwarded-For", "9.9.9.9"), header("Cookie", "a=b"))
 	seen := g.seenMetadata()
-	if got := seen.Get("traceparent"); len(got) != 1 || !strings.Contains(got[0], trace[3:35]) {
-		t.Errorf("traceparent %q", got)
+	if got := seen.Get("authorization"); !slices.Equal(got, []string{"Bearer " + key}) {
+		t.Errorf("authorization %q", got)
 	}
-	for name := range seen {
-		if strings.Contains(name, "run-token") || strings.Contains(name, "cookie") {
-			t.Errorf("%s went on", name)
+	for name, values := range seen {
+		switch name {
+		case "authorization", ":authority", "content-type", "user-agent", "grpc-accept-encoding":
+		default:
+			t.Errorf("%s went on: %q", name, values)
 		}
+	}
+}
+
+func TestTracesOfCallersAreContinuedWhereAProxyIsTrustedAlone(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for name, one := range map[string]struct {
+		trusted   bool
+		collector string
+		continued bool
+	}{
+		"trusted":             {true, "", true},
+		"trusted, recorded":   {true, "http://127.0.0.1:1", true},
+		"untrusted":           {false, "", false},
+		"untrusted, recorded": {false, "http://127.0.0.1:1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := startGateway(t, "")
+			s := start(t, g.target, func(set *settings.Settings) {
+				set.TrustTraces, set.OTLPEndpoint, set.TraceSampleRatio = one.trusted, one.collector, 0
+			})
+			send(t, s, "GET", "/v1/runs", "", header("Traceparent", trace))
+			sent := strings.Join(g.seenMetadata().Get("traceparent"), " ")
+			if strings.Contains(sent, trace[3:35]) != one.continued {
+				t.Errorf("traceparent %q", sent)
+			}
+			if !one.continued && strings.HasSuffix(sent, "-01") {
+				t.Errorf("the caller decided that it is recorded: %q", sent)
+			}
+		})
 	}
 }
 

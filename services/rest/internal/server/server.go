@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
+	"bos/rest/internal/proxytoken"
 	"bos/rest/internal/settings"
 	"bos/rest/internal/telemetry"
 	"bos/rest/internal/upstream"
@@ -35,8 +36,9 @@ type Server struct {
 	tracing  trace.TracerProvider
 	flush    func(context.Context) error
 	gateway  *grpc.ClientConn
-	identity *grpc.ClientConn // nil if there is none
-	memory   *grpc.ClientConn // nil if there is none
+	identity *grpc.ClientConn   // nil if there is none
+	memory   *grpc.ClientConn   // nil if there is none
+	signer   *proxytoken.Signer // nil if there is no key
 
 	http          *http.Server
 	listener      net.Listener
@@ -66,6 +68,14 @@ func (s *Server) start(ctx context.Context) error {
 	s.tracing, s.flush, err = telemetry.Tracing(ctx, s.settings.OTLPEndpoint, s.settings.TraceSampleRatio)
 	if err != nil {
 		return fmt.Errorf("BOS_OTLP_ENDPOINT: %w", err)
+	}
+	if s.settings.SigningKeyFile != "" {
+		if s.signer, err = proxytoken.NewSigner(s.settings.SigningKeyFile, s.log); err != nil {
+			return fmt.Errorf("BOS_REST_SIGNING_KEY_FILE: %w", err)
+		}
+	} else if s.settings.IdentityTarget != "" {
+		s.log.Warn("no signing key: identity slows down all clients as one",
+			"remedy", "set BOS_REST_SIGNING_KEY_FILE")
 	}
 	if s.gateway, err = s.dial(s.settings.GatewayTarget); err != nil {
 		return fmt.Errorf("BOS_REST_GATEWAY_TARGET: %w", err)
@@ -105,7 +115,7 @@ func (s *Server) start(ctx context.Context) error {
 func (s *Server) dial(target string) (*grpc.ClientConn, error) {
 	return upstream.Dial(target, upstream.Timeouts{
 		Call: s.settings.CallTimeout.Duration(), Run: s.settings.RunTimeout.Duration(),
-	}, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
+	}, s.signer, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
 }
 
 // newHTTP has no time limit for whole requests or answers: the guards and streams set their own.

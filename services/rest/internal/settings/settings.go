@@ -42,6 +42,9 @@ type Settings struct {
 	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
 	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
+	SigningKeyFile string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
+	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed"`
+	TrustTraces    bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
 
@@ -50,9 +53,13 @@ type Settings struct {
 	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
 	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
 
+	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address with most of them the one that came on least recently is refused with 429"`
+	MaxBodiesBytes int64   `env:"BOS_REST_MAX_BODIES_BYTES" envDefault:"67108864" least:"65536" about:"Memory for bodies under way"`
+	MinBodyRate    float64 `env:"BOS_REST_MIN_BODY_RATE" envDefault:"1024" above:"0" about:"Bytes a second that a body must make on the average, after two seconds"`
+
 	CallTimeout       Seconds `env:"BOS_REST_CALL_TIMEOUT_S" envDefault:"90" above:"0" about:"Time for a call, except asking and watching"`
 	RunTimeout        Seconds `env:"BOS_REST_RUN_TIMEOUT_S" envDefault:"3600" above:"0" about:"Time to wait for a run; a stream that takes longer goes on by itself"`
-	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for the headers, and again for the body, to arrive"`
+	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for the headers, and again for the whole body, to arrive"`
 	WriteTimeout      Seconds `env:"BOS_REST_WRITE_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for a client to take an event or an answer before it is dropped"`
 	IdleTimeout       Seconds `env:"BOS_REST_IDLE_TIMEOUT_S" envDefault:"120" above:"0" about:"How long a connection without a request is kept"`
 	Heartbeat         Seconds `env:"BOS_REST_HEARTBEAT_S" envDefault:"15" above:"0" about:"Time between comments on a silent stream"`
@@ -95,6 +102,19 @@ func (s Settings) Loopback() bool {
 	return err == nil && address.IsLoopback()
 }
 
+// Proxies are the networks whose X-Forwarded-For is believed.
+func (s Settings) Proxies() ([]netip.Prefix, error) {
+	var found []netip.Prefix
+	for _, text := range s.TrustedProxies {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, network.Masked())
+	}
+	return found, nil
+}
+
 func (s Settings) problems() []string {
 	var found []string
 	wrong := func(bad bool, text string) {
@@ -108,6 +128,12 @@ func (s Settings) problems() []string {
 	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",
 		"BOS_REST_HOST: binding "+s.Host+" would offer the service to the network without "+
 			"authentication; set BOS_AUTH_STATIC_KEY or BOS_REST_IDENTITY_TARGET, or bind 127.0.0.1")
+	wrong(!s.Loopback() && s.IdentityTarget != "" && s.SigningKeyFile == "",
+		"BOS_REST_SIGNING_KEY_FILE: must be set with BOS_REST_IDENTITY_TARGET beyond loopback, or "+
+			"identity takes all clients for one and slows them down together; make a key with "+
+			"`openssl genpkey -algorithm ed25519` and give identity its public part")
+	_, err := s.Proxies()
+	wrong(err != nil, "BOS_REST_TRUSTED_PROXIES: write each as a network, such as 10.0.0.0/8")
 	found = append(found, s.outOfBounds()...)
 	for _, origin := range s.AllowedOrigins {
 		parsed, err := url.Parse(origin)

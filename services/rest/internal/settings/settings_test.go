@@ -30,6 +30,9 @@ func TestRefusals(t *testing.T) {
 		"no time to heartbeat": {map[string]string{"BOS_REST_HEARTBEAT_S": "0"}, "BOS_REST_HEARTBEAT_S: must be above 0"},
 		"no room for a body":   {map[string]string{"BOS_REST_MAX_BODY_BYTES": "1023"}, "BOS_REST_MAX_BODY_BYTES: must be at least 1024"},
 		"no stream at all":     {map[string]string{"BOS_REST_MAX_STREAMS": "0"}, "BOS_REST_MAX_STREAMS: must be at least 1"},
+		"identity for all":     {map[string]string{"BOS_REST_HOST": "0.0.0.0", "BOS_REST_IDENTITY_TARGET": "127.0.0.1:2"}, "BOS_REST_SIGNING_KEY_FILE: must be set"},
+		"a proxy by name":      {map[string]string{"BOS_REST_TRUSTED_PROXIES": "10.0.0.0/8,secret-text"}, "BOS_REST_TRUSTED_PROXIES"},
+		"no rate at all":       {map[string]string{"BOS_REST_MIN_BODY_RATE": "0"}, "BOS_REST_MIN_BODY_RATE: must be above 0"},
 		"less than no time":    {map[string]string{"BOS_REST_GRACE_S": "-1"}, "BOS_REST_GRACE_S: must be at least 0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	"bos/rest/internal/proxytoken"
 )
 
 const (
@@ -43,8 +46,11 @@ type Timeouts struct {
 	Run time.Duration
 }
 
-// Dial returns a channel to a target; it connects on first use.
-func Dial(target string, timeouts Timeouts, options ...otelgrpc.Option) (*grpc.ClientConn, error) {
+// Dial returns a channel to a target; it connects on first use. What is called over it carries a token
+// of signer, if there is one.
+func Dial(
+	target string, timeouts Timeouts, signer *proxytoken.Signer, options ...otelgrpc.Option,
+) (*grpc.ClientConn, error) {
 	return grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(serviceConfig),
@@ -72,7 +78,43 @@ func Dial(target string, timeouts Timeouts, options ...otelgrpc.Option) (*grpc.C
 			}
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
+			ctx, err := signed(ctx, signer)
+			if err != nil {
+				return err
+			}
 			return Translate(ctx, invoke(ctx, method, request, reply, conn, options...))
 		}),
+		grpc.WithStreamInterceptor(func(
+			ctx context.Context, description *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+			open grpc.Streamer, options ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			ctx, err := signed(ctx, signer)
+			if err != nil {
+				return nil, err
+			}
+			return open(ctx, description, conn, method, options...)
+		}),
 	)
+}
+
+// signed is ctx with the token for a call, and without what the mux says of the client: services
+// believe no plain header.
+func signed(ctx context.Context, signer *proxytoken.Signer) (context.Context, error) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	sent = sent.Copy()
+	if sent == nil {
+		sent = metadata.MD{}
+	}
+	sent.Delete("x-forwarded-for")
+	sent.Delete("x-forwarded-host")
+	if signer != nil {
+		token, err := signer.Token(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if token != "" {
+			sent.Set(proxytoken.Header, token)
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, sent), nil
 }

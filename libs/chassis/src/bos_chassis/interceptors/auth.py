@@ -6,6 +6,7 @@ from bos_chassis.auth import RUN_TOKEN_KEY, set_caller
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 from bos_chassis.interceptors.places import Crowd
+from bos_chassis.scopes import require_scope
 
 if TYPE_CHECKING:
     from bos_chassis.auth import Authenticator
@@ -34,6 +35,7 @@ class Authentication(Concern):
 
         Raises:
             Unauthenticated: No credential, an invalid one, or one of a kind twice.
+            PermissionDenied: An API key that is not for this method.
         """
         if call.open:
             set_caller(None, None)
@@ -58,5 +60,6 @@ class Authentication(Concern):
                     "'authorization: Bearer <token>', or a run token as 'bos-run-token'.",
                     reason="CREDENTIAL_MISSING",
                 )
+            require_scope(principal, call.service, call.method)
         call.principal = principal
         set_caller(principal, call.metadata.get(RUN_TOKEN_KEY))

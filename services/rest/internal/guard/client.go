@@ -1,0 +1,55 @@
+package guard
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"bos/rest/internal/proxytoken"
+)
+
+// Client finds the address that each request comes from, for ClientOf and for the services. What
+// X-Forwarded-For says is believed as far as proxies of ours wrote it, those in trusted: it is read
+// from its end.
+func Client(trusted []netip.Prefix) Middleware {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			address := addressOf(r, trusted)
+			// Nothing behind this is to look for itself.
+			r.Header.Del("X-Forwarded-For")
+			next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
+		})
+	}
+}
+
+// ClientOf is the address of the request's client; empty if it is not known.
+func ClientOf(r *http.Request) string { return proxytoken.ClientOf(r.Context()) }
+
+func addressOf(r *http.Request, trusted []netip.Prefix) string {
+	address := parsed(r.RemoteAddr)
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool {
+			return network.Contains(address)
+		})
+		if !isProxy || strings.TrimSpace(hop) == "" {
+			break
+		}
+		address = parsed(strings.TrimSpace(hop))
+	}
+	if !address.IsValid() {
+		return ""
+	}
+	return address.String()
+}
+
+// parsed reads an address with or without a port; what is none is not valid.
+func parsed(text string) netip.Addr {
+	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil {
+		withPort, _ := netip.ParseAddrPort(text)
+		address = withPort.Addr()
+	}
+	return address.Unmap().WithZone("")
+}

@@ -1,0 +1,92 @@
+package guard
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"bos/rest/internal/apierror"
+)
+
+// Credential refuses requests by their Authorization header, before anything more of them is read.
+//
+// With a key, whoever does not send it is refused. Without one, whether a credential is good is for
+// the services to say; here it has to be there, once, and in the form of one, on every path but
+// those that the contracts open to anybody. If asked is not set, the services ask nobody either.
+func Credential(key string, asked bool) Middleware {
+	check := func(r *http.Request, given string) error { return formOf(r, given, asked) }
+	if key != "" {
+		check = keyOf(key)
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			given := r.Header.Values("Authorization")
+			err := error(nil)
+			if len(given) > 1 {
+				// Which of them counts is a matter of taste, and those who read it have different ones.
+				err = unauthenticated("CREDENTIAL_AMBIGUOUS", "Send one Authorization header.")
+			} else {
+				err = check(r, strings.Join(given, ""))
+			}
+			if err != nil {
+				apierror.Write(w, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func keyOf(key string) func(*http.Request, string) error {
+	want := sha256.Sum256([]byte(key))
+	return func(_ *http.Request, header string) error {
+		scheme, given, _ := strings.Cut(header, " ")
+		// Digests have one length, so the comparison reveals nothing of the key.
+		digest := sha256.Sum256([]byte(strings.TrimSpace(given)))
+		same := subtle.ConstantTimeCompare(digest[:], want[:]) == 1
+		switch {
+		case strings.EqualFold(scheme, "bearer") && same:
+			return nil
+		case scheme == "":
+			return unauthenticated("UNAUTHENTICATED",
+				"An API key is needed: send `Authorization: Bearer <key>`.")
+		default:
+			return unauthenticated("API_KEY_INVALID", "The API key is not valid.")
+		}
+	}
+}
+
+func formOf(r *http.Request, header string, asked bool) error {
+	operation := operationOf(r)
+	if !asked || (operation != nil && operation.Open) {
+		return nil
+	}
+	scheme, given, _ := strings.Cut(header, " ")
+	switch {
+	case header == "":
+		return unauthenticated("UNAUTHENTICATED",
+			"Nobody is signed in: send `Authorization: Bearer <token>`.")
+	case !strings.EqualFold(scheme, "bearer") || !isToken(strings.TrimSpace(given)):
+		return unauthenticated("TOKEN_INVALID",
+			"The token is not valid, or no longer. Sign in again.")
+	default:
+		return nil
+	}
+}
+
+// isToken says whether text could be a key or an access token: visible characters, no space.
+func isToken(text string) bool {
+	for _, one := range []byte(text) {
+		if one <= ' ' || one > '~' {
+			return false
+		}
+	}
+	return text != ""
+}
+
+func unauthenticated(reason, text string) error {
+	return apierror.New(http.StatusUnauthorized, codes.Unauthenticated, reason, text)
+}

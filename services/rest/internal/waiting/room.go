@@ -1,0 +1,209 @@
+// Package waiting is the room in which the bodies of requests wait until they are whole: bounded in
+// number, bytes and time. Where it is full, whoever fills it most makes way, so that slow senders
+// refuse nobody but themselves.
+package waiting
+
+import (
+	"container/list"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrCut says that a body made way for others.
+	ErrCut = errors.New("the body made way for others")
+	// ErrSlow says that a body did not arrive in time, or not at the least rate.
+	ErrSlow = errors.New("the body came too slowly")
+)
+
+const (
+	firstBytes = 2048
+	mostAtOnce = 64 * 1024
+)
+
+// Limits of a room.
+type Limits struct {
+	// Bodies that wait at once, and the bytes that are held for them.
+	Bodies int
+	Bytes  int64
+	// Within is the time that one has to arrive.
+	Within time.Duration
+	// Rate is the bytes a second that it has to make on the average, once Grace is over.
+	Rate  float64
+	Grace time.Duration
+}
+
+// Room holds the bodies that are under way.
+type Room struct {
+	limits Limits
+	mutex  sync.Mutex
+	bodies int
+	bytes  int64
+	// shares by address. Only addresses with a body here have one.
+	shares map[string]*share
+}
+
+// share is what one address has here; its bodies in the order of their last progress.
+type share struct {
+	bodies *list.List
+	bytes  int64
+}
+
+// body is one body under way.
+type body struct {
+	room    *Room
+	address string
+	place   *list.Element
+	begun   time.Time
+	held    int64
+	content []byte
+	whole   bool
+	cut     bool
+	// limit sets the time until which the next bytes have to come.
+	limit func(time.Time)
+}
+
+// New returns an empty room.
+func New(limits Limits) *Room {
+	return &Room{limits: limits, shares: map[string]*share{}}
+}
+
+// Read returns the whole body of a request, of most bytes at most. The error is ErrCut, ErrSlow, an
+// *http.MaxBytesError, or what the connection says.
+//
+// Everybody is let in. Beyond the limits, of the address that holds most here the body that came on
+// least recently is cut: an address that has less than an equal share loses nothing to the others.
+func (r *Room) Read(w http.ResponseWriter, request *http.Request, address string, most int64) ([]byte, error) {
+	controller := http.NewResponseController(w)
+	one := r.enter(address, func(until time.Time) { _ = controller.SetReadDeadline(until) })
+	defer one.leave()
+	source := http.MaxBytesReader(w, request.Body, most)
+	for {
+		if len(one.content) == cap(one.content) {
+			one.grow()
+		}
+		if !one.await() {
+			return nil, ErrCut
+		}
+		n, err := source.Read(one.content[len(one.content):cap(one.content)])
+		one.content = one.content[:len(one.content)+n]
+		if err == io.EOF {
+			one.whole = true
+			return one.content, nil
+		}
+		if err != nil {
+			return nil, one.reason(err)
+		}
+	}
+}
+
+func (r *Room) enter(address string, limit func(time.Time)) *body {
+	one := &body{room: r, address: address, begun: time.Now(), limit: limit}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	own := r.shares[address]
+	if own == nil {
+		own = &share{bodies: list.New()}
+		r.shares[address] = own
+	}
+	one.place = own.bodies.PushBack(one)
+	r.bodies++
+	for r.bodies > r.limits.Bodies {
+		r.cut(func(s *share) int64 { return int64(s.bodies.Len()) })
+	}
+	return one
+}
+
+// cut ends the body that came on least recently, of the share that measures most. Called with the
+// mutex held.
+func (r *Room) cut(measure func(*share) int64) {
+	var largest *share
+	for _, each := range r.shares {
+		if largest == nil || measure(each) > measure(largest) {
+			largest = each
+		}
+	}
+	one, _ := largest.bodies.Front().Value.(*body)
+	one.cut = true
+	r.remove(one)
+	one.limit(time.Unix(1, 0)) // ends the read that it is in
+}
+
+// remove takes a body out, once. Called with the mutex held.
+func (r *Room) remove(one *body) {
+	own := r.shares[one.address]
+	if one.place == nil || own == nil {
+		return
+	}
+	own.bodies.Remove(one.place)
+	one.place = nil
+	own.bytes -= one.held
+	r.bytes -= one.held
+	r.bodies--
+	if own.bodies.Len() == 0 {
+		delete(r.shares, one.address)
+	}
+}
+
+// grow makes room for more bytes; others, or itself, may have to make way for them.
+func (b *body) grow() {
+	more := min(max(firstBytes, cap(b.content)), mostAtOnce)
+	grown := make([]byte, len(b.content), cap(b.content)+more)
+	copy(grown, b.content)
+	b.content = grown
+	b.room.mutex.Lock()
+	defer b.room.mutex.Unlock()
+	if b.cut {
+		return
+	}
+	added := int64(cap(grown)) - b.held
+	b.held += added
+	b.room.shares[b.address].bytes += added
+	b.room.bytes += added
+	for b.room.bytes > b.room.limits.Bytes && b.room.bodies > 0 {
+		b.room.cut(func(s *share) int64 { return s.bytes })
+	}
+}
+
+// await notes that the body came on and sets the time for its next bytes; false if it was cut.
+func (b *body) await() bool {
+	b.room.mutex.Lock()
+	defer b.room.mutex.Unlock()
+	if b.cut {
+		return false
+	}
+	b.room.shares[b.address].bodies.MoveToBack(b.place)
+	earned := time.Duration(float64(len(b.content)) / b.room.limits.Rate * float64(time.Second))
+	b.limit(b.begun.Add(min(b.room.limits.Within, b.room.limits.Grace+earned)))
+	return true
+}
+
+// reason says why reading failed.
+func (b *body) reason(err error) error {
+	b.room.mutex.Lock()
+	defer b.room.mutex.Unlock()
+	var network net.Error
+	switch {
+	case b.cut:
+		return ErrCut
+	case errors.As(err, &network) && network.Timeout():
+		return ErrSlow
+	default:
+		return err
+	}
+}
+
+// leave gives the place back. The time limit ends with a whole body; what is left of another one must
+// not hold the connection.
+func (b *body) leave() {
+	b.room.mutex.Lock()
+	defer b.room.mutex.Unlock()
+	if b.whole && !b.cut {
+		b.limit(time.Time{})
+	}
+	b.room.remove(b)
+}
