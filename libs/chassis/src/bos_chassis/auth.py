@@ -22,10 +22,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from bos_chassis.errors import ConfigurationError, Unauthenticated
+from bos_chassis.errors import ConfigurationError, PermissionDenied, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
 
@@ -89,6 +89,20 @@ _run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
 def current_principal() -> Principal | None:
     """Who is behind the server call in progress; None outside of one or without authentication."""
     return _principal.get()
+
+
+def require_role(principal: Principal | None, role: Role) -> None:
+    """Refuse a caller that lacks ``role``; where nobody is asked who they are, nobody lacks any.
+
+    Raises:
+        PermissionDenied: ROLE_REQUIRED; says which role.
+    """
+    if principal is not None and role not in principal.roles:
+        raise PermissionDenied(
+            f'This needs the role "{role}", which you do not have. Ask an administrator for it.',
+            reason="ROLE_REQUIRED",
+            metadata={"role": role},
+        )
 
 
 def current_run_token() -> str | None:
@@ -248,9 +262,17 @@ class RunTokenVerifier:
 class StaticKey:
     """Accepts one fixed bearer key; whoever holds it acts as ``user_id``."""
 
-    def __init__(self, key: str, user_id: str = LOCAL_USER) -> None:
+    def __init__(
+        self,
+        key: str,
+        user_id: str = LOCAL_USER,
+        roles: Iterable[Role] = (USER,),
+        groups: Iterable[str] = (),
+    ) -> None:
         self._digest = hashlib.sha256(key.encode()).digest()
-        self._principal = Principal(user_id, "", "", "static_key")
+        self._principal = Principal(
+            user_id, "", "", "static_key", roles=frozenset(roles), groups=frozenset(groups)
+        )
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
         """The holder of the key under ``authorization``; see :class:`Authenticator`."""
@@ -340,7 +362,12 @@ def static_key_from(settings: AuthSettings) -> StaticKey | None:
     """The static key that ``settings`` hold, if any."""
     if settings.static_key is None:
         return None
-    return StaticKey(settings.static_key.get_secret_value(), settings.static_key_user)
+    return StaticKey(
+        settings.static_key.get_secret_value(),
+        settings.static_key_user,
+        settings.static_key_roles,
+        settings.static_key_groups,
+    )
 
 
 def _split_pem(text: str) -> Iterator[str]:

@@ -14,6 +14,8 @@ import jwt
 
 from bos_chassis.auth import (
     LOCAL_USER,
+    ROLES,
+    USER,
     AnyOf,
     Bearer,
     Principal,
@@ -24,13 +26,14 @@ from bos_chassis.auth import (
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
+from bos_chassis.names import required_names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth import Authenticator, Role
     from bos_chassis.settings import AuthSettings
     from bos_chassis.telemetry import Telemetry
 
@@ -65,6 +68,9 @@ class UserTokenVerifier:
         issuer: What tokens must call ``iss``.
         audience: What tokens must name in ``aud``.
         user_claim: Claim that holds the user's id.
+        roles_claim: Claim that holds the user's roles; others than ours are left out.
+        default_roles: Roles of a user whose token lacks that claim.
+        groups_claim: Claim that holds the user's groups.
         leeway_s: By how much clocks may differ, in seconds.
         require_type: Demand that tokens say of themselves that they are access tokens: ``typ`` is
             ``at+jwt``. Otherwise they may leave that out, unless they look like ID tokens.
@@ -78,6 +84,9 @@ class UserTokenVerifier:
         issuer: str,
         audience: str,
         user_claim: str = "sub",
+        roles_claim: str = "roles",
+        default_roles: Iterable[Role] = (USER,),
+        groups_claim: str = "groups",
         leeway_s: float = 5.0,
         require_type: bool,
         log: FilteringBoundLogger,
@@ -86,6 +95,9 @@ class UserTokenVerifier:
         self._issuer = issuer
         self._audience = audience
         self._user_claim = user_claim
+        self._roles_claim = roles_claim
+        self._default_roles = frozenset[str](default_roles)
+        self._groups_claim = groups_claim
         self._leeway_s = leeway_s
         self._require_type = require_type
         self._log = log
@@ -138,9 +150,17 @@ class UserTokenVerifier:
                 "",
                 "user_token",
                 session if isinstance(session, str) else "",
+                roles=self._roles(claims),
+                groups=required_names(claims.get(self._groups_claim, []), "groups"),
             ),
             float(claims["exp"]),
         )
+
+    def _roles(self, claims: dict[str, Any]) -> frozenset[str]:
+        """The roles that the token gives; an issuer of others has its own beside them."""
+        if self._roles_claim not in claims:
+            return self._default_roles
+        return required_names(claims[self._roles_claim], "roles") & frozenset(ROLES)
 
 
 @asynccontextmanager
@@ -174,6 +194,9 @@ async def open_authenticator(
             issuer=settings.issuer or "",
             audience=settings.audience,
             user_claim=settings.user_claim,
+            roles_claim=settings.roles_claim,
+            default_roles=settings.default_roles,
+            groups_claim=settings.groups_claim,
             leeway_s=settings.leeway_s,
             require_type=settings.require_token_type or settings.keys_of_identity,
             log=log,
