@@ -162,6 +162,11 @@ class Access:
     grants: tuple[tuple[str, Grant], ...]
     """By group; everybody's comes first, under an empty name."""
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of the caller that are defined."""
+        return tuple(name for name, _ in self.grants if name)
+
     def may_use_agent(self, agent: str) -> bool:
         """Whether steps may be planned for and sent to ``agent``."""
         return any(_fits(agent, grant.agents) for _, grant in self.grants)

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from bos_chassis.errors import ConfigurationError, PermissionDenied, Unauthenticated
+from bos_chassis.names import required_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -167,11 +168,22 @@ class RunTokenSigner:
         """The key that verifies these tokens."""
         return _public_pem(self._key.public_key())
 
-    def mint(self, user: str, run: str, step: str, audiences: Sequence[str], ttl_s: float) -> str:
+    def mint(
+        self,
+        user: str,
+        run: str,
+        step: str,
+        audiences: Sequence[str],
+        ttl_s: float,
+        *,
+        groups: Iterable[str] = (),
+    ) -> str:
         """A token for ``audiences`` (service names), valid for ``ttl_s`` seconds.
 
-        ``run`` and ``step`` are empty for calls outside of a run or a step.
+        ``run`` and ``step`` are empty for calls outside of a run or a step; ``groups`` are those
+        of the user, when it asked.
         """
+        named = sorted(groups)
         now = self._now()
         claims = {
             "iss": _ISSUER,
@@ -181,6 +193,7 @@ class RunTokenSigner:
             "aud": list(audiences),
             "iat": int(now),
             "exp": now + ttl_s,
+            **({"groups": named} if named else {}),
         }
         return jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
 
@@ -256,7 +269,11 @@ class RunTokenVerifier:
         user, run, step = claims["sub"], claims["run"], claims["step"]
         if not (isinstance(user, str) and isinstance(run, str) and isinstance(step, str) and user):
             raise refusal
-        return Principal(user, run, step, "run_token"), float(claims["exp"])
+        try:
+            groups = required_names(claims.get("groups", []), "groups")
+        except ValueError:
+            raise refusal from None
+        return Principal(user, run, step, "run_token", groups=groups), float(claims["exp"])
 
 
 class StaticKey:

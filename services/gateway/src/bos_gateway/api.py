@@ -11,9 +11,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
-from bos_chassis.auth import LOCAL_USER, current_principal
+from bos_chassis.auth import LOCAL_USER, USER, current_principal, require_role
 from bos_chassis.errors import ResourceExhausted, Unavailable
 from bos_gateway.cursors import Cursor, Piece
+from bos_gateway.permits.approvers import Answerer
 from bos_gateway.projection import project, project_text, visible_response
 from bos_gateway.reading import is_end
 from bos_gateway.runs import run_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
+    from bos_chassis.access import AccessRules
     from bos_gateway.approvals import Approvals
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
@@ -100,6 +102,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _streams: Streams
     _files: RunFiles
     _clock: DatabaseClock
+    _access: AccessRules
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -168,20 +171,34 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def ListAgents(
         self, request: gateway.ListAgentsRequest, context: Any
     ) -> gateway.ListAgentsResponse:
-        """The agents that exist."""
-        return gateway.ListAgentsResponse(agents=self._registry.agents())
+        """What the caller may use."""
+        principal = current_principal()
+        access = self._access.of(groups())
+        tables = access.table_patterns()
+        return gateway.ListAgentsResponse(
+            agents=self._registry.agents(access),
+            roles=sorted(principal.roles) if principal else (),
+            groups=access.groups,
+            tables=[gateway.ReadableTables(database=d, tables=t) for d, t in tables.items()],
+        )
 
     async def PlanQuestion(
         self, request: gateway.PlanQuestionRequest, context: Any
     ) -> gateway.PlanQuestionResponse:
         """A plan without running it."""
-        return await self._dry_run.plan(request.request, caller())
+        require_role(current_principal(), USER)
+        return await self._dry_run.plan(request.request, caller(), groups())
 
     async def _accept(self, request: gateway.AgentRequest, *, interactive: bool) -> UUID:
+        require_role(current_principal(), USER)
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
         return await self._replica.accept(
-            request, caller(), interactive=interactive, traceparent=carrier.get("traceparent", "")
+            request,
+            caller(),
+            groups(),
+            interactive=interactive,
+            traceparent=carrier.get("traceparent", ""),
         )
 
     async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:
@@ -203,23 +220,37 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     async def ListApprovals(
         self, request: gateway.ListApprovalsRequest, context: Any
     ) -> gateway.ListApprovalsResponse:
-        """The caller's requests."""
-        approvals, token = await self._approvals.list(request, caller())
+        """The requests that the caller may see."""
+        approvals, token = await self._approvals.list(request, answerer())
         return gateway.ListApprovalsResponse(approvals=approvals, next_page_token=token)
 
     async def GetApproval(
         self, request: gateway.GetApprovalRequest, context: Any
     ) -> gateway.GetApprovalResponse:
-        """One of the caller's requests."""
-        approval = await self._approvals.get(request.approval_id, caller())
+        """One of the requests that the caller may see."""
+        approval = await self._approvals.get(request.approval_id, answerer())
         return gateway.GetApprovalResponse(approval=approval)
 
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of the caller's requests."""
-        approval = await self._approvals.respond(request, caller())
+        """A decision about one of them."""
+        approval = await self._approvals.respond(request, answerer())
         return gateway.RespondApprovalResponse(approval=approval)
+
+
+def answerer() -> Answerer:
+    """Who calls, as one that answers requests."""
+    principal = current_principal()
+    if principal is None:
+        return Answerer(LOCAL_USER)
+    return Answerer(principal.user_id, principal.roles, principal.groups, principal)
+
+
+def groups() -> frozenset[str]:
+    """Groups of whoever calls."""
+    principal = current_principal()
+    return frozenset() if principal is None else principal.groups
 
 
 def caller() -> str:

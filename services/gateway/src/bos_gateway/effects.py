@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from bos_chassis.access import AccessRules
 from bos_chassis.auth import RUN_TOKEN_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from bos.composer.v1 import ComposerServiceAsyncStub
@@ -54,12 +55,20 @@ class Tokens:
     """None where internal calls are not authenticated (tests, loopback)."""
 
     def metadata(
-        self, user_id: str, run_id: str, step_key: str, audiences: Sequence[str], timeout_s: float
+        self,
+        user_id: str,
+        run_id: str,
+        step_key: str,
+        audiences: Sequence[str],
+        timeout_s: float,
+        *,
+        groups: Iterable[str] = (),
     ) -> Metadata:
         """Metadata of a call that lasts at most ``timeout_s`` seconds, for these services."""
         if self.signer is None:
             return ()
-        token = self.signer.mint(user_id, run_id, step_key, audiences, timeout_s + _SLACK_S)
+        ttl_s = timeout_s + _SLACK_S
+        token = self.signer.mint(user_id, run_id, step_key, audiences, ttl_s, groups=groups)
         return ((RUN_TOKEN_KEY, token),)
 
     def own(self, audience: str, timeout_s: float) -> Metadata:
@@ -120,6 +129,11 @@ class Collaborators:
     file_room: Room
     result_room: Room
 
+    @property
+    def access(self) -> AccessRules:
+        """What the members of groups may use, as it is configured now."""
+        return AccessRules(self.settings.access)
+
 
 @frozen(eq=False)
 class EffectContext:
@@ -136,8 +150,10 @@ class EffectContext:
 
     def token(self, audiences: Sequence[str], timeout_s: float, step_key: str = "") -> Metadata:
         """Metadata of a call made for this run."""
-        user_id, run_id = self.state.request.user_id, self.state.run_id
-        return self.services.tokens.metadata(user_id, run_id, step_key, audiences, timeout_s)
+        accepted, run_id = self.state.request, self.state.run_id
+        return self.services.tokens.metadata(
+            accepted.user_id, run_id, step_key, audiences, timeout_s, groups=accepted.groups
+        )
 
     def now(self) -> datetime:
         """The time in UTC, the same for all replicas."""

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 from bos_gateway.day_budget import held, settled
 from bos_gateway.log_items import time_of
+from bos_gateway.permits.approvers import SEPARATOR, names_of
 from bos_gateway.state import waits
 
 if TYPE_CHECKING:
@@ -120,9 +121,10 @@ FROM wanted AS w LEFT JOIN runs AS r USING (run_id) LEFT JOIN owned AS o USING (
 """
 _MORE = """), asked AS (
     INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at,
-                           agent_name, tools)
+                           agent_name, tools, approvers)
+    -- Behind the tools, in one text, stand those who may answer beside the user.
     SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at,
-           t.agent_name, t.tools
+           t.agent_name, split_part(t.tools, chr(31), 1), (string_to_array(t.tools, chr(31)))[2:]
     FROM unnest($16::uuid[], $17::uuid[], $18::bytea[], $19::timestamptz[], $20::timestamptz[],
                 $21::text[], $22::text[])
          AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
@@ -271,6 +273,7 @@ def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[ob
             created, expire = approval.create_time, approval.expire_time
             times = (created.ToDatetime(tzinfo=UTC), expire.ToDatetime(tzinfo=UTC))
             tools = ",".join(sorted({action.tool for action in approval.actions}))
+            tools = SEPARATOR.join([tools, *names_of(approval.approvers)])
             request = (UUID(approval.approval_id), approval.SerializeToString(), *times)
             asked.append((run_id, *request, approval.agent_name, tools))
         elif event.HasField("approval_resolved"):

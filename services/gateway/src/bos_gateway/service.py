@@ -147,7 +147,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
-        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
+        servicer = OrchestratorServicer(
+            replica, runs, registry, dry_run, streams, files, clock, collaborators.access
+        )
         decisions = ApprovalServicer(approvals)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),

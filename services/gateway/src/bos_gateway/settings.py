@@ -9,9 +9,11 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
+from bos_chassis.access import AccessSettings, ToolPattern
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
 from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
+from bos_gateway.permits.approvers import ApproverRule
 from bos_gateway.run_secrets import SecretsKeyRing
 
 Text = Annotated[str, Field(min_length=1)]
@@ -47,6 +49,7 @@ class GatewaySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    access: AccessSettings = Field(default_factory=AccessSettings.load)
 
     store_url: Text
     """PostgreSQL URL of the run log"""
@@ -135,6 +138,10 @@ class GatewaySettings(Settings):
         Field(default_factory=dict)
     )
     """The same for single tools as tool=seconds, separated by commas"""
+    approvers: dict[ToolPattern, ApproverRule] = Field(default_factory=dict, max_length=1000)
+    """Who may answer requests beside whoever asked, by tool, as JSON: {"mail.send": {"roles":
+    ["approver"], "groups": ["finance"], "four_eyes": true}}; agent.* and * stand for several tools;
+    four_eyes: whoever asked may deny, and not approve"""
 
     lease_s: float = Field(default=3.0, gt=0.5)
     """Life of this replica's lease"""
