@@ -18,7 +18,7 @@ from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
-from bos_gateway.permits.approvers import SEPARATOR
+from bos_gateway.permits.approvers import SEPARATOR, approvers_named
 from bos_gateway.proposals import resolved
 from bos_postgres import fetch, for_user
 
@@ -35,7 +35,7 @@ _DEFAULT_PAGE = 50
 _BATCH = 100
 _COLUMNS = (
     "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at, "
-    "decided_by"
+    "decided_by, user_id, approvers"
 )
 _MEMBER_OF = "bos.member_of"
 
@@ -219,6 +219,8 @@ def _approval(row: asyncpg.Record) -> gateway.Approval:
         # One damaged row must not keep all others from being listed or timed out. The log of its
         # run has the request as well, so that the run can go on.
         approval = gateway.Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval.user_id = row["user_id"]
+        approval.approvers.CopyFrom(approvers_named(row["approvers"]))
         approval.create_time.FromDatetime(row["created_at"])
         approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]

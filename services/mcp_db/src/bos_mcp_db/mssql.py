@@ -151,7 +151,7 @@ class MssqlBackend:
         self._calls = BlockingCalls(threads, "mssql")
 
     def reading(self, tables: Sequence[str], role: str) -> MssqlBackend:
-        """See :class:`~bos_mcp_db.backend.Backend`; what may be read of it is the guard's to say."""
+        """See :class:`~bos_mcp_db.backend.Backend`; the guard alone limits the tables."""
         refuse_role(role)
         return self
 

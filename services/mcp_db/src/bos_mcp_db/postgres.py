@@ -124,7 +124,7 @@ class PostgresBackend:
     def reading(self, tables: Sequence[str], role: str) -> PostgresBackend:
         """See :class:`~bos_mcp_db.backend.Backend`."""
         part = copy(self)
-        part._role = role  # noqa: SLF001  one of our own
+        part._role = role
         return part
 
     async def query(self, sql: str, limits: Limits) -> Result:
@@ -200,10 +200,10 @@ class PostgresBackend:
     async def _acquire(self) -> PoolConnectionProxy[Any]:
         try:
             whole = self._whole
-            async with whole._opening:  # noqa: SLF001
-                if not whole._is_open:  # noqa: SLF001
+            async with whole._opening:
+                if not whole._is_open:
                     await self._pool
-                    whole._is_open = True  # noqa: SLF001
+                    whole._is_open = True
             return await self._pool.acquire(timeout=_CONNECT_TIMEOUT_S)
         except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError):
             # Such errors name hosts, users and databases.

@@ -103,7 +103,7 @@ async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:
 
 
 async def _check_access(databases: Databases, telemetry: Telemetry) -> None:
-    """Refuse a role that cannot be taken on; what names no database here may be meant for others."""
+    """Refuse a role that cannot be taken on; a database that is not here may be elsewhere."""
     log = telemetry.logger("service")
     for name in databases.unknown():
         log.warning("groups may read a database that is not configured here", database=name)

@@ -56,7 +56,7 @@ class SqliteBackend:
         """See :class:`~bos_mcp_db.backend.Backend`."""
         refuse_role(role)
         part = copy(self)
-        part._tables = _bare(tables)  # noqa: SLF001  one of our own
+        part._tables = _bare(tables)
         return part
 
     async def query(self, sql: str, limits: Limits) -> Result:

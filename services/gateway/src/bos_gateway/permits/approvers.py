@@ -125,3 +125,12 @@ def names_of(approvers: Approvers) -> list[str]:
         *(f"role:{each}" for each in approvers.roles),
         *(f"group:{each}" for each in approvers.groups),
     ]
+
+
+def approvers_named(names: Iterable[str]) -> Approvers:
+    """The approvers whose :func:`names_of` these are."""
+    parts = [name.partition(":") for name in names]
+    return Approvers(
+        roles=[name for kind, _, name in parts if kind == "role"],
+        groups=[name for kind, _, name in parts if kind == "group"],
+    )
