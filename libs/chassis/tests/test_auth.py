@@ -130,7 +130,7 @@ def test_unusable_keys_are_a_configuration_error(text: str) -> None:
 async def test_static_keys_accept_the_key_and_nothing_else() -> None:
     key = StaticKey(KEY, user_id="u7")
     got = await key.authenticate({"authorization": f"Bearer {KEY}"})
-    assert got == Principal("u7", "", "", "static_key")
+    assert got == Principal("u7", "", "", "static_key", roles=frozenset({"user"}))
     assert await key.authenticate({}) is None
     for wrong in ("Bearer wrong", f"Basic {KEY}", KEY, "", "Bearer ", f"Bearer {KEY}x"):
         with pytest.raises(Unauthenticated):
