@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bos_chassis.access import AccessRules, AccessSettings, ConflictingRoles
-from bos_chassis.auth import ROLES, Principal, require_role
+from bos_chassis.auth import ROLES, Principal, RunTokenSigner, generate_keypair, require_role
 from bos_chassis.errors import ConfigurationError, PermissionDenied
 
 NOBODY: dict[str, Any] = {}
@@ -126,6 +126,16 @@ def test_a_role_beside_everybodys_own_way_to_read_is_refused_at_start() -> None:
             rules(everybody, analysts=ANALYSTS)
     both = {"tables": {"company": ["notes"]}, "database_role": {"company": "company_analysts"}}
     assert rules(both, analysts=ANALYSTS).of([]).database_role("company") == "company_analysts"
+
+
+def test_names_of_groups_must_fit_into_a_run_token() -> None:
+    """All at once, for somebody may be in all of them."""
+    signer = RunTokenSigner(generate_keypair()[0])
+    longest = [f"{number:064}" for number in range(64)]
+    AccessSettings.load(groups={name: {} for name in longest})
+    assert signer.mint("u" * 128, "r" * 36, "s" * 80, ["a" * 63] * 4, 60, groups=longest)
+    with pytest.raises(ConfigurationError, match="BOS_ACCESS_GROUPS"):
+        AccessSettings.load(groups={"ü" * 62 + f"{number:02}": {} for number in range(64)})
 
 
 def test_patterns_are_shown_to_people_by_database() -> None:

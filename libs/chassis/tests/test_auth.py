@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos_chassis.auth import (
     AnyOf,
+    Attempt,
     Principal,
     RunTokenSigner,
     RunTokenVerifier,
@@ -37,7 +38,7 @@ def verifier() -> RunTokenVerifier:
 
 
 def test_a_valid_token_names_user_run_and_step(verifier: RunTokenVerifier) -> None:
-    expected = Principal("u1", "r1", "r1/0/s1", "run_token")
+    expected = Principal("u1", "r1", "r1/0/s1", "run_token", attempt=Attempt())
     token = mint()
     assert verifier.verify(token) == expected
     assert verifier.verify(token) == expected  # from the cache

@@ -7,15 +7,16 @@ nowhere named may not be used. Pure: settings in, answers out.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import FailedPrecondition
-from bos_chassis.names import GroupName, is_name
+from bos_chassis.names import MAX_NAMES, GroupName, is_name
 from bos_chassis.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ALL = "*"
 _MAX_GROUPS = 256
 _MAX_ENTRIES = 1000
+_MAX_NAMES_BYTES = MAX_NAMES * 68
 
 _AGENT = re.compile(r"[a-z][a-z0-9_]{0,62}\*?")
 _TOOL = re.compile(r"[a-z][a-z0-9_]{0,62}\.(?:[a-z][a-z0-9_]{0,62})?\*?")
@@ -130,6 +132,18 @@ class AccessSettings(Settings):
         default=_EVERYTHING,
         description="What everybody may use, groups or none, in the same form; unset everything",
     )
+
+    @field_validator("groups")
+    @classmethod
+    def _names_fit_into_tokens(cls, groups: dict[str, Grant]) -> dict[str, Grant]:
+        # As run tokens have them: characters beyond ASCII take six bytes each.
+        sizes = sorted((len(json.dumps(name)) for name in groups), reverse=True)
+        if sum(sizes[:MAX_NAMES]) > _MAX_NAMES_BYTES:
+            raise ValueError(
+                "names of groups are too long: a run token has no room for all that one user may "
+                f"be in. {MAX_NAMES} of them may take {_MAX_NAMES_BYTES} bytes as JSON; shorten them"
+            )
+        return groups
 
     @model_validator(mode="after")
     def _roles_agree(self) -> Self:

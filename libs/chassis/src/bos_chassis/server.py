@@ -47,6 +47,8 @@ class Servicer:
     """Full name, such as ``bos.planner.v1.PlannerService``."""
     open_methods: tuple[str, ...] = ()
     """Names of methods that anybody may call, without a credential."""
+    auth: Authenticator | None = None
+    """Who may call it, if that is not whoever may call the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ async def grpc_server(
     require_loopback(settings.host, auth is not None)
     names = tuple(one.name for one in servicers)
     opened = [f"{one.name}/{method}" for one in servicers for method in one.open_methods]
-    chain = server_chain(settings, telemetry, auth, opened)
+    of_services = {one.name: one.auth for one in servicers if one.auth is not None}
+    chain = server_chain(settings, telemetry, auth, opened, of_services)
     server = grpc.aio.server(
         interceptors=[chain],
         options=_options(settings),

@@ -152,6 +152,16 @@ class AuthSettings(Settings):
     run_token_public_keys: str | None = Field(
         default=None, description="Ed25519 public keys (PEM, one after another) of run tokens"
     )
+    run_token_check_target: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where the gateway listens, to ask it whether the step of a run token is still "
+        "under way; unset: run tokens of steps are good until they expire",
+    )
+    run_token_check_required: bool = Field(
+        default=True,
+        description="Refuse run tokens of steps while the gateway does not answer that",
+    )
     issuer: str | None = Field(
         default=None,
         description="Issuer of the access tokens of people: what `BOS_IDENTITY_ISSUER` says, or "

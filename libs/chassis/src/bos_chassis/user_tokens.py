@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.auth import Authenticator, Role
+    from bos_chassis.auth import Accepts, Authenticator, Role
     from bos_chassis.settings import AuthSettings
     from bos_chassis.telemetry import Telemetry
 
@@ -165,7 +165,10 @@ class UserTokenVerifier:
 
 @asynccontextmanager
 async def open_authenticator(
-    settings: AuthSettings, audience: str, telemetry: Telemetry
+    settings: AuthSettings,
+    audience: str | None,
+    telemetry: Telemetry,
+    accepts: Accepts = "service",
 ) -> AsyncIterator[Authenticator | None]:
     """The authenticator of a service that people may call; None if nothing is configured.
 
@@ -174,14 +177,20 @@ async def open_authenticator(
 
     Args:
         settings: Who may call.
-        audience: Name of the service, as run tokens have it.
+        audience: Name of the service, as run tokens have it; None takes no run token, whatever
+            keys are configured.
         telemetry: Of the service.
+        accepts: Which run tokens it takes.
 
     Raises:
         ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
     """
     if not settings.names_issuer:
-        yield authenticator_from(settings, audience)
+        yield (
+            static_key_from(settings)
+            if audience is None
+            else authenticator_from(settings, audience, accepts)
+        )
         return
     async with AsyncExitStack() as stack:
         fetch = await stack.enter_async_context(key_source(settings, telemetry))
@@ -201,14 +210,22 @@ async def open_authenticator(
             require_type=settings.require_token_type or settings.keys_of_identity,
             log=log,
         )
-        yield with_users(settings, audience, users)
+        yield with_users(settings, audience, users, accepts)
 
 
-def with_users(settings: AuthSettings, audience: str, users: UserTokenVerifier) -> Authenticator:
-    """What ``settings`` accept, and access tokens that ``users`` accepts."""
+def with_users(
+    settings: AuthSettings,
+    audience: str | None,
+    users: UserTokenVerifier,
+    accepts: Accepts = "service",
+) -> Authenticator:
+    """What ``settings`` accept, and access tokens that ``users`` accepts.
+
+    Without an audience no run tokens: who changes accounts or decides about runs is a person.
+    """
     found: list[Authenticator] = [Bearer(static_key_from(settings), users.verify, refused_token)]
-    if settings.run_token_public_keys is not None:
-        found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
+    if settings.run_token_public_keys is not None and audience is not None:
+        found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
     return AnyOf(*found)
 
 

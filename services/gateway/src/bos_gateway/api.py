@@ -12,7 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
 from bos_chassis.auth import LOCAL_USER, USER, current_principal, require_role
-from bos_chassis.errors import ResourceExhausted, Unavailable
+from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.cursors import Cursor, Piece
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.projection import project, project_text, visible_response
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
+    from bos_gateway.run_tokens import Attempts
     from bos_gateway.runs import Runs
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
+RUN_TOKEN_SERVICE_NAME = "bos.gateway.v1.RunTokenService"  # noqa: S105  no secret
 _PART_BYTES = 256 * 1024
 
 
@@ -172,6 +174,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
         self, request: gateway.ListAgentsRequest, context: Any
     ) -> gateway.ListAgentsResponse:
         """What the caller may use."""
+        caller()  # who is nobody that may know
         principal = current_principal()
         access = self._access.of(groups())
         tables = access.table_patterns()
@@ -239,12 +242,27 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
         return gateway.RespondApprovalResponse(approval=approval)
 
 
+@define(eq=False)
+class RunTokenServicer(gateway.RunTokenServiceServicer):
+    """Implements ``bos.gateway.v1.RunTokenService``; its callers are known by run tokens alone."""
+
+    _attempts: Attempts
+
+    async def CheckRunToken(
+        self, request: gateway.CheckRunTokenRequest, context: Any
+    ) -> gateway.CheckRunTokenResponse:
+        """Whether the attempt of the caller's token is under way."""
+        principal = current_principal()
+        under_way = principal is not None and await self._attempts.under_way(principal)
+        return gateway.CheckRunTokenResponse(under_way=under_way)
+
+
 def answerer() -> Answerer:
     """Who calls, as one that answers requests."""
-    principal = current_principal()
+    user_id, principal = caller(), current_principal()
     if principal is None:
-        return Answerer(LOCAL_USER)
-    return Answerer(principal.user_id, principal.roles, principal.groups, principal)
+        return Answerer(user_id)
+    return Answerer(user_id, principal.roles, principal.groups, principal)
 
 
 def groups() -> frozenset[str]:
@@ -254,6 +272,14 @@ def groups() -> frozenset[str]:
 
 
 def caller() -> str:
-    """Who calls; everybody is one user where nobody signs in."""
+    """Who calls; everybody is one user where nobody signs in.
+
+    Raises:
+        PermissionDenied: a step of a run calls; what it does for its user it was told.
+    """
     principal = current_principal()
-    return LOCAL_USER if principal is None else principal.user_id
+    if principal is None:
+        return LOCAL_USER
+    if principal.kind == "run_token":
+        raise PermissionDenied("This is for people; a run token does not open it.")
+    return principal.user_id

@@ -19,11 +19,14 @@ from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
+from bos_gateway import run_tokens
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
+    RUN_TOKEN_SERVICE_NAME,
     SERVICE_NAME,
     ApprovalServicer,
     OrchestratorServicer,
+    RunTokenServicer,
     Streams,
 )
 from bos_gateway.approvals import Approvals
@@ -81,13 +84,14 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
-    tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
+    signer = RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None
+    tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        auth = await enter(open_authenticator(settings.auth, "gateway", telemetry))
+        auth = await enter(open_authenticator(settings.auth, None, telemetry))
         database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
         pool = await enter(
             database(max_size=_POOL_SIZE, application_name=session_name("pool", replica_id))
@@ -157,6 +161,15 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
             ),
         ]
+        if signer is not None:
+            services.append(
+                Servicer(
+                    RunTokenServicer(run_tokens.Attempts(pool)),
+                    gateway.add_RunTokenServiceServicer_to_server,
+                    RUN_TOKEN_SERVICE_NAME,
+                    auth=run_tokens.verifier(signer, settings.auth),
+                )
+            )
         server = await enter(
             grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
         )

@@ -138,8 +138,8 @@ class _StepRun:
         if (size := request.ByteSize()) > (most := results.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
             return await self._failed(failures.RESULT_TOO_LARGE, text, unsent=True), False
-        audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
-        token = run.token(audiences, timeout_s, self._command.sub_task.sub_task_id)
+        step_key = self._command.sub_task.sub_task_id
+        token = run.agent_token(self._agent, self._card, timeout_s, step_key)
         margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
         call = stub.Execute(request, timeout=timeout_s + margin_s, metadata=token)
         files, begun = StepFiles(run.services.file_room), False

@@ -18,7 +18,7 @@ from bos.identity.v1 import (
     RevokeSessionResponse,
 )
 from bos_chassis.auth import current_principal
-from bos_chassis.errors import NotFound
+from bos_chassis.errors import NotFound, PermissionDenied
 from bos_chassis.user_tokens import refused_token
 from bos_identity.client_address import client_address
 from bos_identity.key_ring import ALGORITHM
@@ -148,6 +148,8 @@ class IdentityServicer(IdentityServiceServicer):
         """
         principal = current_principal()
         user_id = None if principal is None else _uuid(principal.user_id)
+        if principal is not None and principal.kind == "run_token":
+            raise PermissionDenied("This is for people; a run token does not open it.")
         if principal is None or user_id is None:
             raise NotFound("There is no such user.")
         if principal.kind != "user_token":

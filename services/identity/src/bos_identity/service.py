@@ -98,7 +98,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 settings.server,
                 [servicer],
                 telemetry=telemetry,
-                auth=with_users(settings.auth, "identity", users),
+                auth=with_users(settings.auth, None, users),
             )
         )
 

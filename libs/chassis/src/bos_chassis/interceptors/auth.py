@@ -7,7 +7,7 @@ from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from bos_chassis.auth import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
@@ -20,12 +20,17 @@ class Authentication(Concern):
         authenticator: None asks nobody; the server then binds to loopback only.
         open_methods: Methods as ``service/method`` that anybody may call; whatever credential such
             a call brings is not looked at.
+        of_services: Authenticators of single services, by full name, in place of the first.
     """
 
     def __init__(
-        self, authenticator: Authenticator | None, open_methods: Collection[str] = ()
+        self,
+        authenticator: Authenticator | None,
+        open_methods: Collection[str] = (),
+        of_services: Mapping[str, Authenticator] | None = None,
     ) -> None:
         self._authenticator = authenticator
+        self._of_services = dict(of_services or {})
         self._open_methods = frozenset(open_methods)
 
     async def begin(self, call: ServerCall) -> None:
@@ -38,8 +43,9 @@ class Authentication(Concern):
             set_caller(None, None)
             return
         principal = None
-        if self._authenticator is not None:
-            principal = await self._authenticator.authenticate(call.metadata)
+        authenticator = self._of_services.get(call.service, self._authenticator)
+        if authenticator is not None:
+            principal = await authenticator.authenticate(call.metadata)
             if principal is None:
                 raise Unauthenticated(
                     "The call carries no credential. Send an access token or API key as "

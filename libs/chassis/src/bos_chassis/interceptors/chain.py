@@ -19,7 +19,7 @@ from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
     from bos_chassis.auth import Authenticator
     from bos_chassis.settings import ServerSettings
@@ -34,6 +34,7 @@ def server_chain(
     telemetry: Telemetry,
     authenticator: Authenticator | None,
     open_methods: Collection[str] = (),
+    of_services: Mapping[str, Authenticator] | None = None,
 ) -> Chain:
     """The concerns of every Bos server, outermost first."""
     return Chain(
@@ -42,7 +43,7 @@ def server_chain(
             RequestLog(telemetry, settings.slow_call_s),
             Tracing(telemetry),
             Deadlines(settings.default_deadline_s, settings.max_deadline_s),
-            Authentication(authenticator, open_methods),
+            Authentication(authenticator, open_methods, of_services),
             Validation(),
         )
     )

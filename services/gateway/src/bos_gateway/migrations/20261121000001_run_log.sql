@@ -84,10 +84,12 @@ CREATE TABLE run_events (
     schema_version integer NOT NULL,
     payload        bytea NOT NULL,
     created_at     timestamptz NOT NULL,
+    step_id        text,
     PRIMARY KEY (run_id, sequence)
     -- A fifth of a large table, as is usual, would be dead before its room is used again.
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
+COMMENT ON COLUMN run_events.step_id IS 'step of which this begins or ends an attempt';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 
