@@ -69,17 +69,17 @@ async def test_name_and_address_lead_to_the_account_in_any_case(identity: Caller
         assert (await identity.log_in(name)).user.username == "Ada"
 
 
-@pytest.mark.parametrize(
-    ("username", "email", "field"),
-    [("ADA", "other@example.com", "username"), ("other", "ADA@example.com", "email")],
-)
-async def test_names_and_addresses_are_unique_whatever_their_case(
-    identity: Caller, username: str, email: str, field: str
+async def test_names_and_addresses_are_unique_whatever_their_case_and_nobody_hears_which_is_taken(
+    identity: Caller,
 ) -> None:
     await identity.register("ada")
-    with pytest.raises(AlreadyExists) as taken:
-        await identity.register(username, email=email)
-    assert taken.value.metadata == {"field": field}
+    answers = set()
+    for username, email in (("ADA", "other@example.com"), ("other", "ADA@example.com")):
+        with pytest.raises(AlreadyExists) as taken:
+            await identity.register(username, email=email)
+        answers.add((taken.value.reason, taken.value.message, *taken.value.metadata.items()))
+    assert len(answers) == 1
+    assert await identity.register("other", email="other@example.com")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,11 @@ async def test_names_and_addresses_are_unique_whatever_their_case(
         ({"username": "a b", "email": "ab@example.com"}, "username"),
         ({"email": "nobody"}, "email"),
         ({"display_name": "a\0b"}, "display_name"),
+        ({"display_name": "ada\u202eadmin"}, "display_name"),
+        ({"display_name": "ada\nadmin"}, "display_name"),
+        ({"display_name": "\x1b[31mada"}, "display_name"),
+        ({"display_name": "ad\u200ba"}, "display_name"),
+        ({"display_name": "\u3164"}, "display_name"),
     ],
 )
 async def test_what_cannot_be_registered_is_named(
@@ -395,7 +400,7 @@ async def test_a_login_by_a_password_that_is_changed_meanwhile_opens_no_session(
         # The password has been found right, and the session is about to be stored.
         transaction = connection.transaction()
         await transaction.start()
-        await connection.execute("LOCK TABLE sessions IN SHARE MODE")
+        await connection.execute("SELECT FROM users FOR UPDATE")
         login = asyncio.create_task(identity.log_in())
         while not await watcher.fetchval(
             "SELECT count(*) FROM pg_stat_activity "

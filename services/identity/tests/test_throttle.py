@@ -174,5 +174,5 @@ async def test_what_people_type_as_a_name_is_not_kept(start: Starter, postgres_d
     await guess(identity, "my secret password by mistake")
     async with connect(postgres_dsn, schema="identity") as connection:
         subjects = await connection.fetch("SELECT subject FROM login_throttle")
-    assert len(subjects) == 2
+    assert len(subjects) == 3
     assert all(len(row["subject"]) == 32 for row in subjects)

@@ -141,7 +141,8 @@ class AccessSettings(Settings):
         if sum(sizes[:MAX_NAMES]) > _MAX_NAMES_BYTES:
             raise ValueError(
                 "names of groups are too long: a run token has no room for all that one user may "
-                f"be in. {MAX_NAMES} of them may take {_MAX_NAMES_BYTES} bytes as JSON; shorten them"
+                f"be in. {MAX_NAMES} of them may take {_MAX_NAMES_BYTES} bytes as JSON; shorten "
+                "them"
             )
         return groups
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 AUTHORIZATION_KEY = "authorization"
 RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a secret.
 
+API_KEY_PREFIX = "bosk_"
+
 LOCAL_USER = "local"
 """Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
 
@@ -80,7 +82,7 @@ class Principal:
     """``run/revision/step``; empty outside of a step."""
     kind: Literal["run_token", "static_key", "user_token", "api_key"]
     session_id: str = ""
-    """Session of an access token, if its issuer names one."""
+    """Session of an access token, if its issuer names one; of an ``api_key`` the id of the key."""
     roles: frozenset[str] = frozenset()
     """Roles of the user, of :data:`ROLES`; none inside of a run."""
     groups: frozenset[str] = frozenset()
@@ -391,6 +393,7 @@ class Bearer:
     Args:
         key: The static key, if there is one.
         verify_token: Accepts access tokens; raises Unauthenticated.
+        verify_api_key: Accepts API keys of identity, which begin with ``bosk_``, likewise.
         refused: Makes the refusal of what is neither.
     """
 
@@ -399,9 +402,12 @@ class Bearer:
         key: StaticKey | None,
         verify_token: Callable[[str], Awaitable[Principal]] | None = None,
         refused: Callable[[], Unauthenticated] | None = None,
+        *,
+        verify_api_key: Callable[[str], Awaitable[Principal]] | None = None,
     ) -> None:
         self._key = key
         self._verify_token = verify_token
+        self._verify_api_key = verify_api_key
         self._refused = refused or _key_refused
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
@@ -416,6 +422,8 @@ class Bearer:
         principal = self._key.verify(credential) if self._key is not None else None
         if principal is not None:
             return principal
+        if self._verify_api_key is not None and credential.startswith(API_KEY_PREFIX):
+            return await self._verify_api_key(credential)
         if self._verify_token is None:
             raise self._refused()
         return await self._verify_token(credential)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 
+from bos_chassis.api_keys import ApiKeyVerifier, exchange_at
 from bos_chassis.auth import (
     LOCAL_USER,
     ROLES,
@@ -23,10 +24,12 @@ from bos_chassis.auth import (
     authenticator_from,
     static_key_from,
 )
+from bos_chassis.channels import Channels
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
 from bos_chassis.names import required_names
+from bos_chassis.scopes import key_and_scopes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -143,13 +146,15 @@ class UserTokenVerifier:
         )
         _check_type(header.get("typ"), claims, self._require_type)
         session = claims.get("sid", "")
+        api_key, scopes = key_and_scopes(claims)
         return (
             Principal(
                 _user_id(claims.get(self._user_claim)),
                 "",
                 "",
-                "user_token",
-                session if isinstance(session, str) else "",
+                "user_token" if scopes is None else "api_key",
+                api_key or (session if isinstance(session, str) else ""),
+                scopes=scopes,
                 roles=self._roles(claims),
                 groups=required_names(claims.get(self._groups_claim, []), "groups"),
             ),
@@ -210,7 +215,12 @@ async def open_authenticator(
             require_type=settings.require_token_type or settings.keys_of_identity,
             log=log,
         )
-        yield with_users(settings, audience, users, accepts)
+        keys_of_users = None
+        if settings.keys_of_identity and settings.identity_target is not None:
+            channels = await stack.enter_async_context(Channels(telemetry))
+            exchange = exchange_at(channels, settings.identity_target)
+            keys_of_users = ApiKeyVerifier(exchange, users.verify)
+        yield with_users(settings, audience, users, accepts, keys_of_users)
 
 
 def with_users(
@@ -218,12 +228,18 @@ def with_users(
     audience: str | None,
     users: UserTokenVerifier,
     accepts: Accepts = "service",
+    api_keys: ApiKeyVerifier | None = None,
 ) -> Authenticator:
-    """What ``settings`` accept, and access tokens that ``users`` accepts.
+    """What ``settings`` accept, access tokens that ``users`` accepts, and keys likewise.
 
     Without an audience no run tokens: who changes accounts or decides about runs is a person.
     """
-    found: list[Authenticator] = [Bearer(static_key_from(settings), users.verify, refused_token)]
+    verify_api_key = None if api_keys is None else api_keys.verify
+    found: list[Authenticator] = [
+        Bearer(
+            static_key_from(settings), users.verify, refused_token, verify_api_key=verify_api_key
+        )
+    ]
     if settings.run_token_public_keys is not None and audience is not None:
         found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
     return AnyOf(*found)

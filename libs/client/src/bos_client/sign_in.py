@@ -25,6 +25,7 @@ from bos.identity.v1 import (
     LogOutRequest,
     RefreshSessionRequest,
     RegisterUserRequest,
+    ResetPasswordRequest,
 )
 from bos_client.calling import ServiceClient, bearer
 from bos_client.errors import Unauthenticated, Unavailable
@@ -58,11 +59,20 @@ class IdentityClient(ServiceClient):
     """A client of the identity service; see :class:`ServiceClient`."""
 
     async def register(
-        self, username: str, email: str, password: str, display_name: str = ""
+        self,
+        username: str,
+        email: str,
+        password: str,
+        display_name: str = "",
+        invitation: str = "",
     ) -> User:
-        """Make an account."""
+        """Make an account; unless registration is open, by an invitation."""
         request = RegisterUserRequest(
-            username=username, email=email, password=password, display_name=display_name
+            username=username,
+            email=email,
+            password=password,
+            display_name=display_name,
+            invitation=invitation,
         )
         return (await self._unary(self._stub.RegisterUser, request)).user
 
@@ -82,6 +92,11 @@ class IdentityClient(ServiceClient):
     async def log_out(self, refresh_token: str) -> None:
         """End the session of a refresh token."""
         await self._unary(self._stub.LogOut, LogOutRequest(refresh_token=refresh_token))
+
+    async def reset_password(self, code: str, new_password: str) -> str:
+        """Set a password by an administrator's code; returns the name to sign in with."""
+        request = ResetPasswordRequest(code=code, new_password=new_password)
+        return (await self._unary(self._stub.ResetPassword, request)).username
 
     async def user(self, credential: str) -> User:
         """Whoever an access token or key identifies."""

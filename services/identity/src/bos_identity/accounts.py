@@ -2,43 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from bos.identity.v1 import User
+from bos_chassis.auth import ADMINISTRATOR, USER
 from bos_chassis.errors import AlreadyExists
+from bos_identity.sessions import END_OTHERS
 from bos_postgres import acquire, execute, fetchrow, for_user, statement_errors
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bos.identity.v1 import RegisterUserRequest
-
 LOCAL_USERNAME = "local"
 LOCAL_USER_ID = UUID("00000000-0000-4000-8000-000000000001")
 """The user of a standalone that nobody has signed in to."""
 
-_COLUMNS = "user_id, username, email, display_name, created_at"
-_INSERT = f"""
-INSERT INTO users (user_id, username, email, display_name, password) VALUES ($1, $2, $3, $4, $5)
-RETURNING {_COLUMNS}
+COLUMNS = (
+    "user_id, username, email, display_name, created_at, roles, groups, is_service, deactivated_at"
+)
+"""What :func:`user` is made of."""
+FIRST_ROLES = (USER, ADMINISTRATOR)
+"""Roles of the first account."""
+
+# Of many who register at once one is the founder: the others wait for its row, and then see it.
+_FOUNDED = """
+WITH founded AS (
+    INSERT INTO founder (founder_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING founder_id
+)
+"""
+_INSERT = "INSERT INTO users (user_id, username, email, display_name, password, roles, groups)"
+_OPEN = f"""
+{_FOUNDED} {_INSERT}
+SELECT $1, $2, $3, $4, $5,
+       CASE WHEN EXISTS (SELECT FROM founded) THEN $6::text[] ELSE ARRAY['{USER}'] END, '{{}}'
+RETURNING {COLUMNS}
 """  # noqa: S608  Our own columns.
+_FIRST = f"""
+{_FOUNDED} {_INSERT} SELECT $1, $2, $3, $4, $5, $6::text[], '{{}}' FROM founded
+RETURNING {COLUMNS}
+"""  # noqa: S608
+_INVITED = f"""
+WITH used AS (
+    UPDATE invitations SET used_by = $1
+    WHERE code_digest = $6 AND used_by IS NULL AND expires_at > now()
+    RETURNING roles, groups
+) {_INSERT} SELECT $1, $2, $3, $4, $5, roles, groups FROM used
+RETURNING {COLUMNS}
+"""  # noqa: S608
 _LOCAL = """
 INSERT INTO users (user_id, username, email, display_name) VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING
 """
-_SELECT = f"SELECT {_COLUMNS}, password, password_changed_at FROM users"  # noqa: S608
+_SELECT = f"SELECT {COLUMNS}, password, password_changed_at FROM users"  # noqa: S608
 _BY_NAME = f"{_SELECT} WHERE lower(username) = lower($1)"
-_BY_EMAIL = f"{_SELECT} WHERE lower(email) = lower($1)"
+_BY_EMAIL = f"{_SELECT} WHERE lower(email) = lower($1) AND email <> ''"
 _BY_ID = f"{_SELECT} WHERE user_id = $1"
-_OWN = for_user(f"SELECT {_COLUMNS} FROM users")  # noqa: S608
+_OWN = for_user(f"SELECT {COLUMNS} FROM users")  # noqa: S608
 _CHANGE = """
-UPDATE users SET password = $2, password_changed_at = now() WHERE user_id = $1 AND password = $3
+UPDATE users SET password = $2, password_changed_at = now()
+WHERE user_id = $1 AND password = $3 AND deactivated_at IS NULL
 """
 _REHASH = "UPDATE users SET password = $2 WHERE user_id = $1 AND password = $3"
+
+
+class Right(Enum):
+    """By what right an account is made."""
+
+    OPEN = _OPEN
+    """Anybody may; the first one is the administrator."""
+    FIRST = _FIRST
+    """Nobody else has made one before."""
+    INVITED = _INVITED
+    """There is an invitation."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAccount:
+    """An account that somebody registers."""
+
+    username: str
+    email: str
+    display_name: str
+    password: str = field(repr=False)
+    """The hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +98,7 @@ class Account:
 
     user_id: UUID
     user: User
-    password: str | None
+    password: str | None = field(repr=False)
     password_changed_at: datetime
 
 
@@ -65,28 +116,31 @@ class Accounts:
         self._pool = pool
         self._readers = readers
 
-    async def add(self, request: RegisterUserRequest, password: str) -> User:
-        """Make an account; ``password`` is the hash.
+    async def add(self, new: NewAccount, right: Right, code_digest: bytes = b"") -> User | None:
+        """Make an account, if there is the right to it at this moment.
+
+        Returns:
+            None if there is not: the first account exists, or the invitation was used.
 
         Raises:
             AlreadyExists: Username or address is taken.
         """
-        display_name = request.display_name.strip() or request.username
+        own = code_digest if right is Right.INVITED else list(FIRST_ROLES)
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 try:
                     row = await connection.fetchrow(
-                        _INSERT,
+                        right.value,
                         uuid4(),
-                        request.username,
-                        request.email,
-                        display_name,
-                        password,
+                        new.username,
+                        new.email,
+                        new.display_name,
+                        new.password,
+                        own,
                     )
                 except asyncpg.UniqueViolationError as error:
-                    raise _taken(error.constraint_name or "") from None
-        assert row is not None
-        return _user(row)
+                    raise _taken(error.constraint_name or "", right) from None
+        return None if row is None else user_of(row)
 
     async def add_local_user(self) -> None:
         """Make the account of the standalone's own user, unless it exists. It has no password."""
@@ -109,43 +163,71 @@ class Accounts:
     async def own(self, user_id: UUID) -> User | None:
         """The user as the user may see it."""
         row = await fetchrow(self._readers, _OWN, str(user_id))
-        return None if row is None else _user(row)
+        return None if row is None else user_of(row)
 
-    async def set_password(self, account: Account, password: str) -> bool:
-        """Replace the hash; False if somebody else has done so in the meantime."""
-        return await self._replace(_CHANGE, account, password)
+    async def change_password(self, account: Account, password: str, kept: UUID | None) -> bool:
+        """Replace the hash and end all sessions but one, both or nothing.
+
+        Returns:
+            False if somebody else has changed the password in the meantime.
+        """
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                # Two statements, so that the second sees the session of a login that the first
+                # one had to wait for; one transaction, so that nothing can come between.
+                async with connection.transaction():
+                    status = await connection.execute(
+                        _CHANGE, account.user_id, password, account.password
+                    )
+                    if status != "UPDATE 1":
+                        return False
+                    await connection.execute(END_OTHERS, account.user_id, kept, "password_changed")
+        return True
 
     async def rehash(self, account: Account, password: str) -> None:
         """Replace the hash by one of the same password at today's cost."""
-        await self._replace(_REHASH, account, password)
-
-    async def _replace(self, statement: str, account: Account, password: str) -> bool:
-        status = await execute(self._pool, statement, account.user_id, password, account.password)
-        return status == "UPDATE 1"
+        await execute(self._pool, _REHASH, account.user_id, password, account.password)
 
 
 def _account(row: asyncpg.Record) -> Account:
-    return Account(row["user_id"], _user(row), row["password"], row["password_changed_at"])
+    return Account(row["user_id"], user_of(row), row["password"], row["password_changed_at"])
 
 
-def _user(row: asyncpg.Record) -> User:
+def user_of(row: asyncpg.Record) -> User:
+    """The user that a row with :data:`COLUMNS` describes."""
     user = User(
         user_id=str(row["user_id"]),
         username=row["username"],
         email=row["email"],
         display_name=row["display_name"],
+        roles=row["roles"],
+        groups=row["groups"],
+        active=row["deactivated_at"] is None,
+        service_account=row["is_service"],
     )
     user.create_time.FromDatetime(row["created_at"])
     return user
 
 
-def _taken(constraint: str) -> AlreadyExists:
+def _taken(constraint: str, right: Right) -> AlreadyExists:
+    if right is Right.OPEN:
+        # Anybody can ask here: which of them it is would tell who has an account.
+        return AlreadyExists(
+            "username, email: an account cannot be made with these; sign in if it is yours, or "
+            "choose others.",
+            reason="ACCOUNT_TAKEN",
+        )
     if constraint == "users_by_email":
         return AlreadyExists(
             "email: this address has an account already; sign in with it.",
             reason="EMAIL_TAKEN",
             metadata={"field": "email"},
         )
+    return name_taken()
+
+
+def name_taken() -> AlreadyExists:
+    """What somebody hears who may know whose names are taken."""
     return AlreadyExists(
         "username: this name is taken; choose another one.",
         reason="USERNAME_TAKEN",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from bos.identity.v1 import (
     ChangePasswordResponse,
@@ -15,14 +14,14 @@ from bos.identity.v1 import (
     LogOutResponse,
     RefreshSessionResponse,
     RegisterUserResponse,
+    ResetPasswordResponse,
     RevokeSessionResponse,
 )
-from bos_chassis.auth import current_principal
-from bos_chassis.errors import NotFound, PermissionDenied
-from bos_chassis.user_tokens import refused_token
-from bos_identity.client_address import client_address
+from bos_identity.administration.registration import all_local
+from bos_identity.client_address import UNKNOWN, client_address, throttled_address
+from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
-from bos_identity.sessions import no_session
+from bos_identity.sessions import Origin, no_session
 
 if TYPE_CHECKING:
     import grpc
@@ -38,8 +37,11 @@ if TYPE_CHECKING:
         LogOutRequest,
         RefreshSessionRequest,
         RegisterUserRequest,
+        ResetPasswordRequest,
         RevokeSessionRequest,
     )
+    from bos_identity.administration.registration import Registration
+    from bos_identity.credentials.callers import Callers
     from bos_identity.identity import Identity
     from bos_identity.key_ring import KeyRing
 
@@ -51,6 +53,7 @@ OPEN_METHODS = (
     "LogIn",
     "RefreshSession",
     "LogOut",
+    "ResetPassword",
     "GetJsonWebKeySet",
     "GetOpenIdConfiguration",
 )
@@ -60,20 +63,26 @@ OPEN_METHODS = (
 class IdentityServicer(IdentityServiceServicer):
     """Implements ``bos.identity.v1.IdentityService``; requests are validated before."""
 
-    def __init__(self, identity: Identity, keys: KeyRing) -> None:
+    def __init__(
+        self, identity: Identity, registration: Registration, callers: Callers, keys: KeyRing
+    ) -> None:
         self._identity = identity
+        self._registration = registration
+        self._callers = callers
         self._keys = keys
 
     async def RegisterUser(
         self, request: RegisterUserRequest, context: Context
     ) -> RegisterUserResponse:
         """Make an account."""
-        user = await self._identity.register(request, self._address(context))
+        origin = self._origin(context)
+        local = all_local(context.peer(), _forwarded_for(context), origin.address)
+        user = await self._registration.register(request, origin.network, is_local=local)
         return RegisterUserResponse(user=user)
 
     async def LogIn(self, request: LogInRequest, context: Context) -> LogInResponse:
         """Open a session."""
-        return await self._identity.log_in(request, self._address(context))
+        return await self._identity.log_in(request, self._origin(context))
 
     async def RefreshSession(
         self, request: RefreshSessionRequest, context: Context
@@ -90,38 +99,48 @@ class IdentityServicer(IdentityServiceServicer):
         self, request: ListSessionsRequest, context: Context
     ) -> ListSessionsResponse:
         """The caller's sessions."""
-        user_id, current = await self._caller()
-        sessions = [stored.session for stored in await self._identity.sessions.list(user_id)]
+        caller = await self._callers.caller()
+        found = await self._identity.sessions.list(caller.user_id)
+        sessions = [stored.session for stored in found]
         for session in sessions:
-            session.current = session.session_id == str(current)
+            session.current = session.session_id == str(caller.session_id)
         return ListSessionsResponse(sessions=sessions)
 
     async def RevokeSession(
         self, request: RevokeSessionRequest, context: Context
     ) -> RevokeSessionResponse:
         """End one of the caller's sessions."""
-        user_id, current = await self._caller()
-        session_id = _uuid(request.session_id)
+        caller = await self._callers.caller()
+        session_id = as_uuid(request.session_id)
         if session_id is None:
             raise no_session(request.session_id)
-        revoked = await self._identity.sessions.revoke(session_id, user_id)
-        revoked.session.current = session_id == current
+        revoked = await self._identity.sessions.revoke(session_id, caller.user_id)
+        revoked.session.current = session_id == caller.session_id
         return RevokeSessionResponse(session=revoked.session)
 
     async def GetUser(self, request: GetUserRequest, context: Context) -> GetUserResponse:
         """The caller."""
-        user_id, _ = await self._caller()
-        return GetUserResponse(user=await self._identity.user(user_id))
+        caller = await self._callers.caller()
+        return GetUserResponse(user=await self._identity.user(caller.user_id))
 
     async def ChangePassword(
         self, request: ChangePasswordRequest, context: Context
     ) -> ChangePasswordResponse:
         """Another password for the caller."""
-        user_id, session_id = await self._caller()
+        caller = await self._callers.caller()
+        if caller.is_key:
+            raise key_refused()
         await self._identity.change_password(
-            user_id, session_id, request.current_password, request.new_password
+            caller.user_id, caller.session_id, request.current_password, request.new_password
         )
         return ChangePasswordResponse()
+
+    async def ResetPassword(
+        self, request: ResetPasswordRequest, context: Context
+    ) -> ResetPasswordResponse:
+        """Another password by an administrator's code."""
+        username = await self._identity.reset_password(request.code, request.new_password)
+        return ResetPasswordResponse(username=username)
 
     async def GetJsonWebKeySet(
         self, request: GetJsonWebKeySetRequest, context: Context
@@ -140,37 +159,15 @@ class IdentityServicer(IdentityServiceServicer):
             id_token_signing_alg_values_supported=[ALGORITHM],
         )
 
-    async def _caller(self) -> tuple[UUID, UUID | None]:
-        """The calling user, and the session that the call belongs to.
-
-        Elsewhere an access token is good until it expires; here, where accounts are changed, not
-        for a moment longer than its session.
-        """
-        principal = current_principal()
-        user_id = None if principal is None else _uuid(principal.user_id)
-        if principal is not None and principal.kind == "run_token":
-            raise PermissionDenied("This is for people; a run token does not open it.")
-        if principal is None or user_id is None:
-            raise NotFound("There is no such user.")
-        if principal.kind != "user_token":
-            return user_id, None
-        session_id = _uuid(principal.session_id)
-        if session_id is None or not await self._identity.sessions.is_open(session_id, user_id):
-            raise refused_token()
-        return user_id, session_id
-
-    def _address(self, context: Context) -> str:
-        metadata = dict(context.invocation_metadata() or ())
-        forwarded = metadata.get("x-forwarded-for", "")
-        return client_address(
-            context.peer(),
-            forwarded if isinstance(forwarded, str) else "",
-            self._identity.settings.trusted_proxies,
+    def _origin(self, context: Context) -> Origin:
+        address = client_address(
+            context.peer(), _forwarded_for(context), self._identity.settings.trusted_proxies
         )
+        if address in ("", UNKNOWN):
+            return Origin("", "")
+        return Origin(address, throttled_address(address))
 
 
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+def _forwarded_for(context: Context) -> str:
+    forwarded = dict(context.invocation_metadata() or ()).get("x-forwarded-for", "")
+    return forwarded if isinstance(forwarded, str) else ""

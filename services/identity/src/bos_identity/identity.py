@@ -1,4 +1,4 @@
-"""Registering, signing in, staying signed in, signing out."""
+"""Signing in, staying signed in, signing out; one's own password."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from bos.identity.v1 import LogInResponse, Tokens
 from bos_chassis.errors import (
-    BosError,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -15,8 +14,8 @@ from bos_chassis.errors import (
     Unauthenticated,
 )
 from bos_chassis.user_tokens import refused_token
-from bos_identity.accounts import LOCAL_USERNAME
-from bos_identity.client_address import throttled_address
+from bos_identity.administration.registration import check_password
+from bos_identity.names import clean_name
 from bos_identity.tokens import digest, new_refresh_token
 
 if TYPE_CHECKING:
@@ -24,13 +23,15 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos.identity.v1 import LogInRequest, RegisterUserRequest, User
+    from bos.identity.v1 import LogInRequest, User
     from bos_identity.accounts import Account, Accounts
+    from bos_identity.administration.resets import Resets
     from bos_identity.metrics import IdentityMetrics
-    from bos_identity.passwords import Passwords
-    from bos_identity.sessions import Sessions, StoredSession
+    from bos_identity.passwords.attempts import Attempts
+    from bos_identity.passwords.hashes import Passwords
+    from bos_identity.sessions import Origin, Sessions, StoredSession
     from bos_identity.settings import IdentitySettings
-    from bos_identity.throttle import Subject, Throttle
+    from bos_identity.throttle import Throttle
     from bos_identity.tokens import AccessTokens
 
 
@@ -41,62 +42,41 @@ class Identity:
     accounts: Accounts
     sessions: Sessions
     passwords: Passwords
+    attempts: Attempts
     throttle: Throttle
+    resets: Resets
     tokens: AccessTokens
     settings: IdentitySettings
     metrics: IdentityMetrics
     log: FilteringBoundLogger
 
-    async def register(self, request: RegisterUserRequest, address: str) -> User:
-        """Make an account.
-
-        Raises:
-            PermissionDenied: Registration is closed.
-            InvalidArgument: The password is too weak, or a field cannot be stored.
-            AlreadyExists: Username or address is taken.
-            ResourceExhausted: Too many accounts were made from this address.
-        """
-        if not self.settings.registration_open:
-            raise PermissionDenied(
-                "Registration is closed here; ask an administrator for an account.",
-                reason="REGISTRATION_CLOSED",
-            )
-        if request.username.lower() == LOCAL_USERNAME:
-            raise InvalidArgument.field("username", "is reserved; choose another one")
-        _check_text("display_name", request.display_name)
-        self._check_password("password", request.password, request.username, request.email)
-        # Successes count as well: what is slowed down here is the making of accounts.
-        await self.throttle.begin([self.throttle.registration(throttled_address(address))])
-        user = await self.accounts.add(request, await self.passwords.hash(request.password))
-        self.metrics.registrations.inc()
-        self.log.info("user registered", user=user.user_id)
-        return user
-
-    async def log_in(self, request: LogInRequest, address: str) -> LogInResponse:
+    async def log_in(self, request: LogInRequest, origin: Origin) -> LogInResponse:
         """Open a session.
 
         Raises:
             Unauthenticated: Username or password is wrong; which of them is not said.
+            PermissionDenied: The account is deactivated.
             ResourceExhausted: The account or the address has to wait.
         """
-        _check_text("client_name", request.client_name)
+        client_name = clean_name("client_name", request.client_name)
         account = await self.accounts.by_name(request.username)
         # By id where there is one: name and e-mail address are the same account.
         name = request.username if account is None else str(account.user_id)
-        subjects = (
-            self.throttle.address(throttled_address(address)),
-            self.throttle.account(name),
-        )
-        if not await self._password_matches(account, request.password, *subjects):
+        is_known = account is not None and await self._was_there(account, origin)
+        subjects = self.throttle.log_in(name, origin.network, is_known=is_known)
+        stored = None if account is None else account.password
+        if not await self.attempts.matches(stored, request.password, subjects):
             raise _login_failed()
         assert account is not None
         assert account.password is not None
+        if not account.user.active:
+            raise PermissionDenied(
+                "This account is deactivated; ask an administrator.", reason="USER_DEACTIVATED"
+            )
         if self.passwords.is_outdated(account.password):
             await self.accounts.rehash(account, await self.passwords.hash(request.password))
         refresh_token = new_refresh_token()
-        opened = await self.sessions.open(
-            account, digest(refresh_token), address, request.client_name
-        )
+        opened = await self.sessions.open(account, digest(refresh_token), origin, client_name)
         if opened is None:
             raise _login_failed()  # the password was changed while it was looked at
         self.log.info("signed in", user=account.user.user_id, session=opened.session.session_id)
@@ -157,47 +137,47 @@ class Identity:
         account = await self.accounts.by_id(user_id)
         if account is None or account.password is None:
             raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
-        self._check_password("new_password", new, account.user.username, account.user.email)
-        subject = self.throttle.account(str(user_id))
-        if not await self._password_matches(account, current, subject):
+        names = (account.user.username, account.user.email, account.user.display_name)
+        check_password("new_password", new, names, self.settings)
+        subjects = self.throttle.change(str(user_id))
+        if not await self.attempts.matches(account.password, current, subjects):
             raise InvalidArgument.field("current_password", "is wrong")
-        if not await self.accounts.set_password(account, await self.passwords.hash(new)):
+        hashed = await self.passwords.hash(new)
+        if not await self.accounts.change_password(account, hashed, session_id):
             raise FailedPrecondition(
                 "The password was changed by somebody else just now.", reason="PASSWORD_CHANGED"
             )
-        await self.sessions.end_others(user_id, session_id)
         self.log.info("password changed", user=str(user_id))
 
-    async def _password_matches(
-        self, account: Account | None, password: str, *subjects: Subject
-    ) -> bool:
-        """Whether it does, counted and slowed down; the last subject is the account."""
-        try:
-            await self.throttle.begin(subjects)
-        except BosError:
-            self.metrics.logins.labels("throttled").inc()
-            raise
-        stored = None if account is None else account.password
-        try:
-            matches = await self.passwords.matches(stored, password)
-        except BosError:
-            await self.throttle.undone(*subjects)
-            raise
-        self.metrics.logins.labels("succeeded" if matches else "refused").inc()
-        if matches:
-            await self.throttle.succeeded(subjects[-1], *subjects[:-1])
-        return matches
+    async def reset_password(self, code: str, new: str) -> str:
+        """Set a new password by an administrator's code; returns the name to sign in with.
 
-    def _check_password(self, field: str, password: str, *names: str) -> None:
-        least = self.settings.min_password_chars
-        if len(password) < least:
-            raise InvalidArgument.field(field, f"must have at least {least} characters")
-        if password.lower() in {name.lower() for name in names}:
-            raise InvalidArgument.field(field, "must not be the username or the e-mail address")
+        All sessions and API keys of the account end, and nobody has to wait any more.
+
+        Raises:
+            PermissionDenied: The code cannot be used.
+            InvalidArgument: The new password is too weak.
+        """
+        owner = await self.resets.owner(code)
+        account = None if owner is None else await self.accounts.by_id(owner)
+        if account is None:
+            raise _code_refused()
+        names = (account.user.username, account.user.email, account.user.display_name)
+        check_password("new_password", new, names, self.settings)
+        if not await self.resets.use(code, await self.passwords.hash(new)):
+            raise _code_refused()
+        await self.throttle.forget(self.throttle.account(str(account.user_id)))
+        self.log.info("password reset", user=str(account.user_id))
+        return account.user.username
+
+    async def _was_there(self, account: Account, origin: Origin) -> bool:
+        if not origin.network:
+            return False
+        return await self.sessions.was_there(account.user_id, origin.network)
 
     def _tokens(self, session: StoredSession, refresh_token: str) -> Tokens:
         tokens = Tokens(
-            access_token=self.tokens.mint(session.user_id, session.session_id),
+            access_token=self.tokens.mint(session),
             refresh_token=refresh_token,
         )
         tokens.access_token_lifetime.FromSeconds(int(self.settings.access_token_s))
@@ -209,6 +189,8 @@ def _login_failed() -> Unauthenticated:
     return Unauthenticated("The username or the password is wrong.", reason="LOGIN_FAILED")
 
 
-def _check_text(field: str, text: str) -> None:
-    if "\0" in text:
-        raise InvalidArgument.field(field, "must not contain U+0000")
+def _code_refused() -> PermissionDenied:
+    return PermissionDenied(
+        "The code is not valid, or no longer; ask an administrator for another one.",
+        reason="RESET_CODE_INVALID",
+    )

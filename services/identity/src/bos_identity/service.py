@@ -8,16 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.json_format import MessageToDict
 
-from bos.identity.v1 import add_IdentityServiceServicer_to_server
+from bos.identity.v1 import (
+    add_AdministrationServiceServicer_to_server,
+    add_ApiKeyServiceServicer_to_server,
+    add_CredentialServiceServicer_to_server,
+    add_IdentityServiceServicer_to_server,
+)
+from bos_chassis.api_keys import ApiKeyVerifier
 from bos_chassis.jwks import KeySet
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import UserTokenVerifier, with_users
 from bos_identity.accounts import LOCAL_USER_ID, Accounts
+from bos_identity.administration.api import SERVICE_NAME as ADMINISTRATION_SERVICE
+from bos_identity.administration.api import AdministrationServicer
+from bos_identity.administration.invitations import Invitations
+from bos_identity.administration.registration import Registration
+from bos_identity.administration.resets import Resets
+from bos_identity.administration.users import Users
 from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
+from bos_identity.api_keys.api import SERVICE_NAME as API_KEY_SERVICE
+from bos_identity.api_keys.api import ApiKeyServicer
+from bos_identity.api_keys.store import ApiKeys
+from bos_identity.credentials.api import OPEN_METHODS as CREDENTIAL_OPEN_METHODS
+from bos_identity.credentials.api import SERVICE_NAME as CREDENTIAL_SERVICE
+from bos_identity.credentials.api import CredentialServicer
+from bos_identity.credentials.callers import Callers
+from bos_identity.credentials.exchange import KeyExchange
 from bos_identity.identity import Identity
 from bos_identity.key_ring import open_key_ring
 from bos_identity.metrics import IdentityMetrics
-from bos_identity.passwords import Passwords
+from bos_identity.passwords.attempts import Attempts
+from bos_identity.passwords.hashes import Passwords
 from bos_identity.sessions import Sessions
 from bos_identity.throttle import Throttle
 from bos_identity.tokens import AccessTokens
@@ -25,7 +46,7 @@ from bos_identity.upkeep import running_upkeep
 from bos_postgres import migrate, open_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
@@ -64,22 +85,40 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         own_keys = await stack.enter_async_context(
             KeySet(_published(keys), max_age_s=_OWN_KEYS_S, log=log, pause_s=0.0)
         )
-        accounts = Accounts(pool, readers)
+        accounts, sessions, throttle = (
+            Accounts(pool, readers),
+            Sessions(pool, readers, settings),
+            Throttle(pool, settings),
+        )
+        api_keys, tokens = ApiKeys(pool, readers), AccessTokens(keys, settings)
+        invitations, resets = Invitations(pool), Resets(pool, settings)
         if settings.auth.static_key_user == str(LOCAL_USER_ID):
             await accounts.add_local_user()
         identity = Identity(
             accounts=accounts,
-            sessions=Sessions(pool, readers, settings),
+            sessions=sessions,
             passwords=passwords,
-            throttle=Throttle(pool, settings),
-            tokens=AccessTokens(keys, settings),
+            attempts=Attempts(passwords, throttle, metrics),
+            throttle=throttle,
+            resets=resets,
+            tokens=tokens,
+            settings=settings,
+            metrics=metrics,
+            log=log,
+        )
+        registration = Registration(
+            accounts=accounts,
+            invitations=invitations,
+            passwords=passwords,
+            throttle=throttle,
             settings=settings,
             metrics=metrics,
             log=log,
         )
         await stack.enter_async_context(
-            running_upkeep(identity.sessions, identity.throttle, telemetry)
+            running_upkeep((sessions, throttle, invitations, resets, api_keys), telemetry)
         )
+        exchange, callers = KeyExchange(api_keys, tokens), Callers(sessions, api_keys)
         users = UserTokenVerifier(
             own_keys,
             issuer=settings.issuer,
@@ -87,20 +126,46 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             require_type=True,
             log=log,
         )
-        servicer = Servicer(
-            IdentityServicer(identity, keys),
-            add_IdentityServiceServicer_to_server,
-            SERVICE_NAME,
-            open_methods=OPEN_METHODS,
+        servicers = (
+            Servicer(
+                IdentityServicer(identity, registration, callers, keys),
+                add_IdentityServiceServicer_to_server,
+                SERVICE_NAME,
+                open_methods=OPEN_METHODS,
+            ),
+            Servicer(
+                AdministrationServicer(Users(pool), invitations, resets, callers, log),
+                add_AdministrationServiceServicer_to_server,
+                ADMINISTRATION_SERVICE,
+            ),
+            Servicer(
+                ApiKeyServicer(api_keys, callers, log),
+                add_ApiKeyServiceServicer_to_server,
+                API_KEY_SERVICE,
+            ),
+            Servicer(
+                CredentialServicer(exchange, callers),
+                add_CredentialServiceServicer_to_server,
+                CREDENTIAL_SERVICE,
+                open_methods=CREDENTIAL_OPEN_METHODS,
+            ),
         )
+        verifier = ApiKeyVerifier(_exchanged(exchange), users.verify)
         yield await stack.enter_async_context(
             grpc_server(
                 settings.server,
-                [servicer],
+                servicers,
                 telemetry=telemetry,
-                auth=with_users(settings.auth, None, users),
+                auth=with_users(settings.auth, None, users, api_keys=verifier),
             )
         )
+
+
+def _exchanged(exchange: KeyExchange) -> Callable[[str], Awaitable[str]]:
+    async def token(key: str) -> str:
+        return (await exchange.token(key))[0]
+
+    return token
 
 
 def _published(keys: KeyRing) -> Any:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from bos.identity.v1 import Session
 from bos_chassis.errors import NotFound
-from bos_postgres import acquire, acting_for, execute, fetch, fetchrow, for_user, statement_errors
+from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,19 +29,33 @@ _COLUMNS = (
     " is_active AND expires_at > now() AS active, client_address, client_name"
 )
 # Whoever changes the password ends all sessions: none may slip in behind that which was opened by
-# the password before. Either this waits for the change, or the change for this.
+# the password before. Either this waits for the change, or the change for this. And logins of one
+# user take turns, so that each sees how many sessions there are.
+_LOCK_ACCOUNT = """
+SELECT roles, groups FROM users
+WHERE user_id = $1 AND password_changed_at = $2 AND deactivated_at IS NULL
+FOR NO KEY UPDATE
+"""
 _OPEN = f"""
-WITH account AS (
-    SELECT user_id FROM users WHERE user_id = $2 AND password_changed_at = $7 FOR SHARE
-), opened AS (
-    INSERT INTO sessions (session_id, user_id, expires_at, client_address, client_name)
-    SELECT $1, user_id, now() + make_interval(secs => $3), $4, $5 FROM account
+WITH opened AS (
+    INSERT INTO sessions
+        (session_id, user_id, expires_at, client_address, client_network, client_name)
+    VALUES ($1, $2, now() + make_interval(secs => $3), $4, $5, $6)
     RETURNING {_COLUMNS}
 ), issued AS (
-    INSERT INTO refresh_tokens (token_digest, session_id) SELECT $6, session_id FROM opened
+    INSERT INTO refresh_tokens (token_digest, session_id) SELECT $7, session_id FROM opened
+), surplus AS (
+    UPDATE sessions SET is_active = false, ended_at = now(), end_reason = 'too_many'
+    WHERE session_id IN (
+        SELECT session_id FROM sessions
+        WHERE user_id = $2 AND is_active AND expires_at > now()
+        ORDER BY last_used_at DESC, session_id OFFSET $8)
 )
-SELECT * FROM opened
+SELECT *, $9::text[] AS roles, $10::text[] AS groups FROM opened
 """  # noqa: S608  Our own columns.
+_WAS_THERE = """
+SELECT EXISTS (SELECT FROM sessions WHERE user_id = $1 AND client_network = $2)
+"""
 _ISSUE = f"""refreshed AS (
     UPDATE sessions AS s
     SET last_used_at = now(),
@@ -54,6 +68,11 @@ _ISSUE = f"""refreshed AS (
     INSERT INTO refresh_tokens (token_digest, session_id) SELECT $2, session_id FROM refreshed
 )
 """  # noqa: S608
+# What the user may do is read anew with each refresh.
+_REFRESHED = """
+SELECT refreshed.*, users.roles, users.groups
+FROM refreshed JOIN users USING (user_id) WHERE users.deactivated_at IS NULL
+"""
 # The first of two that bring the same token gets past the row's lock with the token unused.
 _REFRESH = f"""
 WITH used AS (
@@ -61,7 +80,7 @@ WITH used AS (
     WHERE token_digest = $1 AND used_at IS NULL
     RETURNING session_id
 ), {_ISSUE}
-SELECT * FROM refreshed
+{_REFRESHED}
 """  # noqa: S608
 # A used token is good again while the answer to its use may have been lost: not for long, and only
 # if nobody used what was issued. That is void from now on, and whoever uses it ends the session.
@@ -79,7 +98,7 @@ WITH used AS (
 ), {_ISSUE}, linked AS (
     UPDATE refresh_tokens AS t SET successor_digest = $2 FROM refreshed WHERE t.token_digest = $1
 )
-SELECT * FROM refreshed
+{_REFRESHED}
 """  # noqa: S608
 _END = """
 UPDATE sessions SET is_active = false, ended_at = now(), end_reason = $2
@@ -93,13 +112,15 @@ WHERE is_active AND session_id = (
     SELECT session_id FROM refresh_tokens WHERE token_digest = $1 AND used_at IS NOT NULL)
 RETURNING session_id, user_id
 """
-_END_OTHERS = """
-UPDATE sessions SET is_active = false, ended_at = now(), end_reason = 'password_changed'
+END_OTHERS = """
+UPDATE sessions SET is_active = false, ended_at = now(), end_reason = $3
 WHERE is_active AND user_id = $1 AND session_id IS DISTINCT FROM $2
 """
-_IS_OPEN = """
-SELECT EXISTS (SELECT FROM sessions
-               WHERE session_id = $1 AND user_id = $2 AND is_active AND expires_at > now())
+"""Ends all sessions of a user but one, for a reason; within a transaction that keeps others out."""
+_PRESENT = """
+SELECT users.roles, users.groups FROM sessions JOIN users USING (user_id)
+WHERE session_id = $1 AND user_id = $2 AND is_active AND expires_at > now()
+      AND users.deactivated_at IS NULL
 """
 _LIST = for_user(
     f"SELECT {_COLUMNS} FROM sessions WHERE is_active AND expires_at > now() "  # noqa: S608
@@ -123,6 +144,15 @@ DELETE FROM sessions WHERE session_id IN (
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where somebody signs in from; both empty if nobody knows."""
+
+    address: str
+    network: str
+    """What is slowed down together."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSession:
     """A session of a user."""
 
@@ -130,6 +160,17 @@ class StoredSession:
     user_id: UUID
     expires_at: datetime
     session: Session
+    roles: tuple[str, ...] = ()
+    """Of the user at this moment, where tokens are issued."""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a user may do at this moment."""
+
+    roles: frozenset[str]
+    groups: frozenset[str]
 
 
 class Sessions:
@@ -152,26 +193,45 @@ class Sessions:
         self._idle_s = settings.session_idle_s
         self._max_s = settings.session_max_s
         self._repeat_s = settings.refresh_repeat_s
+        self._most = settings.max_sessions
 
     async def open(
-        self, account: Account, token_digest: bytes, client_address: str, client_name: str
+        self, account: Account, token_digest: bytes, origin: Origin, client_name: str
     ) -> StoredSession | None:
         """Open a session whose first refresh token has this digest.
 
+        A user who has too many loses the one that was used last longest ago.
+
         Returns:
-            None if the account has another password by now.
+            None if the account has another password by now, or was deactivated.
         """
-        row = await self._row(
-            _OPEN,
-            uuid4(),
-            account.user_id,
-            min(self._idle_s, self._max_s),
-            client_address,
-            client_name,
-            token_digest,
-            account.password_changed_at,
-        )
-        return None if row is None else _stored(row)
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                async with connection.transaction():
+                    rights = await connection.fetchrow(
+                        _LOCK_ACCOUNT, account.user_id, account.password_changed_at
+                    )
+                    if rights is None:
+                        return None
+                    row = await connection.fetchrow(
+                        _OPEN,
+                        uuid4(),
+                        account.user_id,
+                        min(self._idle_s, self._max_s),
+                        origin.address,
+                        origin.network,
+                        client_name,
+                        token_digest,
+                        self._most - 1,
+                        rights["roles"],
+                        rights["groups"],
+                    )
+        assert row is not None
+        return _stored(row)
+
+    async def was_there(self, user_id: UUID, network: str) -> bool:
+        """Whether the user has signed in from this network before, as far as is known."""
+        return bool(await fetchval(self._pool, _WAS_THERE, user_id, network))
 
     async def refresh(self, used: bytes, issued: bytes) -> StoredSession | None:
         """Exchange a refresh token for the next one; None if it cannot be used."""
@@ -201,14 +261,10 @@ class Sessions:
         """End the session that the token belongs to, if it is open."""
         await self._row(_END, token_digest, "logged_out")
 
-    async def end_others(self, user_id: UUID, kept: UUID | None) -> None:
-        """End all sessions of the user but one."""
-        await execute(self._pool, _END_OTHERS, user_id, kept)
-
-    async def is_open(self, session_id: UUID, user_id: UUID) -> bool:
-        """Whether the user's session is open."""
-        row = await self._row(_IS_OPEN, session_id, user_id)
-        return row is not None and bool(row[0])
+    async def rights(self, session_id: UUID, user_id: UUID) -> Rights | None:
+        """What the user of an open session may do; None if it is not open."""
+        row = await self._row(_PRESENT, session_id, user_id)
+        return None if row is None else Rights(frozenset(row["roles"]), frozenset(row["groups"]))
 
     async def list(self, user_id: UUID) -> list[StoredSession]:
         """The user's open sessions, the one used last first."""
@@ -257,4 +313,11 @@ def _stored(row: asyncpg.Record) -> StoredSession:
     session.start_time.FromDatetime(row["started_at"])
     session.last_use_time.FromDatetime(row["last_used_at"])
     session.expire_time.FromDatetime(row["expires_at"])
-    return StoredSession(row["session_id"], row["user_id"], row["expires_at"], session)
+    return StoredSession(
+        row["session_id"],
+        row["user_id"],
+        row["expires_at"],
+        session,
+        tuple(row.get("roles", ())),
+        tuple(row.get("groups", ())),
+    )

@@ -47,7 +47,29 @@ class IdentitySettings(Settings):
         description="A refresh token is accepted again for this long, as its answer may have been "
         "lost, while the token issued for it is unused; 0: never",
     )
-    registration_open: bool = Field(default=True, description="Let anybody make an account")
+    registration_open: bool | None = Field(
+        default=None,
+        description="Let anybody make an account; unset: only who calls from this machine, if "
+        "identity listens on loopback. Otherwise accounts are made by invitation",
+    )
+    bootstrap_token: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="What the first account, the administrator's, is registered with as its "
+        "invitation where registration is not open; good for nothing once that account exists",
+    )
+    password_reset_s: float = Field(
+        default=_DAY_S,
+        ge=60,
+        le=7 * _DAY_S,
+        description="How long a code that an administrator made for a new password can be used",
+    )
+    max_sessions: int = Field(
+        default=20,
+        ge=1,
+        le=200,
+        description="Open sessions of a user; a further login ends the one used last longest ago",
+    )
     min_password_chars: int = Field(
         default=10, ge=1, le=256, description="Least length of new passwords"
     )
@@ -80,7 +102,19 @@ class IdentitySettings(Settings):
     )
 
     account_attempts: int = Field(
-        default=5, ge=1, description="Failed logins of an account before it has to wait"
+        default=5,
+        ge=1,
+        description="Failed logins of an account from one address before that address has to wait "
+        "for it",
+    )
+    account_attempts_anywhere: int = Field(
+        default=50,
+        ge=1,
+        description="Failed logins of an account, from wherever, before it has to wait; addresses "
+        "that it was signed in to from before do not",
+    )
+    account_throttle_max_s: float = Field(
+        default=30.0, gt=0, description="Longest wait of an account for strangers' failed logins"
     )
     address_attempts: int = Field(
         default=20, ge=1, description="Failed logins from an address before it has to wait"

@@ -1,7 +1,8 @@
 """Slowing down who guesses passwords, on all replicas together and across restarts.
 
 An attempt is counted as failed before the password is looked at, so that a hundred at once are a
-hundred failures and not one. Success takes the count back. Beyond the free attempts each failure
+hundred failures and not one. Success, or an end that decided nothing, takes the count back; of an
+attempt that died with its process the count goes by itself. Beyond the free attempts each failure
 doubles the wait. While a subject has to wait its attempts are refused and not counted: waiting is
 the price, and a stubborn client does not lock itself out for longer.
 """
@@ -17,36 +18,51 @@ from bos_chassis.errors import ResourceExhausted
 from bos_postgres import acquire, execute, statement_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import asyncpg
     from asyncpg.pool import PoolConnectionProxy
 
     from bos_identity.settings import IdentitySettings
 
+# So long an attempt may be under way; nobody knows how one ended that is older.
+_UNDER_WAY_S = 60.0
+
+_FAILED = (
+    "CASE WHEN t.updated_at < clock_timestamp() - make_interval(secs => $5) THEN 0"
+    " ELSE t.failures END"
+)
+_OPEN = "CASE WHEN t.under_way_until < clock_timestamp() THEN 0 ELSE t.under_way END"
+_COUNTED = f"({_FAILED}) + ({_OPEN}) + 1"
 # Counts the attempt, unless the subject has to wait: then it changes and returns nothing. By the
 # clock, as the transaction may have begun before one that it had to let go first.
-_COUNT = """
-INSERT INTO login_throttle AS t (subject, failures, blocked_until, updated_at)
-VALUES ($1, 1, clock_timestamp() + make_interval(secs => CASE WHEN $2 > 1 THEN 0 ELSE $3 END),
+_COUNT = f"""
+INSERT INTO login_throttle AS t
+    (subject, failures, under_way, under_way_until, blocked_until, updated_at)
+VALUES ($1, 0, 1, clock_timestamp() + make_interval(secs => $6),
+        clock_timestamp() + make_interval(secs => CASE WHEN $2 > 1 THEN 0 ELSE $3 END),
         clock_timestamp())
 ON CONFLICT (subject) DO UPDATE SET
-    failures = CASE WHEN t.updated_at < clock_timestamp() - make_interval(secs => $5) THEN 1
-                    ELSE t.failures + 1 END,
+    failures = {_FAILED},
+    under_way = ({_OPEN}) + 1,
+    under_way_until = clock_timestamp() + make_interval(secs => $6),
     blocked_until = clock_timestamp() + make_interval(secs => CASE
-        WHEN t.updated_at < clock_timestamp() - make_interval(secs => $5) AND $2 > 1 THEN 0
-        WHEN t.failures + 1 < $2 THEN 0
-        ELSE least($4, $3 * power(2, least(t.failures + 1 - $2, 30))) END),
+        WHEN {_COUNTED} < $2 THEN 0
+        ELSE least($4, $3 * power(2, least({_COUNTED} - $2, 30))) END),
     updated_at = clock_timestamp()
 WHERE t.blocked_until <= clock_timestamp()
 RETURNING failures
-"""
+"""  # noqa: S608  Our own expressions.
 _LEFT = """
 SELECT extract(epoch FROM blocked_until - clock_timestamp())::float8
 FROM login_throttle WHERE subject = $1
 """
-_FORGIVE = """
-UPDATE login_throttle SET failures = greatest(0, failures - 1), blocked_until = now()
+_FAIL = """
+UPDATE login_throttle SET under_way = greatest(0, under_way - 1), failures = failures + 1
+WHERE subject = $1
+"""
+_TAKE_BACK = """
+UPDATE login_throttle SET under_way = greatest(0, under_way - 1), blocked_until = now()
 WHERE subject = $1
 """
 _FORGET = "DELETE FROM login_throttle WHERE subject = $1"
@@ -59,10 +75,13 @@ DELETE FROM login_throttle WHERE subject IN (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who attempts: an account, or an address."""
+    """Who attempts, and what is free to them."""
 
     digest: bytes
     free_attempts: int
+    longest_wait_s: float
+    starts_anew: bool = False
+    """Whether one success makes up for all failures; if not, for nothing but itself."""
 
 
 class Throttle:
@@ -77,17 +96,45 @@ class Throttle:
         self._pool = pool
         self._settings = settings
 
-    def account(self, name: str) -> Subject:
-        """The account that somebody signs in to, whether it exists or not."""
-        return _subject("account", name.lower(), self._settings.account_attempts)
+    def log_in(self, account: str, network: str, *, is_known: bool) -> list[Subject]:
+        """Who is slowed down when somebody signs in.
 
-    def address(self, address: str) -> Subject:
-        """Where somebody signs in from."""
-        return _subject("address", address, self._settings.address_attempts)
+        The network for all that it tries, and the account for what comes from this network. The
+        account as a whole, which strangers anywhere use up, is free to ten times as many and waits
+        for less long; where its owner has signed in before, not at all.
 
-    def registration(self, address: str) -> Subject:
-        """Where somebody makes accounts from."""
-        return _subject("registration", address, self._settings.address_attempts)
+        Args:
+            account: What people sign in to, whether it exists or not.
+            network: Where they sign in from; empty if nobody knows.
+            is_known: Whether the account was signed in to from there before.
+        """
+        settings, subjects = self._settings, []
+        if network:
+            subjects.append(self._subject("address", network, settings.address_attempts))
+            pair = f"{account.lower()}\0{network}"
+            subjects.append(self._subject("pair", pair, settings.account_attempts, own=True))
+        if not (network and is_known):
+            subjects.append(self.account(account))
+        return subjects
+
+    def account(self, account: str) -> Subject:
+        """The account as a whole, wherever attempts come from."""
+        settings = self._settings
+        return Subject(
+            _digest("account", account.lower()),
+            settings.account_attempts_anywhere,
+            min(settings.account_throttle_max_s, settings.throttle_max_s),
+        )
+
+    def change(self, account: str) -> list[Subject]:
+        """Who is slowed down when somebody who is signed in proves to know the password."""
+        return [self._subject("change", account, self._settings.account_attempts, own=True)]
+
+    def registration(self, network: str) -> list[Subject]:
+        """Who is slowed down when somebody makes an account; nobody if the network is not known."""
+        if not network:
+            return []
+        return [self._subject("registration", network, self._settings.address_attempts)]
 
     async def begin(self, subjects: Sequence[Subject]) -> None:
         """Count an attempt by all of them as failed, or by none if one has to wait.
@@ -95,6 +142,8 @@ class Throttle:
         Raises:
             ResourceExhausted: One of them has to wait; says how long.
         """
+        if not subjects:
+            return
         async with acquire(self._pool) as connection:
             # All or nothing: an attempt that is refused for one of them must cost none of them.
             with statement_errors(connection):
@@ -111,35 +160,49 @@ class Throttle:
             subject.digest,
             subject.free_attempts,
             self._settings.throttle_first_s,
-            self._settings.throttle_max_s,
+            subject.longest_wait_s,
             self._settings.throttle_forget_s,
+            _UNDER_WAY_S,
         )
         if counted is None:
             raise _wait(await connection.fetchval(_LEFT, subject.digest))
 
-    async def succeeded(self, account: Subject, *others: Subject) -> None:
-        """The attempt succeeded: the account starts anew, the others lose what it was counted."""
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                await connection.execute(_FORGET, account.digest)
-                for subject in others:
-                    await connection.execute(_FORGIVE, subject.digest)
+    async def failed(self, subjects: Sequence[Subject]) -> None:
+        """The attempt failed: what it was counted as stays."""
+        await self._each((_FAIL, subject) for subject in subjects)
 
-    async def undone(self, *subjects: Subject) -> None:
-        """The attempt was not decided, for reasons that are ours."""
+    async def succeeded(self, subjects: Sequence[Subject]) -> None:
+        """The attempt succeeded: some start anew, the others lose what it was counted."""
+        await self._each(
+            (_FORGET if subject.starts_anew else _TAKE_BACK, subject) for subject in subjects
+        )
+
+    async def undone(self, subjects: Sequence[Subject]) -> None:
+        """The attempt was not decided: whoever made it went away, or the reasons are ours."""
+        await self._each((_TAKE_BACK, subject) for subject in subjects)
+
+    async def forget(self, subject: Subject) -> None:
+        """The subject starts anew."""
+        await self._each([(_FORGET, subject)])
+
+    async def _each(self, statements: Iterable[tuple[str, Subject]]) -> None:
+        # One by one and not in a transaction, so that no two of them wait for each other.
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
-                for subject in subjects:
-                    await connection.execute(_FORGIVE, subject.digest)
+                for statement, subject in statements:
+                    await connection.execute(statement, subject.digest)
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of what counts no more; returns how many rows that were."""
         status = await execute(self._pool, _FORGET_OLD, self._settings.throttle_forget_s, batch)
         return int(status.rpartition(" ")[2])
 
+    def _subject(self, kind: str, name: str, free_attempts: int, *, own: bool = False) -> Subject:
+        return Subject(_digest(kind, name), free_attempts, self._settings.throttle_max_s, own)
 
-def _subject(kind: str, name: str, free_attempts: int) -> Subject:
-    return Subject(hashlib.sha256(f"{kind}\0{name}".encode()).digest(), free_attempts)
+
+def _digest(kind: str, name: str) -> bytes:
+    return hashlib.sha256(f"{kind}\0{name}".encode()).digest()
 
 
 def _wait(left_s: float | None) -> ResourceExhausted:

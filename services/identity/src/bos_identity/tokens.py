@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import jwt
@@ -13,13 +13,16 @@ import jwt
 from bos_identity.key_ring import ALGORITHM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from bos_identity.api_keys.store import GoodKey
     from bos_identity.key_ring import KeyRing
+    from bos_identity.sessions import StoredSession
     from bos_identity.settings import IdentitySettings
 
 _REFRESH_PREFIX = "bosr_"  # so that scanners for leaked secrets recognise them
-_REFRESH_BYTES = 32
+_SECRET_BYTES = 32
 
 
 class AccessTokens:
@@ -36,8 +39,24 @@ class AccessTokens:
         self._audience = settings.audience
         self._life_s = settings.access_token_s
 
-    def mint(self, user_id: UUID, session_id: UUID) -> str:
-        """A token that identifies the user in this session."""
+    def mint(self, session: StoredSession) -> str:
+        """A token that identifies the user in this session, with the roles of this moment."""
+        own = {"sid": str(session.session_id)}
+        return self._signed(session.user_id, session.roles, session.groups, self._life_s, own)
+
+    def mint_for_key(self, key: GoodKey) -> str:
+        """A token that stands for an API key and is limited to its scopes."""
+        own = {"key": str(key.key_id), "scopes": list(key.scopes)}
+        return self._signed(key.user_id, key.roles, key.groups, key.life_s, own)
+
+    def _signed(
+        self,
+        user_id: UUID,
+        roles: Sequence[str],
+        groups: Sequence[str],
+        life_s: float,
+        own: Mapping[str, Any],
+    ) -> str:
         key = self._keys.current
         now = int(time.time())
         claims = {
@@ -45,9 +64,11 @@ class AccessTokens:
             "sub": str(user_id),
             "aud": self._audience,
             "iat": now,
-            "exp": now + int(self._life_s),
+            "exp": now + int(life_s),
             "jti": uuid4().hex,
-            "sid": str(session_id),
+            "roles": list(roles),
+            "groups": list(groups),
+            **own,
         }
         headers = {"kid": key.key_id, "typ": "at+jwt"}
         return jwt.encode(claims, key.private, algorithm=ALGORITHM, headers=headers)
@@ -55,9 +76,14 @@ class AccessTokens:
 
 def new_refresh_token() -> str:
     """A token that nobody can guess."""
-    return _REFRESH_PREFIX + secrets.token_urlsafe(_REFRESH_BYTES)
+    return _REFRESH_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
-def digest(refresh_token: str) -> bytes:
-    """What the store keeps of it. The token is random, so a plain hash hides it."""
-    return hashlib.sha256(refresh_token.encode()).digest()
+def new_code(prefix: str) -> str:
+    """A code that nobody can guess, to be passed on by people."""
+    return prefix + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def digest(secret: str) -> bytes:
+    """What the store keeps of tokens and codes. They are random, so a plain hash hides them."""
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,35 +1,38 @@
-"""What is deleted by and by: used tokens, sessions that ended long ago, forgotten attempts."""
+"""What is deleted by and by: used tokens and codes, what ended long ago, forgotten attempts."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bos_chassis.errors import BosError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from bos_chassis.telemetry import Telemetry
-    from bos_identity.sessions import Sessions
-    from bos_identity.throttle import Throttle
 
 _INTERVAL_S = 60.0
 _BATCH = 500
 
 
+class Ageing(Protocol):
+    """A table whose rows nobody asks for any more at some time."""
+
+    async def forget_old(self, batch: int) -> int:
+        """Delete a batch of them; returns how many rows that were."""
+
+
 @asynccontextmanager
-async def running_upkeep(
-    sessions: Sessions, throttle: Throttle, telemetry: Telemetry
-) -> AsyncIterator[None]:
-    """Delete in small batches while the block runs."""
+async def running_upkeep(tables: Sequence[Ageing], telemetry: Telemetry) -> AsyncIterator[None]:
+    """Delete in small batches, of each of the tables, while the block runs."""
     log = telemetry.logger("bos.identity.upkeep")
 
     async def for_ever() -> None:
         while True:
             try:
-                done = await sessions.forget_old(_BATCH) + await throttle.forget_old(_BATCH)
+                done = sum([await table.forget_old(_BATCH) for table in tables])
             except BosError as error:
                 log.warning("upkeep failed", reason=error.reason)
                 done = 0

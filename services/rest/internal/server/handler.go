@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -27,6 +28,7 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
+	identityPackage = "bos.identity.v1."
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	openWithin      = time.Second
@@ -88,7 +90,8 @@ func (s *Server) metricsHere() bool {
 }
 
 func (s *Server) offers(service string) bool {
-	return service == gatewayService || service == approvalService || (service == identityService && s.identity != nil) ||
+	return service == gatewayService || service == approvalService ||
+		(strings.HasPrefix(service, identityPackage) && s.identity != nil) ||
 		(service == memoryService && s.memory != nil)
 }
 
@@ -138,6 +141,12 @@ func (s *Server) services() (http.Handler, error) {
 	}
 	if s.identity != nil {
 		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
+		if err := identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity); err != nil {
+			return nil, err
+		}
+		if err := identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity); err != nil {
 			return nil, err
 		}
 	}

@@ -113,5 +113,9 @@ def _introduce(standalone: Standalone, took_s: float) -> None:
         others = standalone.questions[:: max(1, len(standalone.questions) // _SHOWN_QUESTIONS)]
         lines += ["", "In another terminal:", ""]
         lines += [f'  bos ask "{question}"' for question in dict.fromkeys((DEMO_QUESTION, *others))]
+    if standalone.bootstrap_file is not None:
+        token = f'"$(cat {standalone.bootstrap_file})"'
+        lines += ["", "Others are invited; the first account, the administrator's, is made by:", ""]
+        lines += [f"  bos register NAME --invitation {token}"]
     lines += ["", f"Log: {standalone.log_file}. Ctrl-C stops."]
     click.echo("\n".join(lines))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _CONNECTION_FILE = "standalone.json"
 _SECRETS_FILE = "secrets.key"
 _IDENTITY_FILE = "identity.key"
+BOOTSTRAP_FILE = "bootstrap.token"
 _LOCK_FILE = "standalone.lock"
 LOG_FILE = "standalone.log"
 _LOG_BYTES = 8 * 1024 * 1024
@@ -83,6 +84,14 @@ class DataFolder:
             new_key_encryption_key,
             "delete the rows of identity.signing_keys with it, and everybody signs in anew",
         )
+
+    def bootstrap_token(self) -> str:
+        """What the first account is registered with where strangers could; made once and kept.
+
+        Raises:
+            ConfigurationError: it cannot be read or written.
+        """
+        return self._kept(BOOTSTRAP_FILE, lambda: secrets.token_urlsafe(32), "another one is made")
 
     def _kept(self, name: str, make: Callable[[], str], if_removed: str) -> str:
         file = self.path / name

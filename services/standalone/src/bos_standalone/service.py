@@ -39,7 +39,7 @@ from bos_postgres import EmbeddedPostgres
 from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.agents import AGENTS, agent_factory
-from bos_standalone.data_folder import LOG_FILE, DataFolder, own_folder
+from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, DataFolder, own_folder
 from bos_standalone.group import ServiceGroup
 from bos_standalone.rest import DEFAULT_PORT, Rest, find_binary, serve_rest
 from bos_standalone.stores import (
@@ -89,6 +89,8 @@ class Standalone:
     """Where REST is; empty if it is not offered."""
     rest_missing: str = ""
     """Why REST is not offered, for people; empty if it is, or is not wanted."""
+    bootstrap_file: Path | None = None
+    """What holds the token of the first account, unless anybody here may make it."""
 
 
 @asynccontextmanager
@@ -226,6 +228,7 @@ class _House:
             group=self._group,
             rest_url=rest_url,
             rest_missing=rest_missing,
+            bootstrap_file=self._bootstrap_file(),
         )
 
     def _identity_service(self, store: str, api_key: str) -> dict[str, Any]:
@@ -240,12 +243,22 @@ class _House:
         update: dict[str, Any] = {}
         if settings.key_encryption_keys is None and not settings.signing_key_files:
             update["key_encryption_keys"] = SecretStr(self._folder.identity_keys())
+        if self._first_is_made_by_token() and settings.bootstrap_token is None:
+            update["bootstrap_token"] = SecretStr(self._folder.bootstrap_token())
         if not settings.trusted_proxies:
             update["trusted_proxies"] = tuple(ip_network(each) for each in _LOOPBACK)
         self._issuer, self._audience = settings.issuer, settings.audience
         settings = settings.model_copy(update=update)
         telemetry = self._telemetry.named("identity")
         return {"identity": partial(identity.serve, settings, telemetry)}
+
+    def _first_is_made_by_token(self) -> bool:
+        """Whether strangers could come first: whoever registers first administers."""
+        return not (is_loopback(self._settings.host) or self._auth_given.names_issuer)
+
+    def _bootstrap_file(self) -> Path | None:
+        file = self._folder.path / BOOTSTRAP_FILE
+        return file if self._first_is_made_by_token() and file.exists() else None
 
     def _memory_service(
         self, store: str, api_key: str, identity_target: str, models: Models

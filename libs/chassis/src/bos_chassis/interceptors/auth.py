@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from bos_chassis.auth import RUN_TOKEN_KEY, set_caller
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
+from bos_chassis.scopes import require_scope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,6 +39,7 @@ class Authentication(Concern):
 
         Raises:
             Unauthenticated: No credential, or an invalid one.
+            PermissionDenied: An API key that is not for this method.
         """
         if f"{call.service}/{call.method}" in self._open_methods:
             set_caller(None, None)
@@ -52,4 +54,5 @@ class Authentication(Concern):
                     "'authorization: Bearer <token>', or a run token as 'bos-run-token'.",
                     reason="CREDENTIAL_MISSING",
                 )
+            require_scope(principal, call.service, call.method)
         set_caller(principal, call.metadata.get(RUN_TOKEN_KEY))

@@ -6,11 +6,12 @@ import click
 
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
-from bos_client.cli.identity import login, logout, register, whoami
+from bos_client.cli.identity import login, logout, register, reset_password, whoami
 from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
+from bos_client.cli.users import keys, users
 
 
 @click.group(
@@ -51,5 +52,6 @@ def main(
 
 
 _asking = (ask, plan, runs, approvals, agents, conversations, memory_group)
-for _command in (*_asking, register, login, logout, whoami):
+_accounts = (register, login, logout, whoami, reset_password, users, keys)
+for _command in (*_asking, *_accounts):
     main.add_command(_command)

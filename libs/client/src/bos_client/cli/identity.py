@@ -1,4 +1,4 @@
-"""``bos register``, ``bos login``, ``bos logout`` and ``bos whoami``."""
+"""``bos register``, ``login``, ``logout``, ``whoami`` and ``reset-password``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ _stdin = click.option(
 @click.argument("username")
 @click.option("--email", prompt="E-mail address", help="Address of the account.")
 @click.option("--display-name", default="", help="Name to show; the username if not given.")
+@click.option("--invitation", default="", help="Code of an invitation, from an administrator.")
 @_stdin
 @click.pass_obj
 def register(
-    target: Target, username: str, email: str, display_name: str, password_stdin: bool
+    target: Target,
+    username: str,
+    email: str,
+    display_name: str,
+    invitation: str,
+    password_stdin: bool,
 ) -> None:
     """Make an account; then sign in with `bos login`."""
     password = _password(password_stdin, confirm=True)
 
     async def work() -> int:
         async with IdentityClient(target.identity()) as identity:
-            user = await identity.register(username, email, password, display_name)
+            user = await identity.register(username, email, password, display_name, invitation)
         click.echo(f"Registered {one_line(user.username)}. Sign in: bos login {user.username}")
         return ANSWERED
 
@@ -104,9 +110,29 @@ def whoami(target: Target, as_json: bool) -> None:
         else:
             shown = f"{one_line(user.display_name)} ({one_line(user.username)})"
             click.echo(f"{shown}, {one_line(user.email)}, at {connection.target}")
+            for what, names in (("Roles", user.roles), ("Groups", user.groups)):
+                if names:
+                    click.echo(f"{what}: {', '.join(map(one_line, names))}")
         return ANSWERED
 
     run(work(), as_json=as_json)
+
+
+@click.command("reset-password")
+@click.option("--code", prompt=True, help="What an administrator has given you.")
+@_stdin
+@click.pass_obj
+def reset_password(target: Target, code: str, password_stdin: bool) -> None:
+    """Set a new password by an administrator's code. All sessions and API keys end."""
+    password = _password(password_stdin, confirm=True)
+
+    async def work() -> int:
+        async with IdentityClient(target.identity()) as identity:
+            username = one_line(await identity.reset_password(code, password))
+        click.echo(f"The password is set. Sign in: bos login {username}")
+        return ANSWERED
+
+    run(work())
 
 
 def _password(from_stdin: bool, *, confirm: bool) -> str:

@@ -1,0 +1,104 @@
+"""What API keys are limited to: each public RPC has one scope, and keys name the scopes they have.
+
+A method that is not in the table is closed to keys, so a new one is until somebody has thought
+about it. Callers without scopes, such as people who signed in, are not looked at here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+
+from bos_chassis.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos_chassis.auth import Principal
+
+SCOPES: Final = (
+    "runs.ask",
+    "runs.read",
+    "files.read",
+    "approvals.respond",
+    "memory",
+    "account",
+)
+"""All scopes: ask and cancel; read runs; download their files; see and answer approval requests;
+read and change conversations and what is remembered; read one's account, sessions and keys, and end
+these."""
+ANY_SCOPE: Final = "any"
+"""Of methods that every key may call."""
+PEOPLE_ONLY: Final = "people"
+"""Of methods that no key may call."""
+
+_ORCHESTRATOR: Final = "bos.gateway.v1.OrchestratorService"
+_APPROVALS: Final = "bos.gateway.v1.ApprovalService"
+_MEMORY: Final = "bos.memory.v1.MemoryService"
+_IDENTITY: Final = "bos.identity.v1.IdentityService"
+_KEYS: Final = "bos.identity.v1.ApiKeyService"
+_CREDENTIALS: Final = "bos.identity.v1.CredentialService"
+_ADMINISTRATION: Final = "bos.identity.v1.AdministrationService"
+
+_BY_SCOPE: Final[dict[tuple[str, str], str]] = {
+    (_ORCHESTRATOR, "runs.ask"): "Ask AskStream PlanQuestion CancelRun",
+    (_ORCHESTRATOR, "runs.read"): "GetRun WatchRun ListRuns ListAgents",
+    (_ORCHESTRATOR, "files.read"): "DownloadFile",
+    (_APPROVALS, "approvals.respond"): "ListApprovals RespondApproval",
+    (_MEMORY, "memory"): (
+        "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "
+        "GetLongTermMemory UpdateLongTermMemory DeleteLongTermMemory"
+    ),
+    (_IDENTITY, "account"): "GetUser ListSessions RevokeSession",
+    (_CREDENTIALS, ANY_SCOPE): "CheckSession",
+    (_IDENTITY, PEOPLE_ONLY): "ChangePassword",
+    (_KEYS, "account"): "ListApiKeys RevokeApiKey",
+    (_KEYS, PEOPLE_ONLY): "CreateApiKey",
+    (_ADMINISTRATION, PEOPLE_ONLY): (
+        "ListUsers CreateServiceAccount SetUserRoles SetUserGroups DeactivateUser ReactivateUser "
+        "CreatePasswordReset CreateInvitation ListInvitations RevokeInvitation"
+    ),
+}
+SCOPE_OF: Final = {
+    f"{service}/{method}": scope
+    for (service, scope), methods in _BY_SCOPE.items()
+    for method in methods.split()
+}
+"""The scope of each method as ``service/method``, of those that need a credential."""
+
+
+def require_scope(principal: Principal | None, service: str, method: str) -> None:
+    """Refuse a caller whose scopes do not name the method's.
+
+    Raises:
+        PermissionDenied: The caller's API key is not for this; says what it lacks.
+    """
+    if principal is None or principal.scopes is None:
+        return
+    scope = SCOPE_OF.get(f"{service}/{method}", PEOPLE_ONLY)
+    if scope == ANY_SCOPE or scope in principal.scopes:
+        return
+    if scope == PEOPLE_ONLY:
+        raise PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
+    raise PermissionDenied(
+        f"The API key lacks the scope {scope}.",
+        reason="SCOPE_REQUIRED",
+        metadata={"scope": scope},
+    )
+
+
+def key_and_scopes(claims: Mapping[str, Any]) -> tuple[str, frozenset[str] | None]:
+    """The API key that an access token stands for, and its scopes; of other tokens none.
+
+    Raises:
+        jwt.InvalidTokenError: It stands for a key, and does not say what that may do.
+    """
+    key, scopes = claims.get("key"), claims.get("scopes")
+    if key is None or scopes is None:
+        return "", None
+    if not (isinstance(key, str) and key and isinstance(scopes, list)):
+        raise jwt.InvalidTokenError("stands for no key")
+    if not all(isinstance(scope, str) and scope in SCOPES for scope in scopes):
+        raise jwt.InvalidTokenError("names a scope that there is not")
+    return key, frozenset(scopes)

@@ -1,0 +1,103 @@
+"""Invitations in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from bos.identity.v1 import Invitation
+from bos_chassis.auth import USER
+from bos_identity.tokens import digest, new_code
+from bos_postgres import execute, fetch, fetchrow, fetchval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    import asyncpg
+
+MOST_LISTED: Final = 200
+_PREFIX: Final = "bosi_"  # so that scanners for leaked secrets recognise them
+_KEPT_S: Final = 30 * 86400.0
+
+_COLUMNS = "invitation_id, roles, groups, created_at, expires_at"
+_GOOD = "used_by IS NULL AND expires_at > now()"
+_INSERT = f"""
+INSERT INTO invitations (invitation_id, code_digest, roles, groups, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+RETURNING {_COLUMNS}
+"""  # noqa: S608  Our own columns.
+_LIST = f"""
+SELECT {_COLUMNS} FROM invitations WHERE {_GOOD}
+ORDER BY created_at DESC, invitation_id LIMIT {MOST_LISTED}
+"""  # noqa: S608
+_IS_GOOD = f"SELECT EXISTS (SELECT FROM invitations WHERE code_digest = $1 AND {_GOOD})"  # noqa: S608
+_REVOKE = "DELETE FROM invitations WHERE invitation_id = $1 AND used_by IS NULL"
+_FORGET = """
+DELETE FROM invitations WHERE invitation_id IN (
+    SELECT invitation_id FROM invitations
+    WHERE expires_at < now() - make_interval(secs => $1) LIMIT $2)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewInvitation:
+    """An invitation to be made."""
+
+    roles: Sequence[str]
+    groups: Sequence[str]
+    life_s: float
+    made_by: UUID
+
+
+class Invitations:
+    """What lets people register.
+
+    Args:
+        pool: Connections of the service's own role.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    async def make(self, new: NewInvitation) -> tuple[Invitation, str]:
+        """A new invitation, and its code, which is not kept."""
+        code = new_code(_PREFIX)
+        row = await fetchrow(
+            self._pool,
+            _INSERT,
+            uuid4(),
+            digest(code),
+            list(new.roles) or [USER],
+            list(new.groups),
+            new.made_by,
+            new.life_s,
+        )
+        assert row is not None
+        return _invitation(row), code
+
+    async def is_good(self, code_digest: bytes) -> bool:
+        """Whether somebody can register with the code at this moment."""
+        return bool(await fetchval(self._pool, _IS_GOOD, code_digest))
+
+    async def list(self) -> list[Invitation]:
+        """Those that can be used, the newest first."""
+        return [_invitation(row) for row in await fetch(self._pool, _LIST)]
+
+    async def revoke(self, invitation_id: UUID) -> bool:
+        """Make one useless; whether there was one."""
+        return await execute(self._pool, _REVOKE, invitation_id) == "DELETE 1"
+
+    async def forget_old(self, batch: int) -> int:
+        """Delete a batch of those that expired long ago; returns how many."""
+        return int((await execute(self._pool, _FORGET, _KEPT_S, batch)).rpartition(" ")[2])
+
+
+def _invitation(row: asyncpg.Record) -> Invitation:
+    invitation = Invitation(
+        invitation_id=str(row["invitation_id"]), roles=row["roles"], groups=row["groups"]
+    )
+    invitation.create_time.FromDatetime(row["created_at"])
+    invitation.expire_time.FromDatetime(row["expires_at"])
+    return invitation

@@ -1,0 +1,170 @@
+"""Accounts as administrators change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import asyncpg
+
+from bos_chassis.auth import ADMINISTRATOR, USER
+from bos_chassis.errors import FailedPrecondition, InvalidArgument, NotFound
+from bos_identity.accounts import COLUMNS, name_taken, user_of
+from bos_identity.api_keys.store import REVOKE_ALL
+from bos_identity.sessions import END_OTHERS
+from bos_postgres import acquire, fetch, fetchrow, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from asyncpg.pool import PoolConnectionProxy
+
+    from bos.identity.v1 import User
+
+# Any number of our own; it names the right to take an administrator away.
+_LOCK: Final = 0x626F73_61646D
+_RETURNING = f"RETURNING {COLUMNS}"
+_LIST = f"""
+SELECT {COLUMNS} FROM users
+WHERE ($1 = '' OR lower(username) = lower($1)) AND lower(username) > $2
+ORDER BY lower(username) LIMIT $3
+"""  # noqa: S608  Our own columns.
+_ADD_SERVICE = f"""
+INSERT INTO users (user_id, username, email, display_name, roles, groups, is_service)
+VALUES ($1, $2, '', $3, $4, $5, true) {_RETURNING}
+"""  # noqa: S608
+_CAN_ADMINISTER = (
+    f"roles @> ARRAY['{ADMINISTRATOR}'] AND password IS NOT NULL AND deactivated_at IS NULL"
+)
+# Somebody is left who can sign in and administer.
+_ONE_IS_LEFT = f"""
+(NOT ({_CAN_ADMINISTER})
+ OR EXISTS (SELECT FROM users WHERE user_id <> $1 AND {_CAN_ADMINISTER}))
+"""
+_SET_ROLES = f"""
+UPDATE users SET roles = $2
+WHERE user_id = $1 AND ($2::text[] @> ARRAY['{ADMINISTRATOR}'] OR {_ONE_IS_LEFT}) {_RETURNING}
+"""  # noqa: S608
+_SET_GROUPS = f"UPDATE users SET groups = $2 WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_DEACTIVATE = f"""
+UPDATE users SET deactivated_at = coalesce(deactivated_at, now())
+WHERE user_id = $1 AND {_ONE_IS_LEFT} {_RETURNING}
+"""  # noqa: S608
+_REACTIVATE = f"UPDATE users SET deactivated_at = NULL WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
+_VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
+
+
+class Users:
+    """All accounts, for administrators.
+
+    Args:
+        pool: Connections of the service's own role.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    async def list(self, username: str, after: str, most: int) -> list[User]:
+        """Accounts whose usernames come behind ``after``, in their order; or one by its name."""
+        return [user_of(row) for row in await fetch(self._pool, _LIST, username, after, most)]
+
+    async def add_service(
+        self, username: str, display_name: str, roles: Sequence[str], groups: Sequence[str]
+    ) -> User:
+        """Make an account for a service.
+
+        Raises:
+            AlreadyExists: The name is taken.
+        """
+        arguments = (uuid4(), username, display_name, list(roles) or [USER], list(groups))
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                try:
+                    row = await connection.fetchrow(_ADD_SERVICE, *arguments)
+                except asyncpg.UniqueViolationError:
+                    raise name_taken() from None
+        assert row is not None
+        return user_of(row)
+
+    async def set_roles(self, user_id: UUID, roles: Sequence[str]) -> User:
+        """Replace the roles.
+
+        Raises:
+            NotFound: There is no such account.
+            FailedPrecondition: Nobody would be left to administer.
+            InvalidArgument: A service cannot be an administrator.
+        """
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                async with connection.transaction():
+                    try:
+                        return await _unless_last(connection, _SET_ROLES, user_id, list(roles))
+                    except asyncpg.CheckViolationError:
+                        raise InvalidArgument.field(
+                            "roles", f"a service account cannot be an {ADMINISTRATOR}"
+                        ) from None
+
+    async def set_groups(self, user_id: UUID, groups: Sequence[str]) -> User:
+        """Replace the groups.
+
+        Raises:
+            NotFound: There is no such account.
+        """
+        row = await fetchrow(self._pool, _SET_GROUPS, user_id, list(groups))
+        if row is None:
+            raise no_user()
+        return user_of(row)
+
+    async def deactivate(self, user_id: UUID) -> User:
+        """Close an account with its sessions and keys, all at once.
+
+        Raises:
+            NotFound: There is no such account.
+            FailedPrecondition: Nobody would be left to administer.
+        """
+        async with acquire(self._pool) as connection:
+            with statement_errors(connection):
+                # Whoever signs in or makes a key locks the account first, so nothing slips in.
+                async with connection.transaction():
+                    user = await _unless_last(connection, _DEACTIVATE, user_id)
+                    await connection.execute(END_OTHERS, user_id, None, "deactivated")
+                    await connection.execute(REVOKE_ALL, user_id)
+                    await connection.execute(_VOID_RESETS, user_id)
+        return user
+
+    async def reactivate(self, user_id: UUID) -> User:
+        """Open an account again.
+
+        Raises:
+            NotFound: There is no such account.
+        """
+        row = await fetchrow(self._pool, _REACTIVATE, user_id)
+        if row is None:
+            raise no_user()
+        return user_of(row)
+
+
+def no_user() -> NotFound:
+    """What administrators hear of accounts that there are not."""
+    return NotFound("There is no such user.")
+
+
+async def _unless_last(
+    connection: PoolConnectionProxy[asyncpg.Record],
+    statement: str,
+    user_id: UUID,
+    *arguments: object,
+) -> User:
+    """Do what may take an administrator away, one at a time: each sees what the others did."""
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    row = await connection.fetchrow(statement, user_id, *arguments)
+    if row is not None:
+        return user_of(row)
+    if not await connection.fetchval(_EXISTS, user_id):
+        raise no_user()
+    raise FailedPrecondition(
+        "This is the last administrator; make another user one first.",
+        reason="LAST_ADMINISTRATOR",
+    )

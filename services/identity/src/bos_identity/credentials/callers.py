@@ -1,0 +1,113 @@
+"""Who calls identity, and what they may do at this moment.
+
+Elsewhere an access token is good until it expires, with the roles that it was issued with. Here,
+where accounts are changed, every call asks the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from bos_chassis.auth import ADMINISTRATOR, current_principal
+from bos_chassis.errors import NotFound, PermissionDenied
+from bos_chassis.user_tokens import refused_token
+from bos_identity.sessions import Rights
+
+if TYPE_CHECKING:
+    from bos_chassis.auth import Principal
+    from bos_identity.api_keys.store import ApiKeys
+    from bos_identity.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The calling user."""
+
+    user_id: UUID
+    session_id: UUID | None
+    """Of a person who signed in."""
+    rights: Rights
+    is_key: bool
+    """Whether an API key stands for the user."""
+
+    @property
+    def may_administer(self) -> bool:
+        """Whether this is a person who is an administrator."""
+        return not self.is_key and ADMINISTRATOR in self.rights.roles
+
+    def require_administrator(self) -> None:
+        """Let only a person pass who is an administrator.
+
+        Raises:
+            PermissionDenied: The caller is not.
+        """
+        if self.is_key:
+            raise key_refused()
+        if not self.may_administer:
+            raise PermissionDenied(
+                f"This needs the role {ADMINISTRATOR}.",
+                reason="ROLE_REQUIRED",
+                metadata={"role": ADMINISTRATOR},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Looks up who is behind the call in progress."""
+
+    sessions: Sessions
+    keys: ApiKeys
+
+    async def caller(self) -> Caller:
+        """Who calls.
+
+        Raises:
+            NotFound: Whoever calls has no account here.
+            Unauthenticated: The session has ended, the key was revoked, the account is closed; or
+                the credential is one that identity does not take.
+        """
+        principal = current_principal()
+        user_id = None if principal is None else as_uuid(principal.user_id)
+        if principal is None or user_id is None:
+            raise NotFound("There is no such user.")
+        rights = await self._rights(principal, user_id)
+        if rights is None:
+            raise refused_token()
+        is_key = principal.kind == "api_key"
+        session_id = as_uuid(principal.session_id) if principal.kind == "user_token" else None
+        return Caller(user_id, session_id, rights, is_key)
+
+    async def rights(self) -> Rights | None:
+        """What the caller may do; None if the session or key is not good any more."""
+        principal = current_principal()
+        user_id = None if principal is None else as_uuid(principal.user_id)
+        if principal is None or user_id is None:
+            return None
+        return await self._rights(principal, user_id)
+
+    async def _rights(self, principal: Principal, user_id: UUID) -> Rights | None:
+        if principal.kind == "static_key":
+            return Rights(principal.roles, principal.groups)
+        named = as_uuid(principal.session_id)
+        if named is None:
+            return None
+        if principal.kind == "user_token":
+            return await self.sessions.rights(named, user_id)
+        if principal.kind == "api_key":
+            return await self.keys.rights(named, user_id)
+        return None  # what speaks for a run has no business with accounts
+
+
+def key_refused() -> PermissionDenied:
+    """What a program hears that does with a key what only people do."""
+    return PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
+
+
+def as_uuid(text: str) -> UUID | None:
+    """The id that ``text`` is, if it is one."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,64 @@
+"""Looking at a password that somebody offers, counted and slowed down."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bos_chassis.errors import BosError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from bos_identity.metrics import IdentityMetrics
+    from bos_identity.passwords.hashes import Passwords
+    from bos_identity.throttle import Subject, Throttle
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Compares passwords with hashes, no faster than the throttle allows."""
+
+    passwords: Passwords
+    throttle: Throttle
+    metrics: IdentityMetrics
+
+    async def matches(self, stored: str | None, password: str, subjects: Sequence[Subject]) -> bool:
+        """Whether ``password`` is the one that ``stored`` was made of.
+
+        Raises:
+            ResourceExhausted: One of the subjects has to wait, or too many hashes are under way.
+        """
+        try:
+            await self.throttle.begin(subjects)
+        except BosError:
+            self.metrics.logins.labels("throttled").inc()
+            raise
+        settle = self.throttle.undone
+        try:
+            matches = await self.passwords.matches(stored, password)
+            settle = self.throttle.succeeded if matches else self.throttle.failed
+        finally:
+            # Also when the client has gone: what is not known to have failed is no failure.
+            await _to_the_end(settle(subjects))
+        self.metrics.logins.labels("succeeded" if matches else "refused").inc()
+        return matches
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work, however often the call is cancelled meanwhile; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # whatever became of it, nobody is there to hear it
+        raise cancelled
+    return task.result()

@@ -1,0 +1,249 @@
+"""Who may make an account: the first, who was invited, and strangers only where that is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import jwt
+import pytest
+from identity_house import PASSWORD, Caller, Starter, coming_from
+
+from bos.identity.v1 import (
+    CreateInvitationRequest,
+    ListInvitationsRequest,
+    RegisterUserRequest,
+    RevokeInvitationRequest,
+)
+from bos_chassis.errors import (
+    AlreadyExists,
+    BosError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+)
+from bos_chassis.settings import ServerSettings
+from bos_identity.administration.registration import all_local
+from bos_postgres import connect
+
+TOKEN = "a bootstrap token of thirty-two characters"
+
+
+async def closed(identity: Caller, username: str = "eve", **more: Any) -> str:
+    with pytest.raises(PermissionDenied) as error:
+        await identity.register(username, **more)
+    return error.value.reason
+
+
+async def test_the_first_account_is_the_administrator_and_the_next_one_is_not(
+    identity: Caller,
+) -> None:
+    assert set((await identity.register("ada")).roles) == {"user", "administrator"}
+    assert list((await identity.register("eve")).roles) == ["user"]
+
+
+async def test_of_fifty_who_register_at_once_one_is_the_administrator(
+    start: Starter, postgres_dsn: str
+) -> None:
+    replicas = [await start(address_attempts=100, hash_queue=50) for _ in range(2)]
+    users = await asyncio.gather(
+        *(replicas[number % 2].register(f"user{number}") for number in range(50))
+    )
+    assert sum("administrator" in user.roles for user in users) == 1
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert await connection.fetchval("SELECT count(*) FROM users") == 50
+        assert await connection.fetchval("SELECT count(*) FROM founder") == 1
+
+
+async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_registers_next(
+    start: Starter, postgres_dsn: str
+) -> None:
+    await (await start()).register("ada")
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
+        for table in ("api_keys", "password_resets", "invitations", "founder"):
+            await connection.execute(f"DROP TABLE {table}")
+        await connection.execute(
+            "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "
+            "DROP COLUMN deactivated_at"
+        )
+        await connection.execute("CREATE UNIQUE INDEX users_by_email ON users (lower(email))")
+        await connection.execute("ALTER TABLE sessions DROP COLUMN client_network")
+        await connection.execute(
+            "ALTER TABLE login_throttle DROP COLUMN under_way, DROP COLUMN under_way_until"
+        )
+    migrated = await start()
+    assert "administrator" not in (await migrated.register("eve")).roles
+    assert "administrator" in (await migrated.log_in("ada")).user.roles
+
+
+async def test_a_service_on_loopback_is_open_to_this_machine_and_to_nobody_behind_a_proxy(
+    identity: Caller,
+) -> None:
+    async def register(username: str, **metadata: str) -> Any:
+        request = RegisterUserRequest(
+            username=username, password=PASSWORD, email=f"{username}@example.com"
+        )
+        return await identity.call("RegisterUser", request, **metadata)
+
+    for address in ("203.0.113.7", "127.0.0.1, 203.0.113.7", "nobody"):
+        with pytest.raises(PermissionDenied) as error:
+            await register("eve", **coming_from(address))
+        assert error.value.reason == "REGISTRATION_CLOSED"
+    assert await register("eve", **coming_from("127.0.0.1"))
+    assert await register("ada")
+
+
+async def test_a_service_that_the_network_can_reach_is_closed_unless_it_is_opened(
+    start: Starter,
+) -> None:
+    server = ServerSettings.load(host="0.0.0.0", grace_s=0.1)
+    assert await closed(await start(server=server)) == "REGISTRATION_CLOSED"
+    assert await (await start(server=server, registration_open=True)).register("ada")
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded_for", "believed", "local"),
+    [
+        ("ipv4:127.0.0.1:5", "", "", True),
+        ("ipv6:%5B::1%5D:5", "::1", "127.0.0.1", True),
+        ("unix:/run/bos.sock", "", "", True),
+        ("ipv4:10.0.0.1:5", "", "", False),
+        ("ipv4:127.0.0.1:5", "", "10.0.0.1", False),
+        ("ipv4:127.0.0.1:5", "10.0.0.1, 127.0.0.1", "", False),
+        ("", "", "", False),
+    ],
+)
+def test_a_call_is_local_if_every_hop_is(
+    peer: str, forwarded_for: str, believed: str, local: bool
+) -> None:
+    assert all_local(peer, forwarded_for, believed) is local
+
+
+async def test_the_first_account_is_made_with_the_token_of_the_operator_and_no_other(
+    start: Starter,
+) -> None:
+    identity = await start(registration_open=False, bootstrap_token=TOKEN)
+    assert await closed(identity, "eve") == "REGISTRATION_CLOSED"
+    assert await closed(identity, "eve", invitation=TOKEN + "!") == "INVITATION_INVALID"
+    assert "administrator" in (await identity.register("ada", invitation=TOKEN)).roles
+    assert await closed(identity, "eve", invitation=TOKEN) == "INVITATION_INVALID"
+
+
+async def test_of_many_with_the_operators_token_at_once_one_gets_an_account(
+    start: Starter,
+) -> None:
+    identity = await start(registration_open=False, bootstrap_token=TOKEN, hash_queue=20)
+    answers = await asyncio.gather(
+        *(identity.register(f"user{number}", invitation=TOKEN) for number in range(20)),
+        return_exceptions=True,
+    )
+    refused = [answer for answer in answers if isinstance(answer, PermissionDenied)]
+    assert len(refused) == 19
+    assert {error.reason for error in refused} == {"INVITATION_INVALID"}
+
+
+async def test_an_invitation_makes_one_account_with_its_roles_and_groups(start: Starter) -> None:
+    first = await start()
+    token = await first.administrator()
+    identity = await start(registration_open=False)
+    made = await identity.call(
+        "CreateInvitation",
+        CreateInvitationRequest(roles=["user", "approver"], groups=["finance"]),
+        token,
+    )
+    user = await identity.register("ada", invitation=made.code)
+    assert (set(user.roles), list(user.groups)) == ({"user", "approver"}, ["finance"])
+    claims = jwt.decode(
+        (await identity.log_in("ada")).tokens.access_token, options={"verify_signature": False}
+    )
+    assert (set(claims["roles"]), claims["groups"]) == ({"user", "approver"}, ["finance"])
+    assert await closed(identity, "eve", invitation=made.code) == "INVITATION_INVALID"
+
+
+async def test_of_many_who_use_one_invitation_at_once_one_gets_an_account(
+    start: Starter, postgres_dsn: str
+) -> None:
+    identity = await start(hash_queue=20)
+    made = await identity.call(
+        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
+    )
+    answers = await asyncio.gather(
+        *(identity.register(f"user{number}", invitation=made.code) for number in range(20)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(answer, PermissionDenied) for answer in answers) == 19
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert await connection.fetchval("SELECT count(*) FROM users") == 2
+
+
+async def test_an_invitation_that_led_to_no_account_can_still_be_used(identity: Caller) -> None:
+    made = await identity.call(
+        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
+    )
+    with pytest.raises(AlreadyExists) as taken:
+        await identity.register("root", email="other@example.com", invitation=made.code)
+    assert taken.value.metadata == {"field": "username"}
+    with pytest.raises(AlreadyExists) as taken:
+        await identity.register("other", email="ROOT@example.com", invitation=made.code)
+    assert taken.value.metadata == {"field": "email"}
+    with pytest.raises(InvalidArgument):
+        await identity.register("ada", password="short", invitation=made.code)
+    assert await identity.register("ada", invitation=made.code)
+
+
+async def test_an_invitation_expires_and_can_be_revoked(start: Starter, postgres_dsn: str) -> None:
+    identity = await start(registration_open=None)
+    token = await identity.administrator()
+
+    async def invite() -> Any:
+        return await identity.call("CreateInvitation", CreateInvitationRequest(), token)
+
+    async def listed() -> set[str]:
+        found = await identity.call("ListInvitations", ListInvitationsRequest(), token)
+        return {each.invitation_id for each in found.invitations}
+
+    good, late, revoked = await invite(), await invite(), await invite()
+    async with connect(postgres_dsn, schema="identity") as connection:
+        await connection.execute(
+            "UPDATE invitations SET expires_at = now() WHERE invitation_id = $1",
+            late.invitation.invitation_id,
+        )
+        assert not await connection.fetchval(
+            "SELECT count(*) FROM invitations WHERE code_digest = $1", good.code.encode()
+        )
+    revoke = RevokeInvitationRequest(invitation_id=revoked.invitation.invitation_id)
+    await identity.call("RevokeInvitation", revoke, token)
+    with pytest.raises(NotFound):
+        await identity.call("RevokeInvitation", revoke, token)
+    assert await listed() == {good.invitation.invitation_id}
+    for code in (late.code, revoked.code):
+        assert await closed(identity, "eve", invitation=code) == "INVITATION_INVALID"
+    assert await identity.register("ada", invitation=good.code)
+    assert await listed() == set()
+
+
+async def test_guessing_at_invitations_is_slowed_down_and_delays_nobody_who_has_one(
+    start: Starter,
+) -> None:
+    identity = await start(address_attempts=3, throttle_first_s=100.0)
+    made = await identity.call(
+        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
+    )
+    for _ in range(2):
+        assert await closed(identity, invitation="bosi_guess") == "INVITATION_INVALID"
+    with pytest.raises(ResourceExhausted):
+        await identity.register("eve", invitation="bosi_guess")
+    assert await identity.register("ada", invitation=made.code)
+
+
+async def test_asking_which_accounts_exist_is_slowed_down(start: Starter) -> None:
+    identity = await start(address_attempts=3, throttle_first_s=100.0)
+    await identity.register("ada")
+    reasons = []
+    for number in range(4):
+        with pytest.raises(BosError) as error:
+            await identity.register("ada", email=f"guess{number}@example.com")
+        reasons.append(error.value.reason)
+    assert reasons == ["ACCOUNT_TAKEN", "ACCOUNT_TAKEN", "LOGIN_THROTTLED", "LOGIN_THROTTLED"]
