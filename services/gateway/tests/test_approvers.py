@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from answering import approvals, asked, get, refusal, respond, seen_by
 from signed_in_callers import signed_in, token
 
 from bos.agent.v1 import ProposedAction
@@ -15,17 +16,11 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
-    AgentRequest,
-    Approval,
-    ApprovalServiceStub,
-    AskStreamRequest,
-    GetApprovalRequest,
     GetRunRequest,
     ListApprovalsRequest,
-    RespondApprovalRequest,
 )
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import ConfigurationError, from_rpc_error
+from bos_chassis.errors import ConfigurationError
 from bos_gateway.permits.approvers import ApproverRule, approvers_for
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER
@@ -75,54 +70,12 @@ def gateway_with(
     )
 
 
-def approvals(gateway: Client) -> Any:
-    return ApprovalServiceStub(gateway.channel)
-
-
-async def asked(gateway: Client, caller: Any = ASKER) -> Approval:
-    """The request that a question of the caller's leads to; its run waits."""
-    question = AskStreamRequest(request=AgentRequest(question="Deploy?"))
-    async for message in gateway.stub.AskStream(question, timeout=60, metadata=caller):
-        if message.event.HasField("approval_requested"):
-            return Approval.FromString(
-                message.event.approval_requested.approval.SerializeToString()
-            )
-    raise AssertionError("nobody was asked")
-
-
-async def seen_by(gateway: Client, caller: Any, **wanted: Any) -> list[Approval]:
-    request = ListApprovalsRequest(**wanted)
-    answer = await approvals(gateway).ListApprovals(request, timeout=30, metadata=caller)
-    return list(answer.approvals)
-
-
-async def respond(gateway: Client, approval: Approval, decision: int, caller: Any) -> Approval:
-    request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
-    answer = await approvals(gateway).RespondApproval(request, timeout=30, metadata=caller)
-    found: Approval = answer.approval
-    return found
-
-
-async def get(gateway: Client, approval: Approval, caller: Any) -> Approval:
-    request = GetApprovalRequest(approval_id=approval.approval_id)
-    found: Approval = (
-        await approvals(gateway).GetApproval(request, timeout=30, metadata=caller)
-    ).approval
-    return found
-
-
-async def refusal(call: Any) -> Any:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    return from_rpc_error(raised.value)
-
-
 @pytest.mark.parametrize(("who", "user"), [(APPROVER, "max"), (FINANCE, "fin")])
 async def test_a_role_or_a_group_answers_in_the_askers_place(
     who: Any, user: str, house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, RULE) as gateway:
-        approval = await asked(gateway)
+        approval = await asked(gateway, ASKER)
         assert list(approval.approvers.roles) == ["approver"]
         assert list(approval.approvers.groups) == ["finance"]
         (listed,) = await seen_by(gateway, who, status=APPROVAL_STATUS_PENDING)
@@ -146,7 +99,7 @@ async def test_nobody_else_finds_or_answers_a_request(
     rules: dict[str, Any], house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, rules) as gateway:
-        approval = await asked(gateway)
+        approval = await asked(gateway, ASKER)
         for caller in OTHERS.values():
             assert await seen_by(gateway, caller) == []
             for decision in (APPROVE, DENY):
@@ -163,7 +116,7 @@ async def test_without_a_rule_the_asker_alone_answers(
 ) -> None:
     other = {"deploy.rollback_deployment": RULE["deploy.trigger_*"]}
     async with gateway_with(house, tmp_path, other) as gateway:
-        approval = await asked(gateway)
+        approval = await asked(gateway, ASKER)
         assert not approval.HasField("approvers")
         for caller in (APPROVER, FINANCE):
             assert await seen_by(gateway, caller) == []
@@ -179,7 +132,7 @@ async def test_under_four_eyes_the_asker_may_deny_and_not_approve(
     """Not even one who is an approver of other people's requests."""
     both = token("ada", "finance", roles=("user", "approver"))
     async with gateway_with(house, tmp_path, FOUR_EYES) as gateway:
-        first, second = await asked(gateway), await asked(gateway)
+        first, second = await asked(gateway, ASKER), await asked(gateway, ASKER)
         assert first.approvers.four_eyes
         for caller in (ASKER, both):
             error = await refusal(respond(gateway, first, APPROVE, caller))
@@ -196,7 +149,7 @@ async def test_a_role_lost_between_request_and_answer_answers_nothing(
     house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, RULE) as gateway:
-        approval = await asked(gateway)
+        approval = await asked(gateway, ASKER)
         assert len(await seen_by(gateway, APPROVER)) == 1
         former = token("max", roles=("user",))
         error = await refusal(respond(gateway, approval, APPROVE, former))
@@ -214,9 +167,9 @@ async def test_who_may_answer_is_fixed_when_it_is_asked(
 ) -> None:
     """Another gateway, with other settings, judges by what the request says."""
     async with gateway_with(house, tmp_path, FOUR_EYES) as gateway:
-        strict = await asked(gateway)
+        strict = await asked(gateway, ASKER)
     async with gateway_with(house, tmp_path, {}) as gateway:
-        lax = await asked(gateway)
+        lax = await asked(gateway, ASKER)
         error = await refusal(respond(gateway, strict, APPROVE, ASKER))
         assert error.reason == "FOUR_EYES"
         assert (await respond(gateway, strict, APPROVE, APPROVER)).decided_by == "max"
@@ -233,7 +186,11 @@ async def test_lists_hold_own_and_shared_requests_once_each_in_pages(
     house: House, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, RULE) as gateway:
-        made = [await asked(gateway), await asked(gateway, APPROVER), await asked(gateway)]
+        made = [
+            await asked(gateway, ASKER),
+            await asked(gateway, APPROVER),
+            await asked(gateway, ASKER),
+        ]
         newest_first = [each.approval_id for each in reversed(made)]
         found, page_token = [], ""
         for _ in made:
@@ -252,7 +209,7 @@ async def test_the_database_itself_hides_requests_from_whoever_may_not_answer_th
     house: House, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, RULE) as gateway:
-        approval = await asked(gateway)
+        approval = await asked(gateway, ASKER)
     careless = for_user("SELECT approval_id::text FROM approvals", "bos.member_of")
     async with (
         open_database(house.dsn, schema=SCHEMA, max_size=1, role=READER) as readers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -11,7 +12,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
-from bos_chassis.auth import LOCAL_USER, USER, current_principal, require_role
+from bos_chassis.auth import (
+    AUTHORIZATION_KEY,
+    LOCAL_USER,
+    USER,
+    current_principal,
+    require_role,
+)
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.cursors import Cursor, Piece
 from bos_gateway.permits.approvers import Answerer
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from bos_chassis.access import AccessRules
+    from bos_chassis.session_check import SessionCheck
     from bos_gateway.approvals import Approvals
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
@@ -219,6 +227,8 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     """Implements ``bos.gateway.v1.ApprovalService``."""
 
     _approvals: Approvals
+    _sessions: SessionCheck | None = None
+    """Knows whether the session of a caller is open; None where another issuer than identity is."""
 
     async def ListApprovals(
         self, request: gateway.ListApprovalsRequest, context: Any
@@ -237,9 +247,27 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of them."""
-        approval = await self._approvals.respond(request, answerer())
+        """A decision about one of them, by somebody who is still signed in."""
+        approval = await self._approvals.respond(request, await self._present(context))
         return gateway.RespondApprovalResponse(approval=approval)
+
+    async def _present(self, context: Any) -> Answerer:
+        """Who calls, with the roles and groups of this moment; tokens have those of minutes ago.
+
+        Raises:
+            Unauthenticated: the session has ended, or the API key was revoked.
+            Unavailable: identity does not answer, so nobody knows.
+        """
+        found, signed_in = answerer(), ("user_token", "api_key")
+        if self._sessions is None or found.principal is None:
+            return found
+        if found.principal.kind not in signed_in:
+            return found
+        metadata = dict(context.invocation_metadata() or ())
+        credential = str(metadata.get(AUTHORIZATION_KEY, ""))
+        roles, groups = await self._sessions.require_open(credential)
+        principal = replace(found.principal, roles=roles, groups=groups)
+        return Answerer(found.user_id, roles, groups, principal)
 
 
 @define(eq=False)

@@ -18,6 +18,7 @@ from bos_artefacts import open_artefacts
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
 from bos_gateway import run_tokens
 from bos_gateway.api import (
@@ -154,7 +155,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         servicer = OrchestratorServicer(
             replica, runs, registry, dry_run, streams, files, clock, collaborators.access
         )
-        decisions = ApprovalServicer(approvals)
+        identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
+        sessions = SessionCheck(channels, identity) if identity else None
+        decisions = ApprovalServicer(approvals, sessions)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(

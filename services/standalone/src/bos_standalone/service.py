@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from bos_chassis.auth import authenticator_from, generate_keypair
+from bos_chassis.auth import ROLES, authenticator_from, generate_keypair
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
@@ -434,6 +434,10 @@ class _House:
         }
         if "static_key_user" not in self._auth_given.model_fields_set:
             update["static_key_user"] = str(LOCAL_USER_ID)
+        if "static_key_roles" not in self._auth_given.model_fields_set and is_loopback(
+            self._settings.host
+        ):
+            update["static_key_roles"] = ROLES  # whoever holds it owns the machine
         if identity_target:
             update |= {
                 "issuer": self._issuer,
