@@ -27,6 +27,7 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryRequest,
 )
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos_chassis.access import AccessSettings
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
@@ -258,6 +259,13 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     planner_target=planner,
                     composer_target=composer,
                     approval_timeout_s=86400,
+                    # What ada is asked about finance may answer as well, and approvers; what they
+                    # may use, and others may not, is with the agent that deploys.
+                    approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
+                    access=AccessSettings.load(
+                        groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
+                        everybody={"agents": ["echo", "files"], "tables": {"*": ["*"]}},
+                    ),
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
