@@ -20,11 +20,14 @@ OF_ADA = {
     "session_id": ("session",),
     "approval_id": ("waiting",),
     "request__continues_run_id": ("asking", "ended", "under way"),
+    "user_id": ("account",),
+    "key_id": ("API key",),
+    "invitation_id": ("invitation",),
 }
 """Fields that name something of a user's, and which of ada's things to name there."""
 OF_ADA_IN_MEMORY = {"conversation_id": (CONVERSATION,)}
 """The same for memory: elsewhere ids of conversations are what callers make of them."""
-OPTIONAL = frozenset({"request__continues_run_id"})
+OPTIONAL = frozenset({"request__continues_run_id", "user_id"})
 """Fields that name something of a user's in a call that works without them."""
 CHOSEN_BY_CALLER = {
     "request__request_id": "request-1",
@@ -51,6 +54,12 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "current_password": "a wrong password",
         "new_password": "another one, longer",
     },
+    "IdentityService.ResetPassword": {
+        "code": "bosp_made-up",
+        "new_password": "another one, longer",
+    },
+    "ApiKeyService.CreateApiKey": {"name": "mine", "scopes": ["account"]},
+    "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
     "MemoryService.UpdateConversation": {"title": "Mine"},
     "MemoryService.UpdateLongTermMemory": {"memory__preferences__tone": "casual"},
 }
@@ -60,6 +69,7 @@ OPEN = {
     "IdentityService.LogIn",
     "IdentityService.RefreshSession",
     "IdentityService.LogOut",
+    "IdentityService.ResetPassword",
     "IdentityService.GetJsonWebKeySet",
     "IdentityService.GetOpenIdConfiguration",
 }
@@ -71,8 +81,15 @@ def references_of_ada(rpc: PublicRpc) -> list[str]:
     return [name for name in rpc.references if name in {**OF_ADA, **of_memory}]
 
 
-NAMING = [rpc for rpc in RPCS if references_of_ada(rpc)]
-OTHERS = [rpc for rpc in RPCS if OPTIONAL.issuperset(references_of_ada(rpc))]
+def is_administration(rpc: PublicRpc) -> bool:
+    return rpc.name.startswith("AdministrationService.")
+
+
+ADMINISTRATION = [rpc for rpc in RPCS if is_administration(rpc)]
+"""For administrators alone, whatever they name."""
+_OF_USERS = [rpc for rpc in RPCS if not is_administration(rpc)]
+NAMING = [rpc for rpc in _OF_USERS if references_of_ada(rpc)]
+OTHERS = [rpc for rpc in _OF_USERS if OPTIONAL.issuperset(references_of_ada(rpc))]
 
 
 def named(rpcs: list[PublicRpc]) -> Any:
@@ -86,6 +103,12 @@ def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
         return list(OF_ADA_IN_MEMORY[field])
     if field == "approval_id":
         return [house.approval_id]
+    if field == "user_id":
+        return [house.people["ada"].user_id]
+    if field == "key_id":
+        return [house.key_id]
+    if field == "invitation_id":
+        return [house.invitation_id]
     return [house.runs[which] for which in OF_ADA[field]]
 
 
@@ -113,5 +136,5 @@ def traces_of_ada(house: IsolationHouse, content: str, said: str = "") -> list[s
     """What only ada can know, in an answer to somebody who had ``said`` it or not."""
     ada = house.people["ada"]
     known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *house.runs.values()]
-    known.append(house.approval_id)
+    known += [house.approval_id, house.key_id, house.invitation_id]
     return [each for each in known if each in content and each not in said]

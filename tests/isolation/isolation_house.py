@@ -19,7 +19,15 @@ from google.rpc import error_details_pb2, status_pb2
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
-from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
+from bos.identity.v1 import (
+    AdministrationServiceStub,
+    ApiKeyServiceStub,
+    CreateApiKeyRequest,
+    CreateInvitationRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    RegisterUserRequest,
+)
 from bos.memory.v1 import (
     MemoryServiceStub,
     MemoryTurnServiceStub,
@@ -44,7 +52,7 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from public_rpcs import PublicRpc
@@ -134,14 +142,24 @@ class IsolationHouse:
     rest_url: str
     http: aiohttp.ClientSession
     private_key: Any
+    run_tokens: RunTokenSigner
+    """Signs run tokens as the gateway does; every service has the key that verifies them."""
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
     approval_id: str = ""
     """What a third run of hers waits for."""
+    key_id: str = ""
+    """An API key of hers."""
+    invitation_id: str = ""
+    """An invitation that she has made: she was the first, and so administers."""
 
-    async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
+    async def grpc(
+        self, rpc: PublicRpc, message: Any, token: str | None, *, run_token: str = ""
+    ) -> Answer:
         """Call it over gRPC; of a stream, up to its first message."""
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+        metadata += [(RUN_TOKEN_KEY, run_token)] if run_token else []
         response_type = GetMessageClass(rpc.method.output_type)
         channel = self.channels[rpc.service.rpartition(".")[0]]
         make = channel.unary_stream if rpc.streams else channel.unary_unary
@@ -152,7 +170,7 @@ class IsolationHouse:
         )(
             message,
             timeout=_TIMEOUT_S,
-            metadata=() if token is None else (("authorization", f"Bearer {token}"),),
+            metadata=tuple(metadata),
         )
         try:
             response = await (call.read() if rpc.streams else call)
@@ -216,6 +234,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
     key_file.write_text(private_pem)
     server = ServerSettings.load(grace_s=0.2)
     telemetry = Telemetry.for_tests("house")
+    run_key, public_run_key = generate_keypair()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
 
@@ -235,11 +254,12 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             serve_identity(
                 IdentitySettings.load(
                     server=server,
-                    auth=AuthSettings.load(),
+                    auth=AuthSettings.load(run_token_public_keys=public_run_key),
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                     signing_key_files=[key_file],
                     access_token_s=7200,
+                    registration_open=True,
                     argon2_time_cost=1,
                     argon2_memory_kib=8,
                 ),
@@ -250,7 +270,12 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             serve_gateway(
                 GatewaySettings.load(
                     server=server,
-                    auth=AuthSettings.load(issuer="bos-identity", identity_target=identity.address),
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                    ),
+                    run_token_private_key=run_key,
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                     # However busy the machine is, what is under way stays so.
@@ -276,7 +301,6 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 telemetry.named("gateway"),
             )
         )
-        run_key, public_run_key = generate_keypair()
         memory = await enter(
             serve_memory(
                 MemorySettings.load(
@@ -319,11 +343,13 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             rest_url=rest.url,
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),
+            run_tokens=RunTokenSigner(run_key),
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _give_ada_credentials(house)
         await _give_ada_runs(house, stack)
-        await _give_ada_memory(house, RunTokenSigner(run_key))
+        await _give_ada_memory(house)
         yield house
 
 
@@ -339,6 +365,24 @@ async def sign_in(stub: Any, username: str) -> Person:
         login.tokens.access_token,
         login.tokens.refresh_token,
     )
+
+
+async def api_key(house: IsolationHouse, person: Person, scopes: Iterable[str]) -> tuple[str, str]:
+    """A key of somebody's with these scopes: its id, and the key itself."""
+    credential = (("authorization", f"Bearer {person.access_token}"),)
+    made = await ApiKeyServiceStub(house.channels["bos.identity.v1"]).CreateApiKey(
+        CreateApiKeyRequest(name="a program", scopes=scopes), metadata=credential
+    )
+    return made.api_key.key_id, made.secret
+
+
+async def _give_ada_credentials(house: IsolationHouse) -> None:
+    ada = house.people["ada"]
+    house.key_id, _ = await api_key(house, ada, ["account"])
+    invited = await AdministrationServiceStub(house.channels["bos.identity.v1"]).CreateInvitation(
+        CreateInvitationRequest(), metadata=(("authorization", f"Bearer {ada.access_token}"),)
+    )
+    house.invitation_id = invited.invitation.invitation_id
 
 
 async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
@@ -360,7 +404,7 @@ async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
     house.approval_id = event.approval_requested.approval.approval_id
 
 
-async def _give_ada_memory(house: IsolationHouse, signer: RunTokenSigner) -> None:
+async def _give_ada_memory(house: IsolationHouse) -> None:
     ada, channel = house.people["ada"], house.channels["bos.memory.v1"]
     turn = RecordTurnRequest(
         user_id=ada.user_id,
@@ -370,7 +414,7 @@ async def _give_ada_memory(house: IsolationHouse, signer: RunTokenSigner) -> Non
     )
     turn.ask_time.GetCurrentTime()
     turn.answer_time.GetCurrentTime()
-    token = signer.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    token = house.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
     await MemoryTurnServiceStub(channel).RecordTurn(turn, metadata=((RUN_TOKEN_KEY, token),))
     update = UpdateLongTermMemoryRequest()
     update.memory.critical.user_name = SECRET

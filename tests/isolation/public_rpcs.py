@@ -79,7 +79,10 @@ class PublicRpc:
             target: Any = made
             for part in outer:
                 target = getattr(target, part)
-            setattr(target, last, value)
+            if isinstance(value, list):
+                getattr(target, last).extend(value)
+            else:
+                setattr(target, last, value)
         return made
 
     @property

