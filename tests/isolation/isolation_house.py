@@ -27,6 +27,7 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     LogInRequest,
     RegisterUserRequest,
+    SetUserGroupsRequest,
 )
 from bos.memory.v1 import (
     MemoryServiceStub,
@@ -347,16 +348,32 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _put_ada_into_a_group(house)
         await _give_ada_credentials(house)
         await _give_ada_runs(house, stack)
         await _give_ada_memory(house)
         yield house
 
 
+async def _put_ada_into_a_group(house: IsolationHouse) -> None:
+    """She may use the agent that deploys, and eve may not."""
+    ada, channel = house.people["ada"], house.channels["bos.identity.v1"]
+    await AdministrationServiceStub(channel).SetUserGroups(
+        SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"]),
+        metadata=(("authorization", f"Bearer {ada.access_token}"),),
+    )
+    house.people["ada"] = await log_in(IdentityServiceStub(channel), "ada")
+
+
 async def sign_in(stub: Any, username: str) -> Person:
     """Register somebody and open a session."""
     email = f"{username}@example.com"
     await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
+    return await log_in(stub, username)
+
+
+async def log_in(stub: Any, username: str) -> Person:
+    """Open a session."""
     login = await stub.LogIn(LogInRequest(username=username, password=PASSWORD))
     return Person(
         login.user.user_id,
