@@ -27,6 +27,7 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     LogInRequest,
     RegisterUserRequest,
+    SetUserGroupsRequest,
 )
 from bos.memory.v1 import (
     MemoryServiceStub,
@@ -35,6 +36,7 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryRequest,
 )
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos_chassis.access import AccessSettings
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
@@ -141,6 +143,8 @@ class IsolationHouse:
     rest_url: str
     http: aiohttp.ClientSession
     private_key: Any
+    run_tokens: RunTokenSigner
+    """Signs run tokens as the gateway does; every service has the key that verifies them."""
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
@@ -151,8 +155,12 @@ class IsolationHouse:
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
-    async def grpc(self, rpc: PublicRpc, message: Any, token: str | None) -> Answer:
+    async def grpc(
+        self, rpc: PublicRpc, message: Any, token: str | None, *, run_token: str = ""
+    ) -> Answer:
         """Call it over gRPC; of a stream, up to its first message."""
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+        metadata += [(RUN_TOKEN_KEY, run_token)] if run_token else []
         response_type = GetMessageClass(rpc.method.output_type)
         channel = self.channels[rpc.service.rpartition(".")[0]]
         make = channel.unary_stream if rpc.streams else channel.unary_unary
@@ -163,7 +171,7 @@ class IsolationHouse:
         )(
             message,
             timeout=_TIMEOUT_S,
-            metadata=() if token is None else (("authorization", f"Bearer {token}"),),
+            metadata=tuple(metadata),
         )
         try:
             response = await (call.read() if rpc.streams else call)
@@ -227,6 +235,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
     key_file.write_text(private_pem)
     server = ServerSettings.load(grace_s=0.2)
     telemetry = Telemetry.for_tests("house")
+    run_key, public_run_key = generate_keypair()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
 
@@ -246,7 +255,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             serve_identity(
                 IdentitySettings.load(
                     server=server,
-                    auth=AuthSettings.load(),
+                    auth=AuthSettings.load(run_token_public_keys=public_run_key),
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                     signing_key_files=[key_file],
@@ -262,7 +271,12 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             serve_gateway(
                 GatewaySettings.load(
                     server=server,
-                    auth=AuthSettings.load(issuer="bos-identity", identity_target=identity.address),
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                    ),
+                    run_token_private_key=run_key,
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                     # However busy the machine is, what is under way stays so.
@@ -271,6 +285,13 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     planner_target=planner,
                     composer_target=composer,
                     approval_timeout_s=86400,
+                    # What ada is asked about finance may answer as well, and approvers; what they
+                    # may use, and others may not, is with the agent that deploys.
+                    approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
+                    access=AccessSettings.load(
+                        groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
+                        everybody={"agents": ["echo", "files"], "tables": {"*": ["*"]}},
+                    ),
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
@@ -281,7 +302,6 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 telemetry.named("gateway"),
             )
         )
-        run_key, public_run_key = generate_keypair()
         memory = await enter(
             serve_memory(
                 MemorySettings.load(
@@ -324,19 +344,36 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             rest_url=rest.url,
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),
+            run_tokens=RunTokenSigner(run_key),
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _put_ada_into_a_group(house)
         await _give_ada_credentials(house)
         await _give_ada_runs(house, stack)
-        await _give_ada_memory(house, RunTokenSigner(run_key))
+        await _give_ada_memory(house)
         yield house
+
+
+async def _put_ada_into_a_group(house: IsolationHouse) -> None:
+    """She may use the agent that deploys, and eve may not."""
+    ada, channel = house.people["ada"], house.channels["bos.identity.v1"]
+    await AdministrationServiceStub(channel).SetUserGroups(
+        SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"]),
+        metadata=(("authorization", f"Bearer {ada.access_token}"),),
+    )
+    house.people["ada"] = await log_in(IdentityServiceStub(channel), "ada")
 
 
 async def sign_in(stub: Any, username: str) -> Person:
     """Register somebody and open a session."""
     email = f"{username}@example.com"
     await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
+    return await log_in(stub, username)
+
+
+async def log_in(stub: Any, username: str) -> Person:
+    """Open a session."""
     login = await stub.LogIn(LogInRequest(username=username, password=PASSWORD))
     return Person(
         login.user.user_id,
@@ -384,7 +421,7 @@ async def _give_ada_runs(house: IsolationHouse, stack: AsyncExitStack) -> None:
     house.approval_id = event.approval_requested.approval.approval_id
 
 
-async def _give_ada_memory(house: IsolationHouse, signer: RunTokenSigner) -> None:
+async def _give_ada_memory(house: IsolationHouse) -> None:
     ada, channel = house.people["ada"], house.channels["bos.memory.v1"]
     turn = RecordTurnRequest(
         user_id=ada.user_id,
@@ -394,7 +431,7 @@ async def _give_ada_memory(house: IsolationHouse, signer: RunTokenSigner) -> Non
     )
     turn.ask_time.GetCurrentTime()
     turn.answer_time.GetCurrentTime()
-    token = signer.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    token = house.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
     await MemoryTurnServiceStub(channel).RecordTurn(turn, metadata=((RUN_TOKEN_KEY, token),))
     update = UpdateLongTermMemoryRequest()
     update.memory.critical.user_name = SECRET

@@ -94,6 +94,28 @@ async def test_no_forged_token_opens_anything(rpc: PublicRpc, house: IsolationHo
     assert next(iter(shapes))[:2] == REFUSED
 
 
+def run_tokens(house: IsolationHouse) -> dict[str, str]:
+    """Tokens that the gateway might have signed for a run of ada's, as others hold them."""
+    ada, run = house.people["ada"].user_id, house.runs["under way"]
+    everybody, mint = ["echo", "bos", "gateway", "identity", "memory"], house.run_tokens.mint
+    own = {f"a call of {name}": mint(ada, run, "", [name], 60) for name in everybody}
+    return {
+        **own,
+        "a step": mint(ada, run, f"{run}/0/a", everybody, 60),
+        "reading ahead": mint(ada, run, "", everybody, 60, use="step"),
+    }
+
+
+@named(CLOSED)
+async def test_no_run_token_opens_what_is_for_people(rpc: PublicRpc, house: IsolationHouse) -> None:
+    for case, token in run_tokens(house).items():
+        message = filled(rpc, house)
+        answer = await house.grpc(rpc, message, None, run_token=token)
+        assert answer.code in ("UNAUTHENTICATED", "PERMISSION_DENIED"), case
+        for way, other in (await ways(house, rpc, message, token)).items():
+            assert other.shape[:2] == REFUSED, f"{case}, {way}"
+
+
 @named(CLOSED)
 async def test_without_a_token_nothing_opens(rpc: PublicRpc, house: IsolationHouse) -> None:
     answers = await ways(house, rpc, filled(rpc, house), None)

@@ -130,7 +130,7 @@ async def test_run_token_must_be_of_the_run_and_of_no_step(
     private, public = generate_keypair()
     agent = PreparingAgent()
     agent.release.set()
-    token = RunTokenSigner(private).mint(*claims, ["preparing"], 30.0)
+    token = RunTokenSigner(private).mint(*claims, ["preparing"], 30.0, use="step")
     headers = ((RUN_TOKEN_KEY, token),)
     async with (
         agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,
@@ -147,7 +147,7 @@ async def test_run_token_must_be_of_the_run_and_of_no_step(
 async def test_token_for_reading_ahead_opens_no_step() -> None:
     private, public = generate_keypair()
     agent = PreparingAgent()
-    token = RunTokenSigner(private).mint("asha", "run-1", "", ["preparing"], 30.0)
+    token = RunTokenSigner(private).mint("asha", "run-1", "", ["preparing"], 30.0, use="step")
     request = ExecuteRequest(input=AgentInput(task="go", metadata=FOR_RUN.metadata))
     async with (
         agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,

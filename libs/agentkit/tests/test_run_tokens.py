@@ -83,6 +83,7 @@ async def test_missing_expired_foreign_and_forged_tokens_are_refused(door: Door)
         None,
         door.token(ttl_s=-60.0),
         door.token(audiences=["sql"]),
+        door.token(audiences=["sql", "echo"]),  # which another agent was handed
         stranger.mint(USER, RUN, STEP, ["echo"], 30.0),
         "nonsense",
     )

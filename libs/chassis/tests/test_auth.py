@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos_chassis.auth import (
     AnyOf,
+    Attempt,
     Principal,
     RunTokenSigner,
     RunTokenVerifier,
@@ -37,7 +38,7 @@ def verifier() -> RunTokenVerifier:
 
 
 def test_a_valid_token_names_user_run_and_step(verifier: RunTokenVerifier) -> None:
-    expected = Principal("u1", "r1", "r1/0/s1", "run_token")
+    expected = Principal("u1", "r1", "r1/0/s1", "run_token", attempt=Attempt())
     token = mint()
     assert verifier.verify(token) == expected
     assert verifier.verify(token) == expected  # from the cache
@@ -130,7 +131,7 @@ def test_unusable_keys_are_a_configuration_error(text: str) -> None:
 async def test_static_keys_accept_the_key_and_nothing_else() -> None:
     key = StaticKey(KEY, user_id="u7")
     got = await key.authenticate({"authorization": f"Bearer {KEY}"})
-    assert got == Principal("u7", "", "", "static_key")
+    assert got == Principal("u7", "", "", "static_key", roles=frozenset({"user"}))
     assert await key.authenticate({}) is None
     for wrong in ("Bearer wrong", f"Basic {KEY}", KEY, "", "Bearer ", f"Bearer {KEY}x"):
         with pytest.raises(Unauthenticated):

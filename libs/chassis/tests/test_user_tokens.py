@@ -215,6 +215,56 @@ async def test_another_claim_can_hold_the_user(tmp_path: Path) -> None:
             await accepts(authenticator, issuer.token())
 
 
+async def test_roles_and_groups_come_from_the_token_and_its_settings(tmp_path: Path) -> None:
+    issuer = Issuer()
+    settings = {"issuer": ISSUER, "jwks_file": key_file(tmp_path, issuer.jwk)}
+    async with opened(**settings) as (authenticator, _):
+        bare = await accepts(authenticator, issuer.token())
+        assert (bare.roles, bare.groups) == ({"user"}, frozenset())
+        full = issuer.token(roles=["approver", "offline_access"], groups=["finance", "hr"])
+        found = await accepts(authenticator, full)
+        assert (found.roles, found.groups) == ({"approver"}, {"finance", "hr"})
+        assert (await accepts(authenticator, issuer.token(roles=[]))).roles == frozenset()
+    elsewhere = {"roles_claim": "realm", "groups_claim": "teams", "default_roles": ("operator",)}
+    async with opened(**settings, **elsewhere) as (authenticator, _):
+        other = await accepts(authenticator, issuer.token(roles=["approver"], teams=["hr"]))
+        assert (other.roles, other.groups) == ({"operator"}, {"hr"})
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *("finance", 7, {"finance": 1}, [7], [""], [["finance"]], ["a\n"], [" a"]),
+        ["a" * 65],
+        ["\u202efinance"],
+        [f"group{number}" for number in range(65)],
+    ],
+)
+@pytest.mark.parametrize("name", ["roles", "groups"])
+async def test_odd_roles_and_groups_make_a_token_invalid(
+    name: str, claim: Any, tmp_path: Path
+) -> None:
+    issuer = Issuer()
+    settings = {"issuer": ISSUER, "jwks_file": key_file(tmp_path, issuer.jwk)}
+    async with opened(**settings) as (authenticator, _):
+        with pytest.raises(Unauthenticated):
+            await accepts(authenticator, issuer.token(**{name: claim}))
+        most = [f"group{number:059}" for number in range(64)]
+        assert len((await accepts(authenticator, issuer.token(groups=most))).groups) == 64
+
+
+async def test_the_static_key_has_the_roles_and_groups_of_its_settings() -> None:
+    async with opened(issuer=None, static_key=STATIC_KEY) as (authenticator, _):
+        plain = await accepts(authenticator, STATIC_KEY)
+        assert (plain.roles, plain.groups) == ({"user"}, frozenset())
+    given = {"static_key_roles": ("operator",), "static_key_groups": ("hr",)}
+    async with opened(issuer=None, static_key=STATIC_KEY, **given) as (authenticator, _):
+        found = await accepts(authenticator, STATIC_KEY)
+        assert (found.roles, found.groups) == ({"operator"}, {"hr"})
+    with pytest.raises(ConfigurationError, match="BOS_AUTH_STATIC_KEY_ROLES"):
+        AuthSettings.load(static_key_roles=("root",))
+
+
 async def test_static_key_and_run_tokens_are_accepted_beside_access_tokens(tmp_path: Path) -> None:
     issuer = Issuer()
     async with opened(

@@ -23,6 +23,7 @@ from bos.gateway.v1 import (
     OrchestratorResponse,
     OrchestratorServiceServicer,
     PlanQuestionResponse,
+    ReadableTables,
     Run,
     RunEvent,
     RunStatus,
@@ -181,7 +182,8 @@ class Gateway(OrchestratorServiceServicer):
         self._fail()
         sql = AgentInfo(card=AgentCard(name="sql", description="Asks databases."), available=True)
         web = AgentInfo(card=AgentCard(name="web"), unavailable_reason="does not answer")
-        return ListAgentsResponse(agents=[sql, web])
+        tables = [ReadableTables(database="company", tables=["orders", "sales_*"])]
+        return ListAgentsResponse(agents=[sql, web], tables=tables)
 
     async def PlanQuestion(self, request: Any, context: Any) -> PlanQuestionResponse:
         self.asked.append(request.request)

@@ -261,7 +261,8 @@ async def test_signing_in_asking_and_signing_out(
     assert (await bos("agents"))[0] == 0
     assert await bos("whoami") == (
         0,
-        f"Ada L. (ada), ada@example.com, at {gateway.address}\n",
+        f"Ada L. (ada), ada@example.com, at {gateway.address}\n"
+        "Agents: sql, web\nTables of company: orders, sales_*\n",
     )
     assert identity.credentials[-1] == f"Bearer {KEY}"
     assert await bos("logout") == (0, "Signed out.\n")

@@ -34,6 +34,7 @@ from bos_chassis.errors import AlreadyExists
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.approvals import Approvals
 from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import READER
 from bos_gateway.service import MIGRATIONS, new_run_id
@@ -65,7 +66,7 @@ class Waiting:
         request = RespondApprovalRequest(
             approval_id=self.approval.approval_id, decision=APPROVAL_DECISION_APPROVE
         )
-        return await self.approvals.respond(request, "u")
+        return await self.approvals.respond(request, Answerer("u"))
 
     async def record(self) -> None:
         """The owner takes note of the decision."""

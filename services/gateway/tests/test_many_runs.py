@@ -20,6 +20,7 @@ from bos.gateway.v1 import (
 from bos_gateway import approvals as approvals_module
 from bos_gateway import runs as runs_module
 from bos_gateway.approvals import Approvals
+from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Runs
 from bos_gateway.service import MIGRATIONS
@@ -113,7 +114,7 @@ async def test_every_statement_of_a_reader_reads_little(
             (APPROVAL_STATUS_APPROVED, 50),
             (APPROVAL_STATUS_DENIED, 0),
         ):
-            requests, _ = await approvals.list(ListApprovalsRequest(status=status), "ada")
+            requests, _ = await approvals.list(ListApprovalsRequest(status=status), Answerer("ada"))
             assert len(requests) == expected
         assert await runs.find(str(old), "ada") == old
         assert await runs.find_request("ada", "10000") is not None

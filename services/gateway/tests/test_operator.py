@@ -151,6 +151,24 @@ async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
     assert "its clock is ahead" in found["echo"][1]["text"]
 
 
+async def test_each_card_that_asks_for_more_than_it_gets_is_told(house: House) -> None:
+    wanted = ["gateway", "memory", "mail", "mcp_db"]
+    for name, asks in (("greedy", wanted), ("modest", ["mcp_db"])):
+        card = agent_card(name, "Echoes.", keywords=[name], downstream_audiences=asks)
+        await house.add_agent(EchoAgent(name, card=card))
+    code, found = await examined(environment(house))
+    assert code == 0
+    told = found["card of greedy"]
+    assert levels(told) == {"warning"}
+    assert ["gateway, memory" in told[0]["text"], "call mail" in told[1]["text"]] == [True, True]
+    assert "BOS_GATEWAY_AGENT_AUDIENCES" in told[1]["advice"]
+    assert "card of modest" not in found
+
+    _, found = await examined(environment(house, AGENT_AUDIENCES='{"*": ["mail"]}'))
+    assert ["mcp_db" in each["text"] for each in found["card of greedy"]] == [False, True]
+    assert "call mcp_db" in found["card of modest"][0]["text"]
+
+
 async def test_tokens_of_the_day_are_told_where_they_are_bounded(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = []

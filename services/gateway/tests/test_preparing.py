@@ -138,5 +138,7 @@ async def test_token_is_for_the_run_the_agent_and_what_it_calls(house: House) ->
         response = await gateway.ask()
         await eventually(lambda: outcomes(gateway, "preparing", "done") == 1)
     claims = jwt.decode(agent.token, options={"verify_signature": False})
-    assert sorted(claims["aud"]) == ["mcp_db", "preparing"]
+    assert claims["aud"] == ["preparing", "mcp_db"]
+    # Not like the gateway's own calls: these open what is for nobody else.
+    assert (claims["use"], claims["step"]) == ("step", "")
     assert response.run_id in claims.values()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
-import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from signed_in_callers import signed_in, token
 
 from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
-from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
@@ -20,23 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway_house import House
-
-KEY = Ed25519PrivateKey.generate()
-ISSUER = "https://login.example.com"
-
-
-def token(user: str) -> Any:
-    claims = {"iss": ISSUER, "aud": "bos", "sub": user, "iat": 0, "exp": 2**40}
-    signed = jwt.encode(claims, KEY, algorithm="EdDSA", headers={"kid": "k1"})
-    return (("authorization", f"Bearer {signed}"),)
-
-
-def signed_in(folder: Path) -> AuthSettings:
-    """Settings under which such tokens are taken."""
-    jwk = json.loads(jwt.get_algorithm_by_name("EdDSA").to_jwk(KEY.public_key()))
-    keys = folder / "keys.json"
-    keys.write_text(json.dumps({"keys": [{**jwk, "kid": "k1", "alg": "EdDSA"}]}))
-    return AuthSettings.load(issuer=ISSUER, jwks_file=keys)
 
 
 async def test_tokens_of_an_openid_issuer_say_whose_a_run_is(house: House, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, sqlite_database
 
 from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
-from bos_chassis.errors import ConfigurationError
+from bos_chassis.errors import BosError, ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
@@ -19,10 +19,10 @@ from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth import Authenticator, Principal
 
 ENDLESS = (
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
@@ -73,6 +73,34 @@ async def test_r06_only_a_run_token_for_this_service_is_served(sqlite_file: Path
     assert envelope["data"] == [[500]]
     assert [reply.status_code for reply in (none, wrong, garbage)] == [401, 401, 401]
     assert wrong.json()["reason"] == "RUN_TOKEN_INVALID"
+
+
+class Ended:
+    """Says of every token that its step has ended, or that nobody knows."""
+
+    def __init__(self, error: BosError) -> None:
+        self._error = error
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Unauthenticated("The step has ended.", reason="RUN_TOKEN_STEP_ENDED"), 401),
+        (Unavailable("Nobody knows.", reason="RUN_TOKEN_NOT_CHECKED"), 503),
+    ],
+)
+async def test_a_token_that_is_good_no_more_or_cannot_be_checked_is_refused(
+    sqlite_file: Path, error: BosError, status: int
+) -> None:
+    async with (
+        service(sqlite_file, auth=Ended(error)) as (server, _),
+        httpx2.AsyncClient() as http,
+    ):
+        reply = await http.post(server.url, json={})
+    assert (reply.status_code, reply.json()["reason"]) == (status, error.reason)
 
 
 async def test_a_foreign_host_or_origin_is_refused_on_loopback(sqlite_file: Path) -> None:

@@ -170,5 +170,7 @@ class Starter:
         )
 
 
-def run_token(user: str, run: str = "", audiences: Sequence[str] = ("memory",)) -> str:
-    return RunTokenSigner(PRIVATE_KEY).mint(user, run, "", audiences, 60)
+def run_token(
+    user: str, run: str = "", audiences: Sequence[str] = ("memory",), step: str = "", **more: Any
+) -> str:
+    return RunTokenSigner(PRIVATE_KEY).mint(user, run, step, audiences, 60, **more)

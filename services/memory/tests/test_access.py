@@ -62,6 +62,26 @@ async def test_a_run_tells_and_asks_for_its_own_user_alone(guarded: Caller) -> N
         await guarded.tell("OpenTurn", OpenTurnRequest(user_id="ada"), token=elsewhere)
 
 
+@pytest.mark.security
+async def test_a_step_of_a_run_opens_nothing_here(guarded: Caller) -> None:
+    """Whoever holds it is an agent: it would read what was said, or write what never was."""
+    step = run_token("ada", RUN, step=f"{RUN}/0/a")
+    ahead = run_token("ada", RUN, use="step")
+    for token in (step, ahead):
+        for method, request in (
+            ("RecordTurn", turn("ada")),
+            ("OpenTurn", OpenTurnRequest(user_id="ada")),
+        ):
+            with pytest.raises(Unauthenticated):
+                await guarded.tell(method, request, token=token)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await guarded.people.GetLongTermMemory(
+                GetLongTermMemoryRequest(), metadata=(("bos-run-token", token),), timeout=60
+            )
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert await guarded.conversations() == []
+
+
 async def test_people_do_not_open_what_is_for_runs(guarded: Caller) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await guarded.turns.OpenTurn(

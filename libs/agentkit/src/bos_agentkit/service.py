@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bos.agent.v1 import add_AgentServiceServicer_to_server
 from bos_agentkit.servicer import AgentServicer
-from bos_chassis.auth import authenticator_from
+from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.server import GrpcServer, Servicer, grpc_server, run_service
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -73,14 +73,17 @@ async def agent_service(
         max_result_bytes=settings.server.max_message_bytes - _ENVELOPE_BYTES,
         step_timeout_s=settings.step_timeout_s,
     )
-    auth = authenticator_from(settings.auth, audience=agent.card.name)
     offered = Servicer(
         servicer,
         add_AgentServiceServicer_to_server,
         _SERVICE,
         max_request_bytes=settings.server.max_message_bytes,
     )
-    async with grpc_server(settings.server, [offered], telemetry=telemetry, auth=auth) as server:
+    name, tls = agent.card.name, settings.server.tls
+    async with (
+        open_run_tokens(settings.auth, name, telemetry, accepts="agent", tls=tls) as auth,
+        grpc_server(settings.server, [offered], telemetry=telemetry, auth=auth) as server,
+    ):
         yield server
 
 

@@ -2,8 +2,9 @@
 
 People and API clients send ``authorization: Bearer <key or access token>``; access tokens are
 verified in :mod:`bos_chassis.user_tokens`. Services send ``bos-run-token``, a JWT signed by the
-gateway (EdDSA) that names user, run, step and the services that may accept it. An
-:class:`Authenticator` looks at the metadata of a call; the server interceptor does the rest.
+gateway (EdDSA) that names user, run, step and the services that may accept it; whether its step is
+still under way is asked in :mod:`bos_chassis.run_token_checks`. An :class:`Authenticator` looks at
+the metadata of a call; the server interceptor does the rest.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from bos_chassis.errors import ConfigurationError, Unauthenticated
+from bos_chassis.errors import ConfigurationError, PermissionDenied, Unauthenticated
+from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, required_names
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
 
@@ -42,12 +44,31 @@ USER, APPROVER, OPERATOR, ADMINISTRATOR = ROLES = get_args(Role)
 """What an account may do: ask questions; answer other people's approval requests; look at and stop
 other people's runs; manage accounts. No role includes another one."""
 
+Use = Literal["service", "step"]
+"""What a run token is for: a call of the gateway's own, to one service; or the work of one attempt
+at a step, which an agent is handed with the right to call others on its behalf."""
+Accepts = Literal["service", "step", "agent"]
+"""Which run tokens a service takes: those of the gateway's own calls; those of steps; an agent
+both, if they were made out to itself and not only let through to it."""
+
 _ISSUER = "bos"
 _ALGORITHM = "EdDSA"
-_REQUIRED_CLAIMS = ["iss", "sub", "aud", "iat", "exp", "run", "step"]
+_REQUIRED_CLAIMS = ["iss", "sub", "aud", "iat", "exp", "use", "run", "step"]
 _CLOCK_SKEW_S = 2
 _VERIFIED_TOKENS = 1024
-_MAX_TOKEN_CHARS = 4096
+# With all groups that it may name. Servers refuse calls with more than 8 KiB of metadata.
+_MAX_TOKEN_CHARS = 7168
+_MAX_POSITION = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a step, by where its run stood when it began; nothing else need be kept."""
+
+    epoch: int = 0
+    """Of the run; another owner of it has another."""
+    sequence: int = 0
+    """Where the run's log ended: what ends the attempt comes behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,8 @@ class Principal:
     """Groups of the user; inside of a run those that it had when it asked."""
     scopes: frozenset[str] | None = None
     """What an API key is limited to; None: to nothing but its user's rights."""
+    attempt: Attempt | None = None
+    """Of a step's run token: the attempt that it was made for."""
 
 
 class Authenticator(Protocol):
@@ -91,6 +114,20 @@ _run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
 def current_principal() -> Principal | None:
     """Who is behind the server call in progress; None outside of one or without authentication."""
     return _principal.get()
+
+
+def require_role(principal: Principal | None, role: Role) -> None:
+    """Refuse a caller that lacks ``role``; where nobody is asked who they are, nobody lacks any.
+
+    Raises:
+        PermissionDenied: ROLE_REQUIRED; says which role.
+    """
+    if principal is not None and role not in principal.roles:
+        raise PermissionDenied(
+            f'This needs the role "{role}", which you do not have. Ask an administrator for it.',
+            reason="ROLE_REQUIRED",
+            metadata={"role": role},
+        )
 
 
 def current_run_token() -> str | None:
@@ -155,22 +192,54 @@ class RunTokenSigner:
         """The key that verifies these tokens."""
         return _public_pem(self._key.public_key())
 
-    def mint(self, user: str, run: str, step: str, audiences: Sequence[str], ttl_s: float) -> str:
+    def mint(
+        self,
+        user: str,
+        run: str,
+        step: str,
+        audiences: Sequence[str],
+        ttl_s: float,
+        *,
+        use: Use | None = None,
+        attempt: Attempt | None = None,
+        groups: Iterable[str] = (),
+    ) -> str:
         """A token for ``audiences`` (service names), valid for ``ttl_s`` seconds.
 
-        ``run`` and ``step`` are empty for calls outside of a run or a step.
+        Args:
+            user: On whose behalf.
+            run: Empty outside of a run.
+            step: ``run/revision/step``; empty outside of a step.
+            audiences: Who may accept it. An agent that is handed the token comes first.
+            ttl_s: For how long, at most.
+            use: What it is for; if not given, ``step`` for a step and ``service`` without.
+            attempt: At the step.
+            groups: Of the user, when it asked.
+
+        Raises:
+            ValueError: There are more groups than a token has room for.
         """
-        now = self._now()
+        now, attempt, named = self._now(), attempt or Attempt(), sorted(groups)
         claims = {
             "iss": _ISSUER,
             "sub": user,
+            "use": use or ("step" if step else "service"),
             "run": run,
             "step": step,
+            "epoch": attempt.epoch,
+            "seq": attempt.sequence,
             "aud": list(audiences),
             "iat": int(now),
             "exp": now + ttl_s,
+            **({"groups": named} if named else {}),
         }
-        return jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
+        token = jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
+        if len(token) > _MAX_TOKEN_CHARS or _groups(named) is None:
+            raise ValueError(
+                f"{len(named)} groups do not fit into a run token: at most {MAX_NAMES} of at "
+                f"most {MAX_NAME_CHARS} printable characters, in {_MAX_TOKEN_CHARS} bytes."
+            )
+        return token
 
 
 class RunTokenVerifier:
@@ -178,13 +247,17 @@ class RunTokenVerifier:
 
     Args:
         public_keys_pem: Ed25519 public keys, each a PEM text that may hold several.
-        audience: Name of this service, as the gateway writes it into tokens.
+        audience: Name of this service, as the gateway writes it into tokens. None takes those for
+            anybody, for the gateway alone: it is asked about the token itself.
+        accepts: Which of them.
 
     Raises:
         ConfigurationError: There is no usable key.
     """
 
-    def __init__(self, public_keys_pem: Sequence[str], audience: str) -> None:
+    def __init__(
+        self, public_keys_pem: Sequence[str], audience: str | None, accepts: Accepts = "step"
+    ) -> None:
         keys = [_load_public(pem) for text in public_keys_pem for pem in _split_pem(text)]
         if not keys:
             raise ConfigurationError(
@@ -193,6 +266,7 @@ class RunTokenVerifier:
             )
         self._keys = {_key_id(key): key for key in keys}
         self._audience = audience
+        self._accepts = accepts
         # A verification costs about 0.15 ms and a step makes many calls with one token.
         self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
 
@@ -207,15 +281,22 @@ class RunTokenVerifier:
         Raises:
             Unauthenticated: Wrong signature, expired, for another service, or incomplete.
         """
+        return self.verified(token)[0]
+
+    def verified(self, token: str) -> tuple[Principal, float]:
+        """The principal that ``token`` names, and when it expires in seconds since 1970.
+
+        Raises:
+            Unauthenticated: Wrong signature, expired, for another service, or incomplete.
+        """
         known = self._verified.get(token)
         if known is not None and time.time() < known[1]:
             self._verified.move_to_end(token)
-            return known[0]
-        principal, expires = self._check(token)
-        self._verified[token] = (principal, expires)
+            return known
+        found = self._verified[token] = self._check(token)
         while len(self._verified) > _VERIFIED_TOKENS:
             self._verified.popitem(last=False)
-        return principal
+        return found
 
     def _check(self, token: str) -> tuple[Principal, float]:
         # One message for all defects: which of them it was helps only somebody who forges tokens.
@@ -233,7 +314,7 @@ class RunTokenVerifier:
                 audience=self._audience,
                 issuer=_ISSUER,
                 leeway=_CLOCK_SKEW_S,
-                options={"require": _REQUIRED_CLAIMS},
+                options={"require": _REQUIRED_CLAIMS, "verify_aud": self._audience is not None},
             )
         except jwt.ExpiredSignatureError:
             raise Unauthenticated(
@@ -241,18 +322,59 @@ class RunTokenVerifier:
             ) from None
         except (jwt.InvalidTokenError, ValueError, RecursionError):
             raise refusal from None
-        user, run, step = claims["sub"], claims["run"], claims["step"]
-        if not (isinstance(user, str) and isinstance(run, str) and isinstance(step, str) and user):
+        principal = _principal_of(claims)
+        if principal is None or not self._takes(claims):
             raise refusal
-        return Principal(user, run, step, "run_token"), float(claims["exp"])
+        return principal, float(claims["exp"])
+
+    def _takes(self, claims: Mapping[str, Any]) -> bool:
+        """Whether a sound token is one of those that are accepted here."""
+        use, audience = claims["use"], claims["aud"]
+        if use == "service":
+            # Made out to nobody else, and for no step.
+            return self._accepts != "step" and audience == [self._audience] and not claims["step"]
+        if self._accepts == "agent":
+            return bool(audience[0] == self._audience)
+        return self._accepts == "step"
+
+
+def _principal_of(claims: Mapping[str, Any]) -> Principal | None:
+    """Whom the claims of a run token name; None if they cannot be what the gateway has written."""
+    user, run, step, use = (claims[name] for name in ("sub", "run", "step", "use"))
+    texts = all(isinstance(text, str) for text in (user, run, step))
+    epoch, sequence = claims.get("epoch", 0), claims.get("seq", 0)
+    placed = all(type(each) is int and 0 <= each < _MAX_POSITION for each in (epoch, sequence))
+    groups = _groups(claims.get("groups", []))
+    listed = isinstance(claims["aud"], list) and claims["aud"]
+    if not (texts and user and placed and listed) or groups is None:
+        return None
+    if use not in get_args(Use) or (use == "step" and not run):
+        return None
+    attempt = Attempt(epoch, sequence) if use == "step" else None
+    return Principal(user, run, step, "run_token", groups=groups, attempt=attempt)
+
+
+def _groups(claim: Any) -> frozenset[str] | None:
+    try:
+        return required_names(claim, "groups")
+    except ValueError:
+        return None
 
 
 class StaticKey:
     """Accepts one fixed bearer key; whoever holds it acts as ``user_id``."""
 
-    def __init__(self, key: str, user_id: str = LOCAL_USER) -> None:
+    def __init__(
+        self,
+        key: str,
+        user_id: str = LOCAL_USER,
+        roles: Iterable[Role] = (USER,),
+        groups: Iterable[str] = (),
+    ) -> None:
         self._digest = hashlib.sha256(key.encode()).digest()
-        self._principal = Principal(user_id, "", "", "static_key")
+        self._principal = Principal(
+            user_id, "", "", "static_key", roles=frozenset(roles), groups=frozenset(groups)
+        )
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
         """The holder of the key under ``authorization``; see :class:`Authenticator`."""
@@ -329,15 +451,22 @@ class AnyOf:
         return found
 
 
-def authenticator_from(settings: AuthSettings, audience: str) -> Authenticator | None:
+def authenticator_from(
+    settings: AuthSettings, audience: str, accepts: Accepts = "step"
+) -> Authenticator | None:
     """The authenticator that ``settings`` describe; None if nothing is configured.
+
+    Args:
+        settings: Who may call.
+        audience: Name of the service, as run tokens have it.
+        accepts: Which run tokens it takes.
 
     Raises:
         ConfigurationError: A key is not usable.
     """
     found: list[Authenticator] = []
     if settings.run_token_public_keys is not None:
-        found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
+        found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
     key = static_key_from(settings)
     if key is not None:
         found.append(key)
@@ -348,7 +477,12 @@ def static_key_from(settings: AuthSettings) -> StaticKey | None:
     """The static key that ``settings`` hold, if any."""
     if settings.static_key is None:
         return None
-    return StaticKey(settings.static_key.get_secret_value(), settings.static_key_user)
+    return StaticKey(
+        settings.static_key.get_secret_value(),
+        settings.static_key_user,
+        settings.static_key_roles,
+        settings.static_key_groups,
+    )
 
 
 def _split_pem(text: str) -> Iterator[str]:

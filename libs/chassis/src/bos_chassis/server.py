@@ -52,6 +52,8 @@ class Servicer:
     """Names of methods that anybody may call, without a credential."""
     max_request_bytes: int = _PUBLIC_REQUEST_BYTES
     """Largest request; a larger one is refused before it is unpacked."""
+    auth: Authenticator | None = None
+    """Who may call it, if that is not whoever may call the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ async def grpc_server(
         telemetry,
         auth,
         opened,
+        of_services={one.name: one.auth for one in servicers if one.auth is not None},
         request_bytes={one.name: one.max_request_bytes for one in servicers},
         from_proxy=from_proxy,
     )

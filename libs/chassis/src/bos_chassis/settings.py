@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from bos_chassis.auth import USER, Role
 from bos_chassis.errors import ConfigurationError
+from bos_chassis.names import MAX_NAMES, GroupName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -229,8 +231,26 @@ class AuthSettings(Settings):
     static_key_user: str = Field(
         default="local", min_length=1, max_length=128, description="User that its holder acts as"
     )
+    static_key_roles: tuple[Role, ...] = Field(
+        default=(USER,),
+        description="Roles of its holder: user asks questions, approver answers approval requests "
+        "of others, operator looks after runs, administrator after accounts",
+    )
+    static_key_groups: tuple[GroupName, ...] = Field(
+        default=(), max_length=MAX_NAMES, description="Groups of its holder (BOS_ACCESS_GROUPS)"
+    )
     run_token_public_keys: str | None = Field(
         default=None, description="Ed25519 public keys (PEM, one after another) of run tokens"
+    )
+    run_token_check_target: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where the gateway listens, to ask it whether the step of a run token is still "
+        "under way; unset: run tokens of steps are good until they expire",
+    )
+    run_token_check_required: bool = Field(
+        default=True,
+        description="Refuse run tokens of steps while the gateway does not answer that",
     )
     issuer: str | None = Field(
         default=None,
@@ -240,6 +260,19 @@ class AuthSettings(Settings):
     audience: str = Field(default="bos", min_length=1, description="What access tokens are for")
     user_claim: str = Field(
         default="sub", min_length=1, description="Claim of access tokens that holds the user's id"
+    )
+    roles_claim: str = Field(
+        default="roles",
+        min_length=1,
+        description="Claim that holds the user's roles, a list; names that are no roles are left",
+    )
+    default_roles: tuple[Role, ...] = Field(
+        default=(USER,), description="Roles of users whose access tokens lack that claim"
+    )
+    groups_claim: str = Field(
+        default="groups",
+        min_length=1,
+        description="Claim that holds the user's groups (BOS_ACCESS_GROUPS), a list",
     )
     leeway_s: float = Field(
         default=5.0, ge=0, le=300, description="By how much the issuer's clock may differ"

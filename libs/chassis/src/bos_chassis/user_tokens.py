@@ -15,6 +15,8 @@ import jwt
 from bos_chassis.api_keys import ApiKeyVerifier, exchange_at
 from bos_chassis.auth import (
     LOCAL_USER,
+    ROLES,
+    USER,
     AnyOf,
     Bearer,
     Principal,
@@ -27,14 +29,15 @@ from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
+from bos_chassis.names import required_names
 from bos_chassis.scopes import key_and_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth import Accepts, Authenticator, Role
     from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 
@@ -69,6 +72,9 @@ class UserTokenVerifier:
         issuer: What tokens must call ``iss``.
         audience: What tokens must name in ``aud``.
         user_claim: Claim that holds the user's id.
+        roles_claim: Claim that holds the user's roles; others than ours are left out.
+        default_roles: Roles of a user whose token lacks that claim.
+        groups_claim: Claim that holds the user's groups.
         leeway_s: By how much clocks may differ, in seconds.
         require_type: Demand that tokens say of themselves that they are access tokens: ``typ`` is
             ``at+jwt``. Otherwise they may leave that out, unless they look like ID tokens.
@@ -82,6 +88,9 @@ class UserTokenVerifier:
         issuer: str,
         audience: str,
         user_claim: str = "sub",
+        roles_claim: str = "roles",
+        default_roles: Iterable[Role] = (USER,),
+        groups_claim: str = "groups",
         leeway_s: float = 5.0,
         require_type: bool,
         log: FilteringBoundLogger,
@@ -90,6 +99,9 @@ class UserTokenVerifier:
         self._issuer = issuer
         self._audience = audience
         self._user_claim = user_claim
+        self._roles_claim = roles_claim
+        self._default_roles = frozenset[str](default_roles)
+        self._groups_claim = groups_claim
         self._leeway_s = leeway_s
         self._require_type = require_type
         self._log = log
@@ -147,14 +159,27 @@ class UserTokenVerifier:
                 "user_token" if scopes is None else "api_key",
                 api_key or (session if isinstance(session, str) else ""),
                 scopes=scopes,
+                roles=self._roles(claims),
+                groups=required_names(claims.get(self._groups_claim, []), "groups"),
             ),
             float(claims["exp"]),
         )
 
+    def _roles(self, claims: dict[str, Any]) -> frozenset[str]:
+        """The roles that the token gives; an issuer of others has its own beside them."""
+        if self._roles_claim not in claims:
+            return self._default_roles
+        return required_names(claims[self._roles_claim], "roles") & frozenset(ROLES)
+
 
 @asynccontextmanager
 async def open_authenticator(
-    settings: AuthSettings, audience: str, telemetry: Telemetry, tls: TlsSettings | None = None
+    settings: AuthSettings,
+    audience: str | None,
+    telemetry: Telemetry,
+    accepts: Accepts = "service",
+    *,
+    tls: TlsSettings | None = None,
 ) -> AsyncIterator[Authenticator | None]:
     """The authenticator of a service that people may call; None if nothing is configured.
 
@@ -163,15 +188,21 @@ async def open_authenticator(
 
     Args:
         settings: Who may call.
-        audience: Name of the service, as run tokens have it.
+        audience: Name of the service, as run tokens have it; None takes no run token, whatever
+            keys are configured.
         telemetry: Of the service.
+        accepts: Which run tokens it takes.
         tls: Its certificates, for the way to identity; None for plain text.
 
     Raises:
         ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
     """
     if not settings.names_issuer:
-        yield authenticator_from(settings, audience)
+        yield (
+            static_key_from(settings)
+            if audience is None
+            else authenticator_from(settings, audience, accepts)
+        )
         return
     async with AsyncExitStack() as stack:
         fetch = await stack.enter_async_context(key_source(settings, telemetry, tls))
@@ -184,33 +215,40 @@ async def open_authenticator(
             issuer=settings.issuer or "",
             audience=settings.audience,
             user_claim=settings.user_claim,
+            roles_claim=settings.roles_claim,
+            default_roles=settings.default_roles,
+            groups_claim=settings.groups_claim,
             leeway_s=settings.leeway_s,
             require_type=settings.require_token_type or settings.keys_of_identity,
             log=log,
         )
         keys_of_users = None
         if settings.keys_of_identity and settings.identity_target is not None:
-            channels = await stack.enter_async_context(Channels(telemetry))
+            channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
             exchange = exchange_at(channels, settings.identity_target)
             keys_of_users = ApiKeyVerifier(exchange, users.verify)
-        yield with_users(settings, audience, users, keys_of_users)
+        yield with_users(settings, audience, users, accepts, keys_of_users)
 
 
 def with_users(
     settings: AuthSettings,
-    audience: str,
+    audience: str | None,
     users: UserTokenVerifier,
+    accepts: Accepts = "service",
     api_keys: ApiKeyVerifier | None = None,
 ) -> Authenticator:
-    """What ``settings`` accept, access tokens that ``users`` accepts, and keys likewise."""
+    """What ``settings`` accept, access tokens that ``users`` accepts, and keys likewise.
+
+    Without an audience no run tokens: who changes accounts or decides about runs is a person.
+    """
     verify_api_key = None if api_keys is None else api_keys.verify
     found: list[Authenticator] = [
         Bearer(
             static_key_from(settings), users.verify, refused_token, verify_api_key=verify_api_key
         )
     ]
-    if settings.run_token_public_keys is not None:
-        found.append(RunTokenVerifier([settings.run_token_public_keys], audience))
+    if settings.run_token_public_keys is not None and audience is not None:
+        found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
     return AnyOf(*found)
 
 

@@ -23,6 +23,7 @@ from bos.gateway.v1 import (
     GetApprovalRequest,
     GetRunRequest,
     ListAgentsRequest,
+    ListAgentsResponse,
     ListApprovalsRequest,
     ListRunsRequest,
     OrchestratorServiceStub,
@@ -279,8 +280,12 @@ class BosClient(ServiceClient):
         return (await self._unary(self._stub.CancelRun, request)).run
 
     async def agents(self) -> list[AgentInfo]:
-        """The agents that exist, by name."""
-        return list((await self._unary(self._stub.ListAgents, ListAgentsRequest())).agents)
+        """The agents that the caller may use, by name."""
+        return list((await self.access()).agents)
+
+    async def access(self) -> ListAgentsResponse:
+        """What the caller may use: agents with their tools, and tables; its roles and groups."""
+        return await self._unary(self._stub.ListAgents, ListAgentsRequest())
 
     async def plan(self, question: str, **options: Unpack[AskOptions]) -> PlanQuestionResponse:
         """The plan for a question, without running it."""

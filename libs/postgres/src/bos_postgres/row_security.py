@@ -33,19 +33,26 @@ USER_SETTING: Final = "bos.user_id"
 _ARGUMENT: Final = re.compile(r"\$(\d+)")
 
 
-def for_user(query: str) -> str:
+def for_user(query: str, *settings: str) -> str:
     """``query`` as the user in ``$1``, in one statement; its own arguments come behind.
 
-    What is ``$1`` in the query is ``$2`` in the result, and so on. The setting is local to the
-    statement. It is in force before the query reads its first row: the query is the inner side of
-    a join that needs the outer side's row first, and that row is the setting's value.
+    What is ``$1`` in the query is ``$2`` in the result, and so on. Further settings that policies
+    look at have their values between the user and the query's own arguments. Every setting is
+    local to the statement. They are in force before the query reads its first row: the query is
+    the inner side of a join that needs the outer side's row first, and that row is their values.
     """
-    behind = _ARGUMENT.sub(lambda found: f"${int(found[1]) + 1}", query)
+    behind = _ARGUMENT.sub(lambda found: f"${int(found[1]) + 1 + len(settings)}", query)
+    more = "".join(
+        f", set_config('{name}', ${place}, true) AS setting_{place}"
+        for place, name in enumerate(settings, 2)
+    )
+    # Named here as well, so that none of them can be left out as unused.
+    used = "".join(f" AND caller.setting_{place + 2} IS NOT NULL" for place in range(len(settings)))
     return (
         "SELECT answer.* "  # noqa: S608  The query is ours; what callers say are its arguments.
-        f"FROM (SELECT set_config('{USER_SETTING}', $1, true) AS user_id OFFSET 0) AS caller "
+        f"FROM (SELECT set_config('{USER_SETTING}', $1, true) AS user_id{more} OFFSET 0) AS caller "
         "CROSS JOIN LATERAL "
-        f"(SELECT * FROM ({behind}) AS query WHERE caller.user_id <> '' OFFSET 0) AS answer"
+        f"(SELECT * FROM ({behind}) AS query WHERE caller.user_id <> ''{used} OFFSET 0) AS answer"
     )
 
 

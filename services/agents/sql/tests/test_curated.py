@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,6 +106,24 @@ def test_names_that_do_not_exist_are_refused_with_their_line(
 
     assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
     assert told in failure.value.message
+
+
+def test_what_is_about_hidden_tables_is_left_out_for_whoever_may_not_read_them(
+    catalog: Catalog,
+) -> None:
+    """An agent serves members of all groups with one file."""
+    curated = parse_curated(GOOD)
+    orders = tuple(table for table in catalog.tables if table.name == "orders")
+    weather = tuple(table for table in catalog.tables if table.name == "weather")
+    member = curated.applied_to(replace(catalog, tables=orders, joins=(), narrowed=True))
+    assert [metric.name for metric in member.metrics] == ["turnover"]
+    assert member.tables[0].comment == "Orders placed in the shop"
+    assert member.joins == ()
+    other = curated.applied_to(replace(catalog, tables=weather, joins=(), narrowed=True))
+    assert (other.metrics, other.joins) == ((), ())
+    assert "purchases" not in repr(other)
+    with pytest.raises(ConfigurationError):
+        curated.applied_to(replace(catalog, tables=weather, joins=()))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _process(settings: ComposerSettings) -> AsyncIterator[GrpcServer]:
-    auth = authenticator_from(AuthSettings.load(), "composer")
+    auth = authenticator_from(AuthSettings.load(), "composer", "service")
     with setup_telemetry("composer", TelemetrySettings.load()) as telemetry:
         async with (
             Models(ModelSettings.load(), telemetry) as models,

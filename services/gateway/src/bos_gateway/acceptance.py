@@ -12,12 +12,13 @@ from bos_chassis.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
+from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
@@ -38,6 +39,7 @@ def new_run(
     interactive: bool,
     traceparent: str,
     goes_on_from: Continued | None = None,
+    groups: Iterable[str] = (),
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -50,23 +52,27 @@ def new_run(
         interactive: Whether somebody follows it and can be asked.
         traceparent: W3C trace context of the request.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
+        groups: Of the user; what they may use is all that the run has.
 
     Raises:
         InvalidArgument: the request cannot be run; names fields and fixes.
+        PermissionDenied: the user may not use any agent.
         Unavailable: no agent has ever answered.
     """
     if not is_duration(request.timeout):
         raise InvalidArgument.field("request.timeout", "is not a duration; 10,000 years at most")
     settings, registry, now = needed.settings, needed.registry, needed.clock.now()
-    cards = registry.require_cards()
+    access, known = needed.access.of(groups), registry.require_cards()
+    cards = offered_cards(known, access)
     normalised = context.normalise(
         with_inherited(request, goes_on_from),
         cards,
         max_context_bytes=settings.max_context_bytes,
-        configured=registry.names,
+        configured=allowed_names(registry.names, access),
     )
     normalised.request_id = normalised.request_id or str(run_id)
-    secrets = context.take_secrets(normalised.context, cards)
+    # Also what only others declare, so that it is in no log.
+    secrets = context.take_secrets(normalised.context, known)
     context.attach_temporal_context(normalised.context, now)
     accepted = RunAccepted(
         user_id=user_id,
@@ -75,8 +81,11 @@ def new_run(
         settings=settings.run_settings(),
         interactive=interactive,
         traceparent=traceparent,
-        unavailable_agents=registry.unavailable,
+        unavailable_agents={
+            name: why for name, why in registry.unavailable.items() if access.may_use_agent(name)
+        },
         secret_keys=sorted(secrets),
+        groups=access.groups,
     )
     freeze(accepted, goes_on_from)
     limit = timedelta(seconds=settings.run_timeout_s)

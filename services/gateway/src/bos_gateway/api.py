@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -11,9 +12,16 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
-from bos_chassis.auth import LOCAL_USER, current_principal
-from bos_chassis.errors import ResourceExhausted, Unavailable
+from bos_chassis.auth import (
+    AUTHORIZATION_KEY,
+    LOCAL_USER,
+    USER,
+    current_principal,
+    require_role,
+)
+from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.cursors import Cursor, Piece
+from bos_gateway.permits.approvers import Answerer
 from bos_gateway.projection import project, project_text, visible_response
 from bos_gateway.reading import is_end
 from bos_gateway.runs import run_of
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
+    from bos_chassis.access import AccessRules
+    from bos_chassis.session_check import SessionCheck
     from bos_gateway.approvals import Approvals
     from bos_gateway.clock import DatabaseClock
     from bos_gateway.dry_run import DryRun
@@ -30,10 +40,12 @@ if TYPE_CHECKING:
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.registry import Registry
     from bos_gateway.replica import Replica
+    from bos_gateway.run_tokens import Attempts
     from bos_gateway.runs import Runs
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
+RUN_TOKEN_SERVICE_NAME = "bos.gateway.v1.RunTokenService"  # noqa: S105  no secret
 _PART_BYTES = 256 * 1024
 
 
@@ -100,6 +112,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _streams: Streams
     _files: RunFiles
     _clock: DatabaseClock
+    _access: AccessRules
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -168,20 +181,35 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def ListAgents(
         self, request: gateway.ListAgentsRequest, context: Any
     ) -> gateway.ListAgentsResponse:
-        """The agents that exist."""
-        return gateway.ListAgentsResponse(agents=self._registry.agents())
+        """What the caller may use."""
+        caller()  # who is nobody that may know
+        principal = current_principal()
+        access = self._access.of(groups())
+        tables = access.table_patterns()
+        return gateway.ListAgentsResponse(
+            agents=self._registry.agents(access),
+            roles=sorted(principal.roles) if principal else (),
+            groups=access.groups,
+            tables=[gateway.ReadableTables(database=d, tables=t) for d, t in tables.items()],
+        )
 
     async def PlanQuestion(
         self, request: gateway.PlanQuestionRequest, context: Any
     ) -> gateway.PlanQuestionResponse:
         """A plan without running it."""
-        return await self._dry_run.plan(request.request, caller())
+        require_role(current_principal(), USER)
+        return await self._dry_run.plan(request.request, caller(), groups())
 
     async def _accept(self, request: gateway.AgentRequest, *, interactive: bool) -> UUID:
+        require_role(current_principal(), USER)
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
         return await self._replica.accept(
-            request, caller(), interactive=interactive, traceparent=carrier.get("traceparent", "")
+            request,
+            caller(),
+            groups(),
+            interactive=interactive,
+            traceparent=carrier.get("traceparent", ""),
         )
 
     async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:
@@ -199,30 +227,87 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     """Implements ``bos.gateway.v1.ApprovalService``."""
 
     _approvals: Approvals
+    _sessions: SessionCheck | None = None
+    """Knows whether the session of a caller is open; None where another issuer than identity is."""
 
     async def ListApprovals(
         self, request: gateway.ListApprovalsRequest, context: Any
     ) -> gateway.ListApprovalsResponse:
-        """The caller's requests."""
-        approvals, token = await self._approvals.list(request, caller())
+        """The requests that the caller may see."""
+        approvals, token = await self._approvals.list(request, answerer())
         return gateway.ListApprovalsResponse(approvals=approvals, next_page_token=token)
 
     async def GetApproval(
         self, request: gateway.GetApprovalRequest, context: Any
     ) -> gateway.GetApprovalResponse:
-        """One of the caller's requests."""
-        approval = await self._approvals.get(request.approval_id, caller())
+        """One of the requests that the caller may see."""
+        approval = await self._approvals.get(request.approval_id, answerer())
         return gateway.GetApprovalResponse(approval=approval)
 
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of the caller's requests."""
-        approval = await self._approvals.respond(request, caller())
+        """A decision about one of them, by somebody who is still signed in."""
+        approval = await self._approvals.respond(request, await self._present(context))
         return gateway.RespondApprovalResponse(approval=approval)
+
+    async def _present(self, context: Any) -> Answerer:
+        """Who calls, with the roles and groups of this moment; tokens have those of minutes ago.
+
+        Raises:
+            Unauthenticated: the session has ended, or the API key was revoked.
+            Unavailable: identity does not answer, so nobody knows.
+        """
+        found, signed_in = answerer(), ("user_token", "api_key")
+        if self._sessions is None or found.principal is None:
+            return found
+        if found.principal.kind not in signed_in:
+            return found
+        metadata = dict(context.invocation_metadata() or ())
+        credential = str(metadata.get(AUTHORIZATION_KEY, ""))
+        roles, groups = await self._sessions.require_open(credential)
+        principal = replace(found.principal, roles=roles, groups=groups)
+        return Answerer(found.user_id, roles, groups, principal)
+
+
+@define(eq=False)
+class RunTokenServicer(gateway.RunTokenServiceServicer):
+    """Implements ``bos.gateway.v1.RunTokenService``; its callers are known by run tokens alone."""
+
+    _attempts: Attempts
+
+    async def CheckRunToken(
+        self, request: gateway.CheckRunTokenRequest, context: Any
+    ) -> gateway.CheckRunTokenResponse:
+        """Whether the attempt of the caller's token is under way."""
+        principal = current_principal()
+        under_way = principal is not None and await self._attempts.under_way(principal)
+        return gateway.CheckRunTokenResponse(under_way=under_way)
+
+
+def answerer() -> Answerer:
+    """Who calls, as one that answers requests."""
+    user_id, principal = caller(), current_principal()
+    if principal is None:
+        return Answerer(user_id)
+    return Answerer(user_id, principal.roles, principal.groups, principal)
+
+
+def groups() -> frozenset[str]:
+    """Groups of whoever calls."""
+    principal = current_principal()
+    return frozenset() if principal is None else principal.groups
 
 
 def caller() -> str:
-    """Who calls; everybody is one user where nobody signs in."""
+    """Who calls; everybody is one user where nobody signs in.
+
+    Raises:
+        PermissionDenied: a step of a run calls; what it does for its user it was told.
+    """
     principal = current_principal()
-    return LOCAL_USER if principal is None else principal.user_id
+    if principal is None:
+        return LOCAL_USER
+    if principal.kind == "run_token":
+        raise PermissionDenied("This is for people; a run token does not open it.")
+    return principal.user_id

@@ -18,6 +18,7 @@ from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
+from bos_gateway.permits.approvers import SEPARATOR, approvers_named
 from bos_gateway.proposals import resolved
 from bos_postgres import fetch, for_user
 
@@ -26,23 +27,44 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos_gateway.permits.approvers import Answerer
+
     Pool = asyncpg.Pool[asyncpg.Record]
 
 _DEFAULT_PAGE = 50
 _BATCH = 100
-_COLUMNS = "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at"
+_COLUMNS = (
+    "approval_id, run_id, status, instructions, payload, created_at, expire_at, responded_at, "
+    "decided_by, user_id, approvers"
+)
+_MEMBER_OF = "bos.member_of"
 
 _PAGE = f"""
 SELECT {_COLUMNS} FROM approvals
-WHERE user_id = $1 AND (created_at, approval_id) < ($2, $3)
+WHERE {{whose}} AND (created_at, approval_id) < ($2, $3){{status}}
 ORDER BY created_at DESC, approval_id DESC
 LIMIT $4
 """  # noqa: S608  our own text
-_LIST = for_user(_PAGE)
-_LIST_BY_STATUS = for_user(_PAGE.replace("ORDER BY", "AND status = $5 ORDER BY"))
-_ONE = for_user(f"""
-SELECT {_COLUMNS}, now() AS read_at FROM approvals WHERE approval_id = $1 AND user_id = $2
-""")  # noqa: S608  our own text
+
+
+def _page(status: str) -> str:
+    """The caller's own requests, and those that it may answer: a page of each, by its own index."""
+    own = _PAGE.format(whose="user_id = $1", status=status)
+    shared = _PAGE.format(whose="shared AND user_id <> $1 AND approvers && $5", status=status)
+    both = f"SELECT * FROM (({own}) UNION ALL ({shared})) AS found"  # noqa: S608  our own text
+    page = f"{both} ORDER BY created_at DESC, approval_id DESC LIMIT $4"
+    return for_user(page, _MEMBER_OF)
+
+
+_LIST = _page("")
+_LIST_BY_STATUS = _page(" AND status = $6")
+_ONE = for_user(
+    f"""
+SELECT {_COLUMNS}, now() AS read_at FROM approvals
+WHERE approval_id = $1 AND (user_id = $2 OR shared AND approvers && $3)
+""",  # noqa: S608  our own text
+    _MEMBER_OF,
+)
 _DUE = f"""
 SELECT {_COLUMNS}, now() AS read_at FROM approvals
 WHERE status = 1 AND expire_at <= now() AND ($1::uuid IS NULL OR approval_id = $1)
@@ -61,7 +83,7 @@ WITH wanted AS (
     FOR UPDATE OF a
 ), decided AS (
     UPDATE approvals AS a
-    SET status = $3, instructions = $4, responded_at = now()
+    SET status = $3, instructions = $4, responded_at = now(), decided_by = $6
     FROM open JOIN wanted AS w USING (approval_id)
     WHERE a.approval_id = open.approval_id AND a.status = 1
     RETURNING a.approval_id, a.run_id, w.payload
@@ -83,16 +105,17 @@ class Approvals:
     """Connections of the role that sees the rows of one user."""
 
     async def list(
-        self, request: gateway.ListApprovalsRequest, user_id: str
+        self, request: gateway.ListApprovalsRequest, who: Answerer
     ) -> tuple[list[gateway.Approval], str]:
-        """A page of the user's requests, newest first, and the token of the next page.
+        """A page of what somebody may see, newest first, and the token of the next page.
 
         Raises:
             InvalidArgument: the page token is not one of ours.
         """
         before, last_id = after_time(request.page_token)
         size = request.page_size or _DEFAULT_PAGE
-        found: list[object] = [user_id, user_id, before, last_id, size + 1]
+        known: list[object] = [who.user_id, SEPARATOR.join(who.names)]
+        found: list[object] = [*known, who.user_id, before, last_id, size + 1, who.names]
         if request.status:
             found.append(request.status)
         rows = await fetch(self._readers, _LIST_BY_STATUS if request.status else _LIST, *found)
@@ -100,21 +123,22 @@ class Approvals:
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
         return [_approval(row) for row in rows[:size]], token
 
-    async def get(self, approval_id: str, user_id: str) -> gateway.Approval:
-        """One of the user's requests.
+    async def get(self, approval_id: str, who: Answerer) -> gateway.Approval:
+        """One of the requests that somebody may see.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it is for others.
         """
-        return _approval(await self._row(approval_id, user_id))
+        return _approval(await self._row(approval_id, who))
 
     async def respond(
-        self, request: gateway.RespondApprovalRequest, user_id: str
+        self, request: gateway.RespondApprovalRequest, who: Answerer
     ) -> gateway.Approval:
         """Decide; the same decision once more is no error.
 
         Raises:
-            NotFound: there is no such request, or it belongs to somebody else.
+            NotFound: there is no such request, or it is for others.
+            PermissionDenied: it is not the caller's to answer so.
             InvalidArgument: instructions that cannot be followed.
             AlreadyExists: it was decided otherwise, or its time is over.
         """
@@ -125,8 +149,9 @@ class Approvals:
         if "\0" in instructions:
             raise InvalidArgument.field("instructions", "must not contain U+0000")
         status = gateway.APPROVAL_STATUS_APPROVED if approve else gateway.APPROVAL_STATUS_DENIED
-        row = await self._row(request.approval_id, user_id)
+        row = await self._row(request.approval_id, who)
         approval = _approval(row)
+        who.check(approval, approve=approve)
         if instructions and approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
@@ -135,10 +160,10 @@ class Approvals:
             raise InvalidArgument.field(
                 "decision", "what was proposed cannot be read any more; it can only be denied"
             )
-        if not await self._decide([row], status, instructions):
+        if not await self._decide([row], status, instructions, who.user_id):
             # Somebody, or the time, was faster.
             await self.time_out(row["approval_id"])
-        found = await self.get(request.approval_id, user_id)
+        found = await self.get(request.approval_id, who)
         if (found.status, found.user_instructions) != (status, instructions):
             name = (
                 gateway.ApprovalStatus.Name(found.status).removeprefix("APPROVAL_STATUS_").lower()
@@ -159,20 +184,29 @@ class Approvals:
                 return
 
     async def _decide(
-        self, rows: Sequence[asyncpg.Record], status: gateway.ApprovalStatus, instructions: str = ""
+        self,
+        rows: Sequence[asyncpg.Record],
+        status: gateway.ApprovalStatus,
+        instructions: str = "",
+        decided_by: str = "",
     ) -> int:
         """Give requests a final state, as far as nobody else was faster; returns how many."""
-        final = [resolved(_approval(row), status, row["read_at"], instructions) for row in rows]
+        final = [
+            resolved(_approval(row), status, row["read_at"], instructions, decided_by)
+            for row in rows
+        ]
         inputs, ids = [_input(approval) for approval in final], [row["approval_id"] for row in rows]
-        return len(await fetch(self._pool, _DECIDE, ids, inputs, status, instructions, CHANNEL))
+        arguments = (ids, inputs, status, instructions, CHANNEL, decided_by)
+        return len(await fetch(self._pool, _DECIDE, *arguments))
 
-    async def _row(self, approval_id: str, user_id: str) -> asyncpg.Record:
+    async def _row(self, approval_id: str, who: Answerer) -> asyncpg.Record:
         missing = NotFound("There is no such approval.", metadata={"approval_id": approval_id})
         try:
             key = UUID(approval_id)
         except ValueError:
             raise missing from None
-        rows = await fetch(self._readers, _ONE, user_id, key, user_id)
+        known = (who.user_id, SEPARATOR.join(who.names))
+        rows = await fetch(self._readers, _ONE, *known, key, who.user_id, who.names)
         if not rows:
             raise missing
         return rows[0]
@@ -185,10 +219,13 @@ def _approval(row: asyncpg.Record) -> gateway.Approval:
         # One damaged row must not keep all others from being listed or timed out. The log of its
         # run has the request as well, so that the run can go on.
         approval = gateway.Approval(approval_id=str(row["approval_id"]), run_id=str(row["run_id"]))
+        approval.user_id = row["user_id"]
+        approval.approvers.CopyFrom(approvers_named(row["approvers"]))
         approval.create_time.FromDatetime(row["created_at"])
         approval.expire_time.FromDatetime(row["expire_at"])
     approval.status = row["status"]
     approval.user_instructions = row["instructions"]
+    approval.decided_by = row["decided_by"]
     if row["responded_at"] is not None:
         approval.respond_time.FromDatetime(row["responded_at"])
     return approval

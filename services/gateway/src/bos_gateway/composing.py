@@ -49,7 +49,7 @@ async def _composed(
     """What the composer made of the results, and what went wrong if the gateway had to."""
     limit_s = run.state.request.settings.compose_timeout.ToNanoseconds() / 1e9
     timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
-    request, token = _request(run.state, token_budget), run.token([COMPOSER], timeout_s)
+    request, token = _request(run.state, token_budget), run.token(COMPOSER, timeout_s)
     messages = streamed(run.services.composer.Compose, request, timeout_s, token)
     room = MAX_STREAMED_BYTES
     try:

@@ -14,10 +14,13 @@ from bos_gateway.acceptance import continued_by
 from bos_gateway.continuing import freeze, with_inherited
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
+from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.planning import ask_planner, plan_request, usable_problems
 from bos_plans import stages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bos.gateway.v1 import AgentRequest
     from bos.planner.v1 import MakePlanResponse
     from bos_gateway.day_budget import DayBudget
@@ -35,17 +38,21 @@ class DryRun:
     _day: DayBudget
     """What planning may consume."""
 
-    async def plan(self, request: AgentRequest, user_id: str) -> PlanQuestionResponse:
+    async def plan(
+        self, request: AgentRequest, user_id: str, groups: Iterable[str] = ()
+    ) -> PlanQuestionResponse:
         """The plan that the user's request would be run with at this moment.
 
         Raises:
             InvalidArgument: the request could not be run.
+            PermissionDenied: the user may not use any agent.
             NotFound: it replies to a run that the user does not have.
             FailedPrecondition: the planner's plan is not valid, or the run asked nothing.
             ResourceExhausted: the tokens of the day are spent.
         """
         settings, registry = self._services.settings, self._services.registry
-        cards = registry.require_cards()
+        access, known = self._services.access.of(groups), registry.require_cards()
+        cards = offered_cards(known, access)
         request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
         continued = await continued_by(request, user_id, self._runs)
@@ -53,9 +60,9 @@ class DryRun:
             with_inherited(request, continued),
             cards,
             max_context_bytes=settings.max_context_bytes,
-            configured=registry.names,
+            configured=allowed_names(registry.names, access),
         )
-        context.take_secrets(normalised.context, cards)
+        context.take_secrets(normalised.context, known)
         context.attach_temporal_context(normalised.context, self._services.clock.now())
         accepted = RunAccepted(request=normalised, cards=cards, settings=settings.run_settings())
         freeze(accepted, continued)

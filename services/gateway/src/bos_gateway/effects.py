@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from bos_chassis.auth import RUN_TOKEN_KEY
+from bos_chassis.access import AccessRules
+from bos_chassis.auth import RUN_TOKEN_KEY, Attempt
+from bos_gateway.audiences import granted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from bos.agent.v1 import AgentCard
     from bos.composer.v1 import ComposerServiceAsyncStub
     from bos.planner.v1 import PlannerServiceAsyncStub
     from bos.runlog.v1 import LogEvent
@@ -54,12 +57,33 @@ class Tokens:
     """None where internal calls are not authenticated (tests, loopback)."""
 
     def metadata(
-        self, user_id: str, run_id: str, step_key: str, audiences: Sequence[str], timeout_s: float
+        self,
+        user_id: str,
+        run_id: str,
+        step_key: str,
+        audiences: Sequence[str],
+        timeout_s: float,
+        attempt: Attempt | None = None,
+        *,
+        groups: Iterable[str] = (),
     ) -> Metadata:
-        """Metadata of a call that lasts at most ``timeout_s`` seconds, for these services."""
+        """Metadata of a call that lasts at most ``timeout_s`` seconds, for these services.
+
+        With an attempt the callee may pass the token on, as long as the attempt is under way;
+        without one the call is the gateway's own, to one service.
+        """
         if self.signer is None:
             return ()
-        token = self.signer.mint(user_id, run_id, step_key, audiences, timeout_s + _SLACK_S)
+        token = self.signer.mint(
+            user_id,
+            run_id,
+            step_key,
+            audiences,
+            timeout_s + _SLACK_S,
+            use="step" if attempt else "service",
+            attempt=attempt,
+            groups=groups,
+        )
         return ((RUN_TOKEN_KEY, token),)
 
     def own(self, audience: str, timeout_s: float) -> Metadata:
@@ -120,6 +144,11 @@ class Collaborators:
     file_room: Room
     result_room: Room
 
+    @property
+    def access(self) -> AccessRules:
+        """What the members of groups may use, as it is configured now."""
+        return AccessRules(self.settings.access)
+
 
 @frozen(eq=False)
 class EffectContext:
@@ -133,11 +162,33 @@ class EffectContext:
     emit: Emit
     committed: Committed
     say: Say
+    epoch: int = 0
+    """Of the run, as this replica owns it."""
 
-    def token(self, audiences: Sequence[str], timeout_s: float, step_key: str = "") -> Metadata:
-        """Metadata of a call made for this run."""
+    def token(self, service: str, timeout_s: float) -> Metadata:
+        """Metadata of a call of the gateway's own made for this run."""
         user_id, run_id = self.state.request.user_id, self.state.run_id
-        return self.services.tokens.metadata(user_id, run_id, step_key, audiences, timeout_s)
+        return self.services.tokens.metadata(user_id, run_id, "", [service], timeout_s)
+
+    def agent_token(
+        self, agent: str, card: AgentCard | None, timeout_s: float, step_key: str = ""
+    ) -> Metadata:
+        """Metadata of a call that has an agent work for this run, for an attempt that begins now.
+
+        Without a step the agent reads ahead.
+        """
+        accepted, run_id = self.state.request, self.state.run_id
+        audiences = granted(card, agent, self.services.settings.agent_audiences)
+        attempt = Attempt(self.epoch, self.state.last_sequence)
+        return self.services.tokens.metadata(
+            accepted.user_id,
+            run_id,
+            step_key,
+            audiences,
+            timeout_s,
+            attempt,
+            groups=accepted.groups,
+        )
 
     def now(self) -> datetime:
         """The time in UTC, the same for all replicas."""

@@ -26,6 +26,7 @@ class Row(NamedTuple):
     kind: str
     payload: bytes
     created_at: datetime
+    step_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Append:
         rows = tuple(
             Row(
                 *(self.run_id, sequence, uuid4(), self.epoch, event.WhichOneof("event") or ""),
-                *(event.SerializeToString(), time_of(event)),
+                *(event.SerializeToString(), time_of(event), attempted_step(event)),
             )
             for sequence, event in enumerate(self.events, self.first_sequence)
         )
@@ -98,6 +99,18 @@ class Append:
     def size(self) -> int:
         """Bytes to be written, about."""
         return sum(len(row.payload) for row in self.rows)
+
+
+def attempted_step(event: LogEvent) -> str | None:
+    """The step of which the event begins or ends an attempt, if it does; tokens end by it."""
+    match event.WhichOneof("event"):
+        case "step_dispatched":
+            return event.step_dispatched.step_id
+        case "step_finished":
+            return event.step_finished.step_id
+        case "approval_requested":
+            return event.approval_requested.approval.step_id
+    return None
 
 
 def time_of(event: LogEvent) -> datetime:

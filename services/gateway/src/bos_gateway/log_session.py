@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 from bos_gateway.day_budget import held, settled
 from bos_gateway.log_items import time_of
+from bos_gateway.permits.approvers import SEPARATOR, names_of
 from bos_gateway.state import waits
 
 if TYPE_CHECKING:
@@ -105,12 +106,12 @@ WITH wanted AS (
     WHERE r.run_id = w.run_id
 ), written AS (
     INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, payload,
-                            created_at)
-    SELECT run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at
+                            created_at, step_id)
+    SELECT run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at, step_id
     FROM unnest(
         $8::uuid[], $9::bigint[], $10::uuid[], $11::bigint[], $12::text[], $13::bytea[],
-        $14::timestamptz[], $15::integer[]
-    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at, schema_version)
+        $14::timestamptz[], $15::integer[], {step_ids}::text[]
+    ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at, schema_version, step_id)
          JOIN owned USING (run_id)
     ORDER BY run_id, sequence
 {more})
@@ -120,9 +121,10 @@ FROM wanted AS w LEFT JOIN runs AS r USING (run_id) LEFT JOIN owned AS o USING (
 """
 _MORE = """), asked AS (
     INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at,
-                           agent_name, tools)
+                           agent_name, tools, approvers)
+    -- Behind the tools, in one text, stand those who may answer beside the user.
     SELECT t.approval_id, r.run_id, r.user_id, 1, t.payload, t.created_at, t.expire_at,
-           t.agent_name, t.tools
+           t.agent_name, split_part(t.tools, chr(31), 1), (string_to_array(t.tools, chr(31)))[2:]
     FROM unnest($16::uuid[], $17::uuid[], $18::bytea[], $19::timestamptz[], $20::timestamptz[],
                 $21::text[], $22::text[])
          AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
@@ -162,10 +164,13 @@ _MORE = """), asked AS (
 # An agent may claim anything; a day is not closed by what one run says it took beyond its budget.
 _BELIEVED = 4
 
-APPEND = _APPEND.format(more="", handed_on="")
-"""For events that neither end a run nor concern a person, as nearly all are: $1 to $15."""
+_BESIDE = 15
+"""How many arguments there are beside those of the log."""
+APPEND = _APPEND.format(more="", handed_on="", step_ids="$16")
+"""For events that neither end a run nor concern a person, as nearly all are: $1 to $16."""
 APPEND_ANY = _APPEND.format(
     more=_MORE,
+    step_ids=f"${16 + _BESIDE}",
     handed_on=f""",
         replica_id = CASE WHEN r.run_id <> ALL ($25) THEN r.replica_id END,
         retry_at = CASE WHEN r.run_id <> ALL ($25) THEN r.retry_at ELSE 'infinity' END,
@@ -175,7 +180,7 @@ APPEND_ANY = _APPEND.format(
             WHERE t.run_id = r.run_id
         ), r.tokens)""",  # noqa: S608  our own text
 )
-"""For all others: $1 to $30."""
+"""For all others: $1 to $31; the steps of the events come last."""
 _SPECIAL: Final = frozenset({"run_finished", "approval_requested", "approval_resolved"})
 _STORED_IDS: Final = "SELECT event_id FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)"
 
@@ -234,6 +239,7 @@ async def insert_events(
     """
     events = [(a.run_id, event) for appends in runs for a in appends for event in a.events]
     rows = [row for appends in runs for append in appends for row in append.rows]
+    *columns, step_ids = _columns(rows, 8)
     special = any(_is_special(event) for _, event in events)
     found = await session.fetch(
         APPEND_ANY if special else APPEND,
@@ -244,9 +250,10 @@ async def insert_events(
         [next((a.status for a in reversed(appends) if a.status), 0) for appends in runs],
         [any(append.finished for append in appends) for appends in runs],
         replica_id,
-        *_columns(rows, 7),
+        *columns,
         [SCHEMA_VERSION] * len(rows),
         *(_beside_the_log(events) if special else ()),
+        step_ids,
     )
     return {run_id: Standing(*standing) for run_id, *standing in found}
 
@@ -271,6 +278,7 @@ def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[ob
             created, expire = approval.create_time, approval.expire_time
             times = (created.ToDatetime(tzinfo=UTC), expire.ToDatetime(tzinfo=UTC))
             tools = ",".join(sorted({action.tool for action in approval.actions}))
+            tools = SEPARATOR.join([tools, *names_of(approval.approvers)])
             request = (UUID(approval.approval_id), approval.SerializeToString(), *times)
             asked.append((run_id, *request, approval.agent_name, tools))
         elif event.HasField("approval_resolved"):

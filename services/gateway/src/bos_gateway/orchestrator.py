@@ -88,7 +88,13 @@ class Orchestrator:
         self._pipeline = Pipeline(self._writer, last, self._show, wake)
         self._inbox = asyncio.Queue(_INBOX)
         self._effects = EffectContext(
-            self.state, self.secrets, self._with, self._inbox.put, self._committed, self.feed.say
+            self.state,
+            self.secrets,
+            self._with,
+            self._inbox.put,
+            self._committed,
+            self.feed.say,
+            self.adopted.epoch,
         )
         self._log = self._with.telemetry.logger("bos.gateway.orchestrator")
 

@@ -58,7 +58,7 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
     revising = None if state.replanning is None else revision_context(state)
     request = plan_request(state.request, max_steps, command.token_budget, revising)
     try:
-        token = run.token([PLANNER], timeout_s)
+        token = run.token(PLANNER, timeout_s)
         answer = await ask_planner(run.services, request, timeout_s, token)
     except BosError as error:
         text = f"The question could not be planned: {error.message}"
@@ -182,7 +182,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
     )
     classified = taken_to_add(command)
     try:
-        ask, token = run.services.planner.ClassifyInstructions, run.token([PLANNER], timeout_s)
+        ask, token = run.services.planner.ClassifyInstructions, run.token(PLANNER, timeout_s)
         answer = await answered(ask, request, timeout_s, token)
     except BosError as error:
         text = f"The instructions could not be classified and add to the task: {error.message}"
@@ -237,8 +237,8 @@ async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
     )
     request = agent.PrepareRequest(metadata=metadata, question=question_of(accepted))
     timeout_s = min(_PREPARE_TIMEOUT_S, run.left_s(run_deadline(run.state)))
-    audiences = [card.name, *card.downstream_audiences]
-    call = stub.Prepare(request, timeout=timeout_s, metadata=run.token(audiences, timeout_s))
+    token = run.agent_token(card.name, card, timeout_s)
+    call = stub.Prepare(request, timeout=timeout_s, metadata=token)
     outcome = "cancelled"
     try:
         await call

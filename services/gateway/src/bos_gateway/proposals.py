@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
+    from bos.gateway.v1 import Approvers
     from bos_gateway.run_state import RunState, StepState
 
 MAX_APPROVAL_BYTES: Final = 128 * 1024
@@ -94,12 +95,17 @@ def proposal_timeout(
 
 
 def approval_for(
-    state: RunState, step: StepState, result: AgentResult, now: datetime, timeout: timedelta
+    state: RunState,
+    step: StepState,
+    result: AgentResult,
+    now: datetime,
+    timeout: timedelta,
+    approvers: Approvers | None = None,
 ) -> Approval:
     """The request about what ``result`` proposes."""
     task = result.task_description or step.step.task
     kind = gateway.APPROVAL_KIND_PROPOSED
-    return _request(state, step, now, timeout, task, result.proposed_actions, kind)
+    return _request(state, step, now, timeout, task, result.proposed_actions, kind, approvers)
 
 
 def asked_again(
@@ -120,7 +126,9 @@ def asked_again(
     text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
     timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
     kind = gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
-    approval = _request(state, step, now, timeout, text, former.actions, kind)
+    # Whoever could answer before may answer now, and nobody else.
+    approvers = former.approvers if former.HasField("approvers") else None
+    approval = _request(state, step, now, timeout, text, former.actions, kind, approvers)
     return ApprovalRequested(revision=step.revision, approval=approval)
 
 
@@ -132,6 +140,7 @@ def _request(
     text: str,
     actions: Iterable[ProposedAction],
     kind: gateway.ApprovalKind,
+    approvers: Approvers | None,
 ) -> Approval:
     """A request to a person.
 
@@ -150,6 +159,7 @@ def _request(
         status=gateway.APPROVAL_STATUS_PENDING,
         user_id=state.request.user_id,
         kind=kind,
+        approvers=approvers,
         create_time=now,
         expire_time=now + timeout,
     )
@@ -259,13 +269,18 @@ def closed(state: RunState, now: datetime, status: gateway.ApprovalStatus) -> li
 
 
 def resolved(
-    approval: Approval, status: gateway.ApprovalStatus, now: datetime, instructions: str = ""
+    approval: Approval,
+    status: gateway.ApprovalStatus,
+    now: datetime,
+    instructions: str = "",
+    decided_by: str = "",
 ) -> Approval:
     """The request in its final state."""
     final = Approval()
     final.CopyFrom(approval)
     final.status = status
     final.user_instructions = instructions
+    final.decided_by = decided_by
     final.respond_time.FromDatetime(now)
     return final
 

@@ -13,6 +13,7 @@ import grpc
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
 from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_gateway.permits.agents import offered_card
 from bos_gateway.results import values_problem
 from bos_gateway.rounds import for_ever
 from bos_plans import is_duration
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from bos.agent.v1 import AgentServiceAsyncStub
+    from bos_chassis.access import Access
     from bos_chassis.channels import Channels
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.effects import Tokens
@@ -81,15 +83,16 @@ class Registry:
         """Agents that do not answer at the moment, with a reason that is safe to show."""
         return {n: a.unavailable_reason for n, a in self._agents.items() if a.unavailable_reason}
 
-    def agents(self) -> list[AgentInfo]:
-        """What clients may know, by name."""
+    def agents(self, access: Access) -> list[AgentInfo]:
+        """What a client may know of the agents that it may use, by name."""
         return [
             AgentInfo(
-                card=agent.card or AgentCard(name=name),
+                card=card,
                 available=not agent.unavailable_reason,
                 unavailable_reason=agent.unavailable_reason,
             )
             for name, agent in self._agents.items()
+            if (card := offered_card(agent.card or AgentCard(name=name), access)) is not None
         ]
 
     def stub(self, agent: str) -> AgentServiceAsyncStub | None:

@@ -82,12 +82,19 @@ class Replica:
         self._log = self._with.telemetry.logger("bos.gateway.replica")
 
     async def accept(
-        self, request: AgentRequest, user_id: str, *, interactive: bool, traceparent: str
+        self,
+        request: AgentRequest,
+        user_id: str,
+        groups: Iterable[str] = (),
+        *,
+        interactive: bool,
+        traceparent: str,
     ) -> UUID:
         """Store a run and start it, or find the one that this request already started.
 
         Raises:
             InvalidArgument: the request cannot be run; names fields and fixes.
+            PermissionDenied: the user may not use any agent.
             NotFound: it replies to a run that the user does not have.
             FailedPrecondition: it replies to a run that has not asked anything.
             AlreadyExists: the request id belongs to a request with another body.
@@ -112,6 +119,7 @@ class Replica:
             interactive=interactive,
             traceparent=traceparent,
             goes_on_from=goes_on_from,
+            groups=groups,
         )
         if self._remembering is not None:
             run = await self._remembering.opened(run)

@@ -20,13 +20,17 @@ from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
+from bos_gateway import run_tokens
 from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
+    RUN_TOKEN_SERVICE_NAME,
     SERVICE_NAME,
     ApprovalServicer,
     OrchestratorServicer,
+    RunTokenServicer,
     Streams,
 )
 from bos_gateway.approvals import Approvals
@@ -84,14 +88,15 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
-    tokens = Tokens(RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None)
+    signer = RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None
+    tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         auth = await enter(
-            open_authenticator(settings.auth, "gateway", telemetry, settings.server.tls)
+            open_authenticator(settings.auth, None, telemetry, tls=settings.server.tls)
         )
         database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
         pool = await enter(
@@ -152,8 +157,12 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
-        servicer = OrchestratorServicer(replica, runs, registry, dry_run, streams, files, clock)
-        decisions = ApprovalServicer(approvals)
+        servicer = OrchestratorServicer(
+            replica, runs, registry, dry_run, streams, files, clock, collaborators.access
+        )
+        identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
+        sessions = SessionCheck(channels, identity) if identity else None
+        decisions = ApprovalServicer(approvals, sessions)
         accounts = AccountDataServicer(pool, replica.reader, files)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
@@ -162,6 +171,15 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             ),
             Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]
+        if signer is not None:
+            services.append(
+                Servicer(
+                    RunTokenServicer(run_tokens.Attempts(pool)),
+                    gateway.add_RunTokenServiceServicer_to_server,
+                    RUN_TOKEN_SERVICE_NAME,
+                    auth=run_tokens.verifier(signer, settings.auth),
+                )
+            )
         server = await enter(
             grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
         )

@@ -9,9 +9,12 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
+from bos_chassis.access import AccessSettings, ToolPattern
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_gateway import audiences
 from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
+from bos_gateway.permits.approvers import ApproverRule
 from bos_gateway.run_secrets import SecretsKeyRing
 
 Text = Annotated[str, Field(min_length=1)]
@@ -47,6 +50,7 @@ class GatewaySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    access: AccessSettings = Field(default_factory=AccessSettings.load)
 
     store_url: Text
     """PostgreSQL URL of the run log"""
@@ -58,6 +62,11 @@ class GatewaySettings(Settings):
     """Agents as name=target, separated by commas, such as sql=dns:///sql:8080"""
     run_token_private_key: SecretStr | None = None
     """Ed25519 private key (PEM) that signs run tokens"""
+    agent_audiences: dict[str, tuple[str, ...]] = Field(
+        default_factory=lambda: {name: tuple(each) for name, each in audiences.DEFAULT.items()}
+    )
+    """Services that agents may call for their steps, as JSON such as {"sql": ["mcp_db"], "*": []};
+    * stands for every other agent; an agent gets of them what its card asks for"""
     secrets_keys: SecretStr | None = None
     """Keys that encrypt the credentials of runs as id=base64, separated by commas; the first
     encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
@@ -135,6 +144,10 @@ class GatewaySettings(Settings):
         Field(default_factory=dict)
     )
     """The same for single tools as tool=seconds, separated by commas"""
+    approvers: dict[ToolPattern, ApproverRule] = Field(default_factory=dict, max_length=1000)
+    """Who may answer requests beside whoever asked, by tool, as JSON: {"mail.send": {"roles":
+    ["approver"], "groups": ["finance"], "four_eyes": true}}; agent.* and * stand for several tools;
+    four_eyes: whoever asked may deny, and not approve"""
 
     lease_s: float = Field(default=3.0, gt=0.5)
     """Life of this replica's lease"""
@@ -177,6 +190,10 @@ class GatewaySettings(Settings):
             raise ValueError(
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
             )
+        if problem := audiences.agents_problem(self.agent_targets):
+            raise ValueError(problem)
+        if problem := audiences.audiences_problem(self.agent_audiences, self.agent_targets):
+            raise ValueError(problem)
         # What a run may consume is held when it is accepted; without a bound, that is anything.
         if (self.max_user_day_tokens or self.max_day_tokens) and not self.max_run_tokens:
             raise ValueError(

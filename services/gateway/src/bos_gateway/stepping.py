@@ -21,6 +21,8 @@ from bos_gateway.budget import counted, for_attempt
 from bos_gateway.continuing import clarification_limit
 from bos_gateway.decide import steps_deadline
 from bos_gateway.files import StepFiles
+from bos_gateway.permits.agents import listed_tools, step_problem
+from bos_gateway.permits.approvers import approvers_for
 from bos_gateway.run_state import AWAITING_APPROVAL, FAILED, NEEDS_CLARIFICATION, SKIPPED, SUCCEEDED
 from bos_gateway.state import add_usage
 
@@ -62,6 +64,7 @@ class _StepRun:
         self._step = run.state.steps[command.step_id]
         self._agent = self._step.step.agent
         self._card = run.state.card(self._agent)
+        self._access = run.services.access.of(run.state.request.groups)
         self._performing = command.approval.approved_actions if command.approval else ()
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._traced = len(self._step.trace)
@@ -125,6 +128,8 @@ class _StepRun:
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
             return await self._failed(failures.AGENT_UNKNOWN, text, unsent=True), False
+        if barred := step_problem(self._step.step, self._access):
+            return await self._failed(failures.NOT_PERMITTED, barred, unsent=True), False
         if lost := missing_secrets(run.state, self._step, run.secrets):
             text = failures.credentials_lost(lost)
             return await self._failed(failures.CREDENTIAL_LOST, text, unsent=True), False
@@ -133,8 +138,8 @@ class _StepRun:
         if (size := request.ByteSize()) > (most := results.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
             return await self._failed(failures.RESULT_TOO_LARGE, text, unsent=True), False
-        audiences = [self._agent, *(self._card.downstream_audiences if self._card else ())]
-        token = run.token(audiences, timeout_s, self._command.sub_task.sub_task_id)
+        step_key = self._command.sub_task.sub_task_id
+        token = run.agent_token(self._agent, self._card, timeout_s, step_key)
         margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
         call = stub.Execute(request, timeout=timeout_s + margin_s, metadata=token)
         files, begun = StepFiles(run.services.file_room), False
@@ -174,6 +179,7 @@ class _StepRun:
             token_budget=tokens,
             secrets=self._run.secrets,
         )
+        step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
         if self._command.approval is not None:
             step_input.approval_context.CopyFrom(self._command.approval)
         return ExecuteRequest(input=step_input)
@@ -252,7 +258,8 @@ class _StepRun:
             settings, actions = self._run.services.settings, result.proposed_actions
             by_tool, default_s = settings.approval_timeouts, settings.approval_timeout_s
             timeout = proposals.proposal_timeout(actions, by_tool, default_s)
-            approval = proposals.approval_for(state, step, result, now, timeout)
+            approvers = approvers_for(settings.approvers, self._agent, actions)
+            approval = proposals.approval_for(state, step, result, now, timeout, approvers)
             del result.proposed_actions[:]  # they are in the request
             (beside,) = results.fit([result], _MAX_BESIDE_BYTES)
             revision = self._command.revision

@@ -162,7 +162,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 settings.server,
                 servicers,
                 telemetry=telemetry,
-                auth=with_users(settings.auth, "identity", users, verifier),
+                auth=with_users(settings.auth, None, users, api_keys=verifier),
             )
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bos_chassis.auth import authenticator_from
+from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.server import run_service
 from bos_chassis.settings import AuthSettings, TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _process(settings: McpDbSettings) -> AsyncIterator[McpDbServer]:
-    auth = authenticator_from(AuthSettings.load(), AUDIENCE)
     with setup_telemetry(AUDIENCE, TelemetrySettings.load()) as telemetry:
-        async with serve(settings, telemetry, auth=auth) as server:
+        async with (
+            open_run_tokens(
+                AuthSettings.load(), AUDIENCE, telemetry, tls=settings.server.tls
+            ) as auth,
+            serve(settings, telemetry, auth=auth) as server,
+        ):
             yield server
 
 

@@ -12,6 +12,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from opentelemetry.trace import SpanKind
 from pydantic import Field
 
+from bos_chassis.auth import current_principal
 from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_mcp_db.envelope import (
     Envelope,
@@ -77,7 +78,7 @@ class Tools:
         ):
             span.set_attribute("db.namespace", database[:64])
             try:
-                target = self._databases.get(database)
+                target = self._databases.get(database, _groups())
                 limits = target.lowered(max_rows, max_cols, timeout_s)
                 result = await target.query(query, limits)
                 envelope = result_envelope(result, _elapsed_ms(started))
@@ -105,7 +106,7 @@ class Tools:
     ) -> CallToolResult:
         """List the readable tables, or describe some of them in detail."""
         try:
-            target = self._databases.get(database)
+            target = self._databases.get(database, _groups())
             found = await target.describe(tables or ())
             if tables:
                 samples = await sample_values(target, found, self._hidden)
@@ -146,6 +147,12 @@ def _reply(envelope: Envelope) -> CallToolResult:
         structured_content=envelope,
         is_error=not envelope["success"],
     )
+
+
+def _groups() -> frozenset[str]:
+    """Groups of the user on whose behalf this is called, as the run token has them."""
+    principal = current_principal()
+    return frozenset() if principal is None else principal.groups
 
 
 def _elapsed_ms(started: float) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from bos_chassis.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,6 +86,19 @@ class TableInfo:
     foreign_keys: list[ForeignKey] = field(default_factory=list)
 
 
+def refuse_role(role: str) -> None:
+    """For databases that know no roles.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    if role:
+        raise ConfigurationError(
+            f'BOS_ACCESS_GROUPS: database_role "{role}" is for a database that is not PostgreSQL. '
+            "Leave it out; tables can be limited by group in every database."
+        )
+
+
 class Backend(Protocol):
     """A database that is only ever read.
 
@@ -94,6 +109,17 @@ class Backend(Protocol):
     dialect: Dialect
     default_schema: str
 
+    def reading(self, tables: Sequence[str], role: str) -> Backend:
+        """The same for callers who may read less; connections are shared with it.
+
+        Args:
+            tables: The part of the allow-list that they may read.
+            role: What reads for them in place of the user of the connection; empty: that user.
+
+        Raises:
+            ConfigurationError: a role, where the database knows no such thing.
+        """
+
     async def query(self, sql: str, limits: Limits) -> Result:
         """Run one query; cancelling the call stops the query in the database.
 
@@ -103,6 +129,7 @@ class Backend(Protocol):
             QueryTimedOut: longer than ``limits.timeout_s``.
             ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.
             DatabaseUnavailable: no connection.
+            RoleUnavailable: the role cannot be taken on.
         """
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from bos_chassis.access import AccessRules
 from bos_chassis.errors import ConfigurationError
 from bos_mcp_db.backend import Limits
-from bos_mcp_db.failures import QueryRefused, UnknownDatabase, UnknownTable
+from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
 from bos_mcp_db.mssql import MssqlBackend
 from bos_mcp_db.mssql_driver import driver_installed, parse_address, session_opener
+from bos_mcp_db.names import split_table
 from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+    from bos_chassis.access import Access
     from bos_mcp_db.backend import Backend, Result, TableInfo
     from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
+_MOST_NARROWED = 64
 _DIALECTS: dict[str, Dialect] = {
     "postgresql": "postgres",
     "postgres": "postgres",
@@ -43,6 +48,37 @@ class Database:
     limits: Limits
     guard: Guard
     backend: Backend
+    role: str = ""
+    """What reads in place of the user of the connection; empty: that user."""
+    narrowed: bool = False
+    """Whether this is less than what is readable at all."""
+
+    def readable(self, access: Access) -> tuple[str, ...]:
+        """The tables that a caller may read."""
+        schema = self.backend.default_schema
+        return tuple(
+            entry
+            for entry in self.tables
+            if access.may_read(self.name, *split_table(entry, schema), default_schema=schema)
+        )
+
+    def reading(self, tables: tuple[str, ...], role: str) -> Database:
+        """The same for callers who may read these of its tables alone, by this role.
+
+        Raises:
+            ConfigurationError: a role, where the database knows no such thing.
+        """
+        if tables == self.tables and not role:
+            return self
+        policy = replace(self.guard.policy, allowed_tables=frozenset(tables))
+        return replace(
+            self,
+            tables=tables,
+            guard=Guard(policy),
+            backend=self.backend.reading(tables, role),
+            role=role,
+            narrowed=True,
+        )
 
     async def query(self, sql: str, limits: Limits) -> Result:
         """Check ``sql``, then run what the guard wrote. The guard cannot be turned off.
@@ -84,26 +120,70 @@ class Database:
 
 
 class Databases:
-    """Finds databases by name."""
+    """Finds databases by name, as those who ask may read them.
 
-    def __init__(self, databases: Mapping[str, Database]) -> None:
+    Args:
+        databases: By name, the default one first.
+        rules: Who may read what.
+    """
+
+    def __init__(self, databases: Mapping[str, Database], rules: AccessRules) -> None:
         self._databases = dict(databases)
+        self._rules = rules
+        # A guard takes a moment to build. The key holds all that a caller may read, so none is
+        # handed to somebody who may read anything else.
+        self._narrowed: OrderedDict[tuple[str, tuple[str, ...], str], Database] = OrderedDict()
 
     def all(self) -> list[Database]:
         """Return every database, the default one first."""
         return list(self._databases.values())
 
-    def get(self, name: str) -> Database:
-        """Return the database called ``name``; an empty name means the first one.
+    def get(self, name: str, groups: Iterable[str]) -> Database:
+        """Return what somebody in these groups may read of the database called ``name``.
+
+        An empty name means the first one of which that is anything.
 
         Raises:
-            UnknownDatabase: names the databases there are.
+            NothingReadable: the caller may read no table of any.
+            UnknownDatabase: names the databases that the caller may read.
+            ConflictingRoles: the groups read it by different roles.
         """
-        database = self._databases.get(name or next(iter(self._databases)))
-        if database is None:
-            known = ", ".join(self._databases)
+        access = self._rules.of(groups)
+        found = {each.name: each.readable(access) for each in self._databases.values()}
+        readable = {each: tables for each, tables in found.items() if tables}
+        if not readable:
+            raise NothingReadable
+        chosen = name or next(iter(readable))
+        if chosen not in readable:
+            known = ", ".join(readable)
             raise UnknownDatabase(f"There is no database {name!r}; configured: {known}.")
-        return database
+        return self._reading(chosen, readable[chosen], access.database_role(chosen))
+
+    def by_role(self) -> list[Database]:
+        """Return every database as each role reads it that a group may have; to try them.
+
+        Raises:
+            ConfigurationError: a role, where the database knows no such thing.
+        """
+        return [
+            database.reading(database.tables, role)
+            for name, roles in self._rules.database_roles().items()
+            if (database := self._databases.get(name)) is not None
+            for role in sorted(roles)
+        ]
+
+    def unknown(self) -> list[str]:
+        """Return the names of databases that groups may read, and that are not here."""
+        return sorted(self._rules.databases() - self._databases.keys())
+
+    def _reading(self, name: str, tables: tuple[str, ...], role: str) -> Database:
+        key = (name, tables, role)
+        if key not in self._narrowed:
+            self._narrowed[key] = self._databases[name].reading(tables, role)
+        self._narrowed.move_to_end(key)
+        while len(self._narrowed) > _MOST_NARROWED:
+            self._narrowed.popitem(last=False)
+        return self._narrowed[key]
 
 
 @asynccontextmanager
@@ -125,7 +205,7 @@ async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
         for name, wanted in settings.named_databases().items():
             databases[name] = _build(name, wanted, limits, settings.pool_size)
             stack.push_async_callback(databases[name].backend.aclose)
-        yield Databases(databases)
+        yield Databases(databases, AccessRules(settings.access))
 
 
 def _build(name: str, wanted: DatabaseSettings, limits: Limits, pool_size: int) -> Database:

@@ -54,7 +54,8 @@ def overview_envelope(database: Database, tables: Sequence[TableInfo]) -> Envelo
     """Return the envelope of ``list_tables``: every readable table in one line each (SPEC D-08)."""
     return {
         **_database(database, database.limits),
-        "fingerprint": schema_fingerprint(tables),
+        "fingerprint": schema_fingerprint(tables, database.role),
+        "narrowed": database.narrowed,
         "tables": [
             {
                 "name": table.name,

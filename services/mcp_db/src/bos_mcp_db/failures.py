@@ -8,6 +8,8 @@
     ├── QueryTimedOut         QUERY_TIMED_OUT        it took longer than allowed
     ├── ResultTooLarge        RESULT_TOO_LARGE       not even one row fits
     ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   nobody answers
+    ├── RoleUnavailable       DATABASE_ROLE_UNAVAILABLE   ConfigurationError
+    ├── NothingReadable       NOTHING_READABLE       no table of any database
     ├── UnknownTable          UNKNOWN_TABLE          not on the allow-list
     └── UnknownDatabase       UNKNOWN_DATABASE       not configured: ConfigurationError
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bos_chassis.errors import (
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     NotFound,
     PermissionDenied,
@@ -87,6 +90,29 @@ class DatabaseUnavailable(QueryFailure, Unavailable):
 
     def __init__(self) -> None:
         super().__init__("The database cannot be reached.")
+
+
+class RoleUnavailable(QueryFailure, FailedPrecondition):
+    """The role that reads for the caller's groups is not there, or may not be taken on."""
+
+    default_reason = "DATABASE_ROLE_UNAVAILABLE"
+    error_type = "ConfigurationError"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database cannot be read for your groups: the role that an operator has given them "
+            "(database_role in BOS_ACCESS_GROUPS) cannot be taken on. Grant it to the user of the "
+            "connection."
+        )
+
+
+class NothingReadable(QueryFailure, PermissionDenied):
+    """The caller's groups may not read a table of any database."""
+
+    default_reason = "NOTHING_READABLE"
+
+    def __init__(self) -> None:
+        super().__init__("You may not read any table. Ask an administrator for a group that may.")
 
 
 class UnknownTable(QueryFailure, NotFound):

@@ -10,7 +10,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bos_mcp_db.backend import ColumnType, Result
+from bos_mcp_db.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.blocking import BlockingCalls, Clock
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, ResultTooLarge
 from bos_mcp_db.mssql_schema import describe_tables
@@ -149,6 +149,11 @@ class MssqlBackend:
         self.default_schema = default_schema
         self._open_session = open_session
         self._calls = BlockingCalls(threads, "mssql")
+
+    def reading(self, tables: Sequence[str], role: str) -> MssqlBackend:
+        """See :class:`~bos_mcp_db.backend.Backend`; the guard alone limits the tables."""
+        refuse_role(role)
+        return self
 
     async def query(self, sql: str, limits: Limits) -> Result:
         """See :class:`~bos_mcp_db.backend.Backend`."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from copy import copy
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from bos_mcp_db.backend import ColumnType, ForeignKey, Result, TableColumn, TableInfo
-from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
+from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
 from bos_mcp_db.names import quote, split_table
 from bos_mcp_db.rows import RowCollector, check_columns, check_cost
 
@@ -117,6 +118,14 @@ class PostgresBackend:
         )
         self._opening = asyncio.Lock()
         self._is_open = False
+        self._role = ""
+        self._whole = self
+
+    def reading(self, tables: Sequence[str], role: str) -> PostgresBackend:
+        """See :class:`~bos_mcp_db.backend.Backend`."""
+        part = copy(self)
+        part._role = role
+        return part
 
     async def query(self, sql: str, limits: Limits) -> Result:
         """See :class:`~bos_mcp_db.backend.Backend`."""
@@ -163,6 +172,8 @@ class PostgresBackend:
             try:
                 milliseconds = max(1, int(timeout_s * 1000))
                 await connection.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+                if self._role:
+                    await self._take_role(connection)
                 yield connection
             finally:
                 await transaction.rollback()
@@ -179,12 +190,20 @@ class PostgresBackend:
         finally:
             await self._pool.release(connection)
 
+    async def _take_role(self, connection: PoolConnectionProxy[Any]) -> None:
+        """Read with the rights of the role; the end of the transaction gives it back."""
+        try:
+            await connection.execute(f"SET LOCAL ROLE {quote(self._role)}")
+        except (asyncpg.InvalidParameterValueError, asyncpg.InsufficientPrivilegeError):
+            raise RoleUnavailable from None
+
     async def _acquire(self) -> PoolConnectionProxy[Any]:
         try:
-            async with self._opening:
-                if not self._is_open:
+            whole = self._whole
+            async with whole._opening:
+                if not whole._is_open:
                     await self._pool
-                    self._is_open = True
+                    whole._is_open = True
             return await self._pool.acquire(timeout=_CONNECT_TIMEOUT_S)
         except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError):
             # Such errors name hosts, users and databases.

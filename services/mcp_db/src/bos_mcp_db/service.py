@@ -11,7 +11,7 @@ from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import metrics_server
 from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.databases import open_databases
-from bos_mcp_db.failures import DatabaseUnavailable
+from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
 from bos_mcp_db.web import MCP_PATH, build_app, http_server
@@ -68,6 +68,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         databases = await stack.enter_async_context(open_databases(settings))
         await _check_tables(databases, telemetry)
+        await _check_access(databases, telemetry)
         _tell_ignored_limits(databases, telemetry)
         hidden = HiddenColumns(settings.sample_hidden_columns)
         tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry), hidden)
@@ -99,6 +100,24 @@ async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:
                 " see it). Spell tables as the database does, with schema if it is not the default"
                 " one, in BOS_DATABASE_ALLOWED_TABLES or BOS_MCP_DB_DATABASES."
             )
+
+
+async def _check_access(databases: Databases, telemetry: Telemetry) -> None:
+    """Refuse a role that cannot be taken on; a database that is not here may be elsewhere."""
+    log = telemetry.logger("service")
+    for name in databases.unknown():
+        log.warning("groups may read a database that is not configured here", database=name)
+    for database in databases.by_role():
+        try:
+            await database.describe()
+        except DatabaseUnavailable:
+            continue
+        except RoleUnavailable:
+            raise ConfigurationError(
+                f'Database {database.name!r}: the role "{database.role}" of BOS_ACCESS_GROUPS or '
+                "BOS_ACCESS_EVERYBODY cannot be taken on. Create it, and GRANT it to the user of "
+                "the database's URL."
+            ) from None
 
 
 def _tell_ignored_limits(databases: Databases, telemetry: Telemetry) -> None:

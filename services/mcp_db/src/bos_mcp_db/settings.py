@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from bos_chassis.access import AccessSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
 
@@ -56,6 +57,7 @@ class McpDbSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_MCP_DB_")
 
     server: ServerSettings = Field(default_factory=ServerSettings.load)
+    access: AccessSettings = Field(default_factory=AccessSettings.load)
     database_url: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("BOS_DATABASE_URL"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from bos_mcp_db.backend import ColumnType, Result
+from bos_mcp_db.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.blocking import BlockingCalls
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 from bos_mcp_db.rows import RowCollector, check_columns
@@ -47,9 +48,16 @@ class SqliteBackend:
     ) -> None:
         """Read ``path``, and in it only ``tables`` through only ``functions``."""
         self._uri = f"{path.absolute().as_uri()}?mode=ro"
-        self._tables = frozenset(entry.rpartition(".")[2].lower() for entry in tables)
+        self._tables = _bare(tables)
         self._functions = functions | _OPERATORS
         self._calls = BlockingCalls(threads, "sqlite")
+
+    def reading(self, tables: Sequence[str], role: str) -> SqliteBackend:
+        """See :class:`~bos_mcp_db.backend.Backend`."""
+        refuse_role(role)
+        part = copy(self)
+        part._tables = _bare(tables)
+        return part
 
     async def query(self, sql: str, limits: Limits) -> Result:
         """See :class:`~bos_mcp_db.backend.Backend`."""
@@ -121,6 +129,10 @@ class SqliteBackend:
             return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
         connection.set_authorizer(authorize)
+
+
+def _bare(tables: Sequence[str]) -> frozenset[str]:
+    return frozenset(entry.rpartition(".")[2].lower() for entry in tables)
 
 
 def _fetch(connection: sqlite3.Connection, sql: str, limits: Limits) -> Result:

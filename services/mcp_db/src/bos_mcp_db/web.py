@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
 from bos_chassis.auth import set_caller
-from bos_chassis.errors import ConfigurationError, Unauthenticated
+from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -70,6 +70,10 @@ class _KnownCallers:
         except Unauthenticated as error:
             body = {"error": error.message, "reason": error.reason}
             await JSONResponse(body, status_code=401)(scope, receive, send)
+            return
+        except Unavailable as error:
+            body = {"error": error.message, "reason": error.reason}
+            await JSONResponse(body, status_code=503)(scope, receive, send)
             return
         set_caller(principal, headers.get(_RUN_TOKEN_HEADER))
         await self._app(scope, receive, send)

@@ -59,7 +59,7 @@ async def serve(
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
-            open_authenticator(settings.auth, AUDIENCE, telemetry, settings.server.tls)
+            open_authenticator(settings.auth, AUDIENCE, telemetry, tls=settings.server.tls)
         )
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)

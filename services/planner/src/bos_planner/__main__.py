@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _process(settings: PlannerSettings) -> AsyncIterator[GrpcServer]:
-    auth = authenticator_from(AuthSettings.load(), "planner")
+    auth = authenticator_from(AuthSettings.load(), "planner", "service")
     with setup_telemetry("planner", TelemetrySettings.load()) as telemetry:
         async with (
             Models(ModelSettings.load(), telemetry) as models,

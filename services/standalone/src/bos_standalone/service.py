@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from bos_chassis.auth import authenticator_from, generate_keypair
-from bos_chassis.errors import ConfigurationError
+from bos_chassis.auth import ROLES, authenticator_from, generate_keypair
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from bos_chassis.auth import Authenticator
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
     from bos_demo.service import Demo
@@ -123,7 +123,7 @@ class _House:
         self._folder = folder
         self._group = group
         self._private_key, self._public_key = generate_keypair()
-        self._issuer = self._audience = ""
+        self._issuer = self._audience = self._gateway_address = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
         self._auth_given = AuthSettings.load()
         self._require_secrets()
@@ -183,12 +183,14 @@ class _House:
             memory_server.address,
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
+        self._gateway_address = gateway_server.address
         context = _today(company) if company else {}
         operator = {
             "store_url": store,
             "planner_target": planner_server.address,
             "composer_target": composer_server.address,
             "agent_targets": agents,
+            "agent_audiences": settings.agent_audiences,
             "model": self._model_name(scripted),
             "secrets_key_ids": sorted(ring.ids) if (ring := settings.secrets_key_ring()) else [],
         }
@@ -299,7 +301,7 @@ class _House:
 
     async def _foundation(self) -> tuple[EmbeddedPostgres | None, GrpcServer]:
         """The embedded server, unless nobody needs it, and the sandbox."""
-        sandboxes = self._inside(
+        sandboxes = self._for_steps(
             sandbox.AUDIENCE, sandbox.serve, SandboxSettings.load(server=self._server())
         )
         if self._settings.store_url is not None and self._own_database:
@@ -337,7 +339,7 @@ class _House:
             settings = McpDbSettings.load(
                 server=self._server(), databases={"company": await company_database(company)}
             )
-        return self._inside(mcp_db.AUDIENCE, mcp_db.serve, settings)
+        return self._for_steps(mcp_db.AUDIENCE, mcp_db.serve, settings)
 
     def _agent_service(
         self, name: str, factory: AgentFactory, models: Models, offered: Mapping[str, Any]
@@ -387,8 +389,29 @@ class _House:
         return settings.model_copy(update=own)
 
     def _inside(self, name: str, serve: Callable[..., Any], settings: Any, **more: Any) -> Any:
-        """How to start a service that takes run tokens of this house for its name, no more."""
-        return partial(serve, settings, self._telemetry.named(name), auth=self._auth(name), **more)
+        """How to start a service that this house's gateway alone calls."""
+        auth = authenticator_from(self._internal_auth(), name, "service")
+        return partial(serve, settings, self._telemetry.named(name), auth=auth, **more)
+
+    def _for_steps(self, name: str, serve: Callable[..., Any], settings: Any) -> Any:
+        """How to start a service that agents call, for as long as their steps are under way."""
+        telemetry = self._telemetry.named(name)
+
+        @asynccontextmanager
+        async def start() -> AsyncIterator[Any]:
+            tokens = open_run_tokens(
+                self._internal_auth(), name, telemetry, check_target=self._gateway_target
+            )
+            async with tokens as auth, serve(settings, telemetry, auth=auth) as server:
+                yield server
+
+        return start
+
+    def _gateway_target(self) -> str:
+        """Where the gateway is, which starts after those who ask it."""
+        if not self._gateway_address:
+            raise Unavailable("The gateway has not started yet.")
+        return self._gateway_address
 
     def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
         return ServerSettings.load(
@@ -397,10 +420,11 @@ class _House:
 
     def _internal_auth(self) -> AuthSettings:
         """Inside, run tokens of this house's gateway are all that counts."""
-        return AuthSettings.load(static_key=None, run_token_public_keys=self._public_key)
-
-    def _auth(self, audience: str) -> Authenticator | None:
-        return authenticator_from(self._internal_auth(), audience)
+        return AuthSettings.load(
+            static_key=None,
+            run_token_public_keys=self._public_key,
+            run_token_check_target=None,
+        )
 
     def _public_auth(self, api_key: str, identity_target: str) -> AuthSettings:
         """Who may call what people call: the local user by the key, and whoever signed in."""
@@ -410,6 +434,10 @@ class _House:
         }
         if "static_key_user" not in self._auth_given.model_fields_set:
             update["static_key_user"] = str(LOCAL_USER_ID)
+        if "static_key_roles" not in self._auth_given.model_fields_set and is_loopback(
+            self._settings.host
+        ):
+            update["static_key_roles"] = ROLES  # whoever holds it owns the machine
         if identity_target:
             update |= {
                 "issuer": self._issuer,

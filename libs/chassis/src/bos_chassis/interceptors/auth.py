@@ -9,6 +9,8 @@ from bos_chassis.interceptors.places import Crowd
 from bos_chassis.scopes import require_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bos_chassis.auth import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
 
@@ -24,10 +26,16 @@ class Authentication(Concern):
 
     Args:
         authenticator: None asks nobody; the server then binds to loopback only.
+        of_services: Authenticators of single services, by full name, in place of the first.
     """
 
-    def __init__(self, authenticator: Authenticator | None) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator | None,
+        of_services: Mapping[str, Authenticator] | None = None,
+    ) -> None:
         self._authenticator = authenticator
+        self._of_services = dict(of_services or {})
         self._unknown = Crowd(_UNKNOWN)
 
     async def begin(self, call: ServerCall) -> None:
@@ -47,11 +55,12 @@ class Authentication(Concern):
                 reason="CREDENTIAL_AMBIGUOUS",
             )
         principal = None
-        if self._authenticator is not None:
+        authenticator = self._of_services.get(call.service, self._authenticator)
+        if authenticator is not None:
             # Keys may have to be fetched for that; nobody fills the memory meanwhile.
             self._unknown.enter(call)
             try:
-                principal = await self._authenticator.authenticate(call.metadata)
+                principal = await authenticator.authenticate(call.metadata)
             finally:
                 self._unknown.leave(call)
             if principal is None:

@@ -40,6 +40,7 @@ def server_chain(
     authenticator: Authenticator | None,
     open_methods: Collection[str] = (),
     *,
+    of_services: Mapping[str, Authenticator] | None = None,
     request_bytes: Mapping[str, int] | None = None,
     from_proxy: Callable[[Mapping[str, str]], bool] | None = None,
 ) -> Chain:
@@ -50,6 +51,7 @@ def server_chain(
         telemetry: Of the service.
         authenticator: None asks nobody who they are.
         open_methods: Methods as ``service/method`` that anybody may call.
+        of_services: Authenticators of single services, by full name, in place of the first.
         request_bytes: Largest request of each service.
         from_proxy: Whether metadata prove that a call comes through a proxy of this house.
     """
@@ -67,7 +69,7 @@ def server_chain(
         Metrics(telemetry),
         RequestLog(telemetry, settings.slow_call_s),
         Deadlines(settings.default_deadline_s, settings.max_deadline_s),
-        Authentication(authenticator),
+        Authentication(authenticator, of_services),
         Places(
             per_caller=settings.max_calls_per_caller,
             bytes_per_caller=settings.max_request_bytes_per_caller,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bos_client.cli.session import ANSWERED, USAGE, print_json, run
+from bos_client.cli.session import ANSWERED, USAGE, client_for, print_json, run
+from bos_client.errors import BosError
 from bos_client.render.text import one_line
 from bos_client.sign_in import IdentityClient, SignedIn, TokenFile
 
@@ -94,7 +95,7 @@ def logout(target: Target) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 @click.pass_obj
 def whoami(target: Target, as_json: bool) -> None:
-    """Who the commands act as."""
+    """Who the commands act as, and what that one may use."""
 
     async def work() -> int:
         connection = target.connection()
@@ -113,9 +114,26 @@ def whoami(target: Target, as_json: bool) -> None:
             for what, names in (("Roles", user.roles), ("Groups", user.groups)):
                 if names:
                     click.echo(f"{what}: {', '.join(map(one_line, names))}")
+            await _show_access(target)
         return ANSWERED
 
     run(work(), as_json=as_json)
+
+
+async def _show_access(target: Target) -> None:
+    """What the gateway lets the caller use; who one is, is known without it."""
+    try:
+        async with client_for(target.connection()) as bos:
+            found = await bos.access()
+    except BosError as error:
+        click.echo(f"What you may use is not known: {one_line(error.message)}", err=True)
+        return
+    agents = [agent.card.name for agent in found.agents]
+    click.echo(f"Agents: {', '.join(map(one_line, agents)) or 'none'}")
+    for each in found.tables:
+        database = "every database" if each.database == "*" else one_line(each.database)
+        tables = "all" if "*" in each.tables else ", ".join(map(one_line, each.tables))
+        click.echo(f"Tables of {database}: {tables}")
 
 
 @click.command("reset-password")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Source, SourceType
@@ -51,6 +51,8 @@ class Overview:
     tables: tuple[TableSummary, ...]
     fingerprint: str = ""
     """Of the schema; empty: mcp_db did not tell."""
+    narrowed: bool = False
+    """Whether the asker may read only some of the tables that there are."""
 
     def known(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of ``names`` that are tables here, spelled as here, each once."""
@@ -95,7 +97,7 @@ async def load_index(
             envelope = await read({"database": settings.database, "tables": tables})
             require_success(envelope)
             described += envelope["tables"]
-        return read_catalog(overview.database, described)
+        return replace(read_catalog(overview.database, described), narrowed=overview.narrowed)
 
     try:
         return await indexes.get(overview.database, overview.fingerprint, load)
@@ -157,6 +159,7 @@ def _read_overview(envelope: Mapping[str, Any], settings: SqlSettings) -> Overvi
                 for each in envelope["tables"]
             ),
             fingerprint=envelope.get("fingerprint", ""),
+            narrowed=envelope.get("narrowed") is True,
         )
     except (KeyError, TypeError) as error:
         raise _not_understood() from error

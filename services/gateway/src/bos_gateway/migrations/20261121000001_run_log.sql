@@ -84,10 +84,12 @@ CREATE TABLE run_events (
     schema_version integer NOT NULL,
     payload        bytea NOT NULL,
     created_at     timestamptz NOT NULL,
+    step_id        text,
     PRIMARY KEY (run_id, sequence)
     -- A fifth of a large table, as is usual, would be dead before its room is used again.
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 COMMENT ON COLUMN run_events.payload IS 'bos.runlog.v1.LogEvent';
+COMMENT ON COLUMN run_events.step_id IS 'step of which this begins or ends an attempt';
 -- Payloads are read whole and seldom; compressing them costs CPU on the hot path.
 ALTER TABLE run_events ALTER COLUMN payload SET STORAGE EXTERNAL;
 
@@ -149,16 +151,23 @@ CREATE TABLE approvals (
     payload      bytea NOT NULL,
     agent_name   text NOT NULL,
     tools        text NOT NULL,
+    approvers    text[] NOT NULL DEFAULT '{}',
+    shared       boolean GENERATED ALWAYS AS (cardinality(approvers) > 0) STORED,
     created_at   timestamptz NOT NULL,
     expire_at    timestamptz NOT NULL,
-    responded_at timestamptz
+    responded_at timestamptz,
+    decided_by   text NOT NULL DEFAULT ''
 );
 COMMENT ON COLUMN approvals.status IS 'number of bos.gateway.v1.ApprovalStatus; 1 is PENDING';
 COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was requested';
+COMMENT ON COLUMN approvals.approvers IS 'who may answer beside the user: role:NAME and group:NAME';
+COMMENT ON COLUMN approvals.shared IS 'whether anybody may, for an index';
+COMMENT ON COLUMN approvals.decided_by IS 'user that decided; empty: nobody has';
 COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
 
 CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
 CREATE INDEX approvals_by_status ON approvals (user_id, status, created_at DESC, approval_id DESC);
+CREATE INDEX approvals_shared ON approvals (created_at DESC, approval_id DESC) WHERE shared;
 CREATE INDEX approvals_due ON approvals (expire_at) WHERE status = 1;
 CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
@@ -232,6 +241,17 @@ BEGIN
 END
 $$;
 
+-- Whether the statement is for somebody who may answer a request beside its user: it says by the
+-- setting bos.member_of which roles and groups that one has, parted by U+001F.
+CREATE FUNCTION may_answer(approvers text[]) RETURNS boolean
+LANGUAGE plpgsql STABLE STRICT AS $$
+BEGIN
+    RETURN approvers && string_to_array(
+        nullif(current_setting('bos.member_of', true), ''), chr(31)
+    );
+END
+$$;
+
 ALTER TABLE runs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE answers ENABLE ROW LEVEL SECURITY;
@@ -243,7 +263,7 @@ CREATE POLICY own_events ON run_events FOR SELECT TO bos_gateway_reader
 CREATE POLICY own_answers ON answers FOR SELECT TO bos_gateway_reader
     USING (is_caller(owner_of(run_id)));
 CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
-    USING (is_caller(user_id));
+    USING (is_caller(user_id) OR (shared AND may_answer(approvers)));
 -- Without a policy: for the owner alone, whatever is granted one day.
 ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
@@ -252,4 +272,4 @@ ALTER TABLE cards ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down
 DROP TABLE answers, approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days, cards;
-DROP FUNCTION unfinished_runs, owner_of, is_caller;
+DROP FUNCTION unfinished_runs, owner_of, is_caller, may_answer;

@@ -9,23 +9,29 @@ import protovalidate
 from google.protobuf.json_format import MessageToDict
 
 from bos.agent.v1 import SideEffectClass
+from bos_gateway.audiences import DEFAULT, NEVER, refused
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bos.agent.v1 import AgentCard
+    from bos_gateway.audiences import Audiences
 
 _FIX: Final = "Correct the card in the agent's code."
 
 
 def check_cards(
-    cards: Mapping[str, AgentCard], fallback_agent: str, run_timeout_s: float
+    cards: Mapping[str, AgentCard],
+    fallback_agent: str,
+    run_timeout_s: float,
+    audiences: Audiences = DEFAULT,
 ) -> list[Finding]:
     """What is wrong with the cards, by configured name; one line if nothing is."""
     found = list(_shared_names(cards))
     for name, card in sorted(cards.items()):
         found += _card(name, card, run_timeout_s)
+        found += _asks_for_too_much(name, card, audiences)
     if cards and fallback_agent not in {card.name for card in cards.values()}:
         text = f'the agent that stands in for others, "{fallback_agent}", is not there'
         found.append(warning("cards", text, "Set BOS_GATEWAY_FALLBACK_AGENT to one that is."))
@@ -68,6 +74,17 @@ def _card(name: str, card: AgentCard, run_timeout_s: float) -> Iterator[Finding]
     if card.default_timeout.ToMilliseconds() / 1000 > run_timeout_s:
         text = f"one attempt may take longer than a whole run ({run_timeout_s:g} s)"
         advice = "Raise BOS_GATEWAY_RUN_TIMEOUT_S, or lower the card's time-out."
+        yield warning(where, text, advice)
+
+
+def _asks_for_too_much(name: str, card: AgentCard, audiences: Audiences) -> Iterator[Finding]:
+    where, beyond = f"card of {name}", refused(card, name, audiences)
+    if forbidden := [each for each in beyond if each.casefold() in NEVER]:
+        text = f"it asks to call {', '.join(forbidden)} for its steps, which no agent may"
+        yield warning(where, text, "Find out why, if the agent is not yours; correct the card.")
+    if beyond := [each for each in beyond if each not in forbidden]:
+        text = f"it asks to call {', '.join(beyond)} for its steps, and may not"
+        advice = "Allow it in BOS_GATEWAY_AGENT_AUDIENCES, or correct the card."
         yield warning(where, text, advice)
 
 

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
 from bos_client.connection import Connection, NoConnection, find_connection
+from bos_gateway.audiences import DEFAULT
 from bos_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from bos_gateway.audiences import Audiences
     from bos_gateway.run_secrets import SecretsKeyRing
 
 
@@ -42,6 +44,8 @@ class Deployment:
     agent_targets: Mapping[str, str]
     fallback_agent: str
     run_timeout_s: float
+    agent_audiences: Audiences = field(default_factory=lambda: DEFAULT)
+    """Services that agents may call for their steps."""
     run_token_private_key: SecretStr | None = None
     secrets: SecretsKeyRing | None = None
     """What encrypts the credentials of runs."""
@@ -86,6 +90,7 @@ def find_deployment(start: Path) -> Deployment:
         agent_targets=settings.agent_targets,
         fallback_agent=settings.fallback_agent,
         run_timeout_s=settings.run_timeout_s,
+        agent_audiences=settings.agent_audiences,
         run_token_private_key=settings.run_token_private_key,
         secrets=ring,
         secrets_key_ids=ring.ids if ring else frozenset(),
@@ -104,6 +109,7 @@ def _standalone(start: Path) -> Deployment:
             agent_targets=dict(local.operator["agent_targets"]),
             fallback_agent=defaults["fallback_agent"].default,
             run_timeout_s=defaults["run_timeout_s"].default,
+            agent_audiences=dict(local.operator.get("agent_audiences", DEFAULT)),
             secrets_key_ids=frozenset(local.operator.get("secrets_key_ids", ())),
             local=local,
             model=local.operator["model"],

@@ -33,7 +33,9 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
         check_targets(deployment),
         check_models(deployment, call=call_models),
     )
-    sane = check_cards(cards, deployment.fallback_agent, deployment.run_timeout_s)
+    sane = check_cards(
+        cards, deployment.fallback_agent, deployment.run_timeout_s, deployment.agent_audiences
+    )
     return [ok("settings", deployment.source), *store, *targets, *sane, *models]
 
 

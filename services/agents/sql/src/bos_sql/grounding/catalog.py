@@ -185,6 +185,8 @@ class Catalog:
     tables: tuple[Table, ...]
     joins: tuple[Join, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    narrowed: bool = False
+    """Whether there are tables that whoever asks may not read, and that are left out here."""
 
 
 def read_catalog(database: str, tables: Iterable[Mapping[str, Any]]) -> Catalog:

@@ -96,10 +96,15 @@ class Curated:
     def applied_to(self, catalog: Catalog) -> Catalog:
         """``catalog`` with everything that the file adds.
 
+        Of a narrowed catalogue, what the file says about tables that are not in it is left out:
+        they are there, and kept from whoever asks.
+
         Raises:
             ConfigurationError: the file names a table or field that is not there; says the line.
         """
         known = {table.name: table for table in catalog.tables}
+        if catalog.narrowed:
+            return self._within(known).applied_to(replace(catalog, narrowed=False))
         for name in self.content.tables:
             self._known(known, name, "table", ("tables", name))
         return replace(
@@ -109,6 +114,41 @@ class Curated:
             joins=(*self._joins(known), *catalog.joins),
             metrics=tuple(self._metrics(known)),
         )
+
+    def _within(self, known: Mapping[str, Table]) -> Curated:
+        """What of the file is about these tables and fields alone."""
+        fields = {
+            f"{table.name}.{field.name}" for table in known.values() for field in table.fields
+        }
+
+        def is_whole(text: str) -> bool:
+            named = _REFERENCE.findall(_TEXT_LITERAL.sub("''", text))
+            return all(f"{table}.{field}" in fields for table, field in named)
+
+        content, lines = self.content, dict(self.lines)
+        joins = [(number, join) for number, join in enumerate(content.joins) if is_whole(join.on)]
+        for place, (number, _) in enumerate(joins):
+            lines[("joins", place, "on")] = _line(self.lines, ("joins", number, "on"))
+        kept = {
+            "tables": {
+                name: table.model_copy(
+                    update={
+                        "fields": {
+                            field: added
+                            for field, added in table.fields.items()
+                            if f"{name}.{field}" in fields
+                        }
+                    }
+                )
+                for name, table in content.tables.items()
+                if name in known
+            },
+            "metrics": {
+                name: metric for name, metric in content.metrics.items() if is_whole(metric.formula)
+            },
+            "joins": [join for _, join in joins],
+        }
+        return replace(self, content=content.model_copy(update=kept), lines=lines)
 
     def _table(self, table: Table) -> Table:
         curated = self.content.tables.get(table.name)

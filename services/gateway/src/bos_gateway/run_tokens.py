@@ -1,0 +1,71 @@
+"""Whether the attempt that a run token was made for is under way: asked by services that it opens.
+
+A token carries its run's epoch and where the log ended when the attempt began. So nothing has to be
+kept about tokens: the attempt is over once the run has ended, waits, has another owner or one whose
+lease has run out, or once its log says something about the same step behind that place. That is one
+look-up by primary keys, and every replica can make it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from attrs import define, field
+
+from bos_chassis.auth import RunTokenVerifier
+from bos_chassis.errors import PermissionDenied
+from bos_postgres import fetch
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from bos_chassis.auth import Principal, RunTokenSigner
+    from bos_chassis.settings import AuthSettings
+
+# An agent may be at work before the dispatch of its step is in the log. So only what speaks against
+# an attempt counts; one that the log says nothing about is under way.
+_UNDER_WAY = """
+SELECT FROM runs AS r JOIN replicas AS p USING (replica_id)
+WHERE r.run_id = $1 AND r.user_id = $2 AND r.epoch = $3 AND r.finished_at IS NULL
+      AND p.lease_until >= now()
+      AND NOT EXISTS (
+          SELECT FROM run_events AS e
+          WHERE e.run_id = r.run_id AND e.sequence > $4 AND e.step_id = $5
+      )
+"""
+# So that however many ask, runs still get connections of the pool.
+_AT_ONCE = 3
+
+
+def verifier(signer: RunTokenSigner, settings: AuthSettings) -> RunTokenVerifier:
+    """Takes tokens of steps for whichever service: of this gateway's key, and those of the others.
+
+    While the key is being changed, replicas sign with different ones.
+    """
+    others = settings.run_token_public_keys
+    return RunTokenVerifier([signer.public_key_pem, *([others] if others else [])], None)
+
+
+@define(eq=False)
+class Attempts:
+    """Looks up attempts in the log of their runs."""
+
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _turns: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+    async def under_way(self, principal: Principal) -> bool:
+        """Whether the attempt that the caller's run token was made for is under way.
+
+        Raises:
+            PermissionDenied: the caller has no such token.
+        """
+        attempt = principal.attempt
+        if attempt is None:
+            raise PermissionDenied("This is for services that a step calls.")
+        run_id = UUID(principal.run_id)  # which this gateway, or another, has written
+        step_id = principal.step_key.rpartition("/")[2]
+        given = run_id, principal.user_id, attempt.epoch, attempt.sequence, step_id
+        async with self._turns:
+            return bool(await fetch(self._pool, _UNDER_WAY, *given))

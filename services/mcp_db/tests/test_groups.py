@@ -1,0 +1,235 @@
+"""What a run token's groups may read: in lists, schemas, samples and queries, and by which role."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_db_rig import READER, call, postgres_database, sqlite_database
+
+from bos_chassis.access import AccessSettings
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.backend import Limits
+from bos_mcp_db.databases import open_databases
+from bos_mcp_db.failures import QueryFailed
+from bos_mcp_db.service import AUDIENCE, serve
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    import asyncpg
+
+    ClientOf = Callable[..., AbstractAsyncContextManager[Client]]
+
+GROUPS = {
+    "sales": {"tables": {"main": ["orders"]}},
+    "crm": {"tables": {"main": ["main.custom*"]}},
+    "elsewhere": {"tables": {"other": ["*"]}},
+}
+ROLE = "bos_test_north"
+NORTH = {"tables": {"main": ["customers", "orders"]}, "database_role": {"main": ROLE}}
+WHOLE = {"tables": {"main": ["customers", "orders"]}}
+LIMITS = Limits(max_rows=10, max_columns=10, max_bytes=10_000, timeout_s=20)
+
+
+def chosen(database: DatabaseSettings, groups: dict[str, Any], **more: Any) -> McpDbSettings:
+    access = AccessSettings.load(groups=groups, everybody={})
+    return McpDbSettings.load(
+        databases={"main": database}, database_url=None, access=access, **more
+    )
+
+
+@asynccontextmanager
+async def house(
+    database: DatabaseSettings, groups: dict[str, Any], **more: Any
+) -> AsyncIterator[ClientOf]:
+    """A service with these groups; yields how to get a client whose run token names some."""
+    private, public = generate_keypair()
+    signer = RunTokenSigner(private)
+    telemetry = Telemetry.for_tests("mcp_db")
+    settings = chosen(database, groups, **more)
+    async with serve(settings, telemetry, auth=RunTokenVerifier([public], AUDIENCE)) as server:
+
+        @asynccontextmanager
+        async def client_of(*named: str) -> AsyncIterator[Client]:
+            token = signer.mint("ann", "run-1", "run-1/0/a", [AUDIENCE], 60, groups=named)
+            async with (
+                httpx2.AsyncClient(headers={"bos-run-token": token}) as http,
+                Client(streamable_http_client(server.url, http_client=http)) as client,
+            ):
+                yield client
+
+        yield client_of
+
+
+async def listed(client: Client) -> tuple[set[str], str]:
+    """The tables of the overview, and its fingerprint."""
+    envelope = await call(client, "mcp_db_schema")
+    return {each["name"] for each in envelope["tables"]}, envelope["fingerprint"]
+
+
+async def fails(client: Client, tool: str, **arguments: Any) -> str:
+    """The reason why the call fails."""
+    envelope = await call(client, tool, **arguments)
+    assert not envelope["success"]
+    return str(envelope["error"]["reason"])
+
+
+async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_file: Path) -> None:
+    async with (
+        house(sqlite_database(sqlite_file), GROUPS) as client_of,
+        client_of("sales") as sales,
+        client_of("crm", "unheard-of") as crm,
+        client_of("sales", "crm") as both,
+    ):
+        for _ in range(2):  # what one has asked is in no cache for the next
+            assert (await listed(sales))[0] == {"orders"}
+            assert (await listed(crm))[0] == {"customers"}
+            assert (await listed(both))[0] == {"orders", "customers"}
+        assert (await listed(sales))[1] != (await listed(both))[1]
+        assert await fails(sales, "mcp_db_schema", tables=["customers"]) == "UNKNOWN_TABLE"
+        described = await call(crm, "mcp_db_schema", tables=["customers"])
+        (table,) = described["tables"]
+        samples = {column["name"]: column["sample_values"] for column in table["columns"]}
+        assert set(samples["name"]) == {"Asha", "Ravi", "Mira"}
+
+        count = {"query": "SELECT count(*) FROM orders"}
+        assert (await call(sales, "mcp_db_query", **count))["data"] == [[500]]
+        assert await fails(crm, "mcp_db_query", **count) == "QUERY_REFUSED"
+        joined = {"query": "SELECT c.name FROM customers c JOIN orders o USING (customer_id)"}
+        assert await fails(sales, "mcp_db_query", **joined) == "QUERY_REFUSED"
+        assert await fails(crm, "mcp_db_query", **joined) == "QUERY_REFUSED"
+        assert (await call(both, "mcp_db_query", **joined))["success"]
+
+
+async def test_whoever_may_read_nothing_learns_nothing(sqlite_file: Path) -> None:
+    async with house(sqlite_database(sqlite_file), GROUPS) as client_of:
+        for groups in ((), ("unheard-of",), ("elsewhere",)):
+            async with client_of(*groups) as stranger:
+                for tool, arguments in (
+                    ("mcp_db_schema", {}),
+                    ("mcp_db_schema", {"database": "main", "tables": ["orders"]}),
+                    ("mcp_db_query", {"query": "SELECT 1"}),
+                ):
+                    envelope = await call(stranger, tool, **arguments)
+                    assert envelope["error"]["reason"] == "NOTHING_READABLE"
+                    assert "orders" not in str(envelope)
+
+
+async def test_a_database_without_a_readable_table_is_not_there(sqlite_file: Path) -> None:
+    databases = {name: sqlite_database(sqlite_file) for name in ("main", "other")}
+    settings = McpDbSettings.load(
+        databases=databases,
+        database_url=None,
+        access=AccessSettings.load(groups=GROUPS, everybody={}),
+    )
+    async with open_databases(settings) as found:
+        assert found.get("", {"elsewhere"}).name == "other"
+        assert found.get("", {"sales", "elsewhere"}).name == "main"
+        with pytest.raises(Exception, match="configured: main"):
+            found.get("other", {"sales"})
+
+
+async def test_the_database_file_itself_keeps_to_the_group(sqlite_file: Path) -> None:
+    settings = chosen(sqlite_database(sqlite_file), GROUPS)
+    async with open_databases(settings) as databases:
+        backend = databases.get("main", {"sales"}).backend
+        assert (await backend.query("SELECT count(*) FROM orders", LIMITS)).rows == [[500]]
+        with pytest.raises(QueryFailed):
+            await backend.query("SELECT count(*) FROM customers", LIMITS)
+        other = databases.get("main", {"crm"}).backend
+        assert (await other.query("SELECT count(*) FROM customers", LIMITS)).rows == [[3]]
+
+
+@pytest.fixture
+async def north(postgres_admin: asyncpg.Connection) -> AsyncIterator[asyncpg.Connection]:
+    """A role that reads one of three customers, and no orders; the reader may take it on."""
+    await postgres_admin.execute(
+        f"""
+        CREATE ROLE {ROLE};
+        GRANT {ROLE} TO {READER};
+        GRANT USAGE ON SCHEMA public TO {ROLE};
+        GRANT SELECT ON customers TO {ROLE};
+        ALTER TABLE customers ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY north ON customers TO {ROLE} USING (city = 'Delhi');
+        CREATE POLICY everything ON customers TO {READER} USING (true);
+        """
+    )
+    yield postgres_admin
+    await postgres_admin.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
+
+
+@pytest.mark.usefixtures("north")
+async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> None:
+    """One connection, so that the next caller gets the one that had the role."""
+    groups = {"north": NORTH, "whole": WHOLE}
+    database = postgres_database(reader_dsn)
+    cities = {"query": "SELECT city FROM customers ORDER BY city"}
+    async with (
+        house(database, groups, pool_size=1) as client_of,
+        client_of("north") as member,
+        client_of("whole") as other,
+        client_of("north", "whole") as torn,
+    ):
+        for _ in range(2):
+            assert (await call(member, "mcp_db_query", **cities))["data"] == [["Delhi"]]
+            assert (await call(other, "mcp_db_query", **cities))["row_count"] == 3
+        orders = {"query": "SELECT count(*) FROM orders"}
+        assert await fails(member, "mcp_db_query", **orders) == "QUERY_FAILED"
+        assert (await call(other, "mcp_db_query", **orders))["data"] == [[500]]
+        seen = {}
+        for name, client in (("north", member), ("whole", other)):
+            tables = (await call(client, "mcp_db_schema", tables=["customers"]))["tables"]
+            columns = {each["name"]: each["sample_values"] for each in tables[0]["columns"]}
+            seen[name] = columns["city"]
+        assert seen["north"] == ["Delhi"]
+        assert len(seen["whole"]) == 3
+        # Under one fingerprint the agent would keep the samples of one for the other.
+        assert (await listed(member))[1] != (await listed(other))[1]
+        for tool in ("mcp_db_query", "mcp_db_schema"):
+            arguments = cities if tool == "mcp_db_query" else {}
+            assert await fails(torn, tool, **arguments) == "DATABASE_ROLES_CONFLICT"
+
+
+@pytest.mark.usefixtures("north")
+async def test_a_query_cannot_put_the_role_off(reader_dsn: str) -> None:
+    async with (
+        house(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
+        client_of("north") as member,
+    ):
+        for query in (
+            "RESET ROLE; SELECT city FROM customers",
+            "SELECT set_config('role', 'none', true), city FROM customers",
+            f"SET ROLE {READER}",
+        ):
+            assert await fails(member, "mcp_db_query", query=query) == "QUERY_REFUSED"
+
+
+async def test_a_role_that_cannot_be_taken_on_ends_the_start(
+    reader_dsn: str, sqlite_file: Path
+) -> None:
+    for database in (postgres_database(reader_dsn), sqlite_database(sqlite_file)):
+        with pytest.raises(ConfigurationError, match=f'BOS_ACCESS_GROUPS.*"?{ROLE}|{ROLE}"'):
+            async with house(database, {"north": NORTH}):
+                pass
+
+
+async def test_a_role_that_is_taken_away_later_is_told_and_nothing_is_read(
+    reader_dsn: str, north: asyncpg.Connection
+) -> None:
+    async with (
+        house(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
+        client_of("north") as member,
+    ):
+        await north.execute(f"REVOKE {ROLE} FROM {READER}")
+        reason = await fails(member, "mcp_db_query", query="SELECT city FROM customers")
+        assert reason == "DATABASE_ROLE_UNAVAILABLE"
