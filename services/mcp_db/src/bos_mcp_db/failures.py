@@ -8,6 +8,7 @@
     ├── QueryTimedOut         QUERY_TIMED_OUT        it took longer than allowed
     ├── ResultTooLarge        RESULT_TOO_LARGE       not even one row fits
     ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   nobody answers
+    ├── DatabaseBusy          DATABASE_BUSY          all connections are in use
     ├── UnknownTable          UNKNOWN_TABLE          not on the allow-list
     └── UnknownDatabase       UNKNOWN_DATABASE       not configured: ConfigurationError
 """
@@ -87,6 +88,15 @@ class DatabaseUnavailable(QueryFailure, Unavailable):
 
     def __init__(self) -> None:
         super().__init__("The database cannot be reached.")
+
+
+class DatabaseBusy(QueryFailure, ResourceExhausted):
+    """No connection became free in time; users share them."""
+
+    default_reason = "DATABASE_BUSY"
+
+    def __init__(self) -> None:
+        super().__init__("All connections to the database are in use.", retry_after_s=1)
 
 
 class UnknownTable(QueryFailure, NotFound):
