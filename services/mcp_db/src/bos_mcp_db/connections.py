@@ -25,6 +25,7 @@ class ConnectionLimits:
 
     header_s: float
     body_s: float
+    answer_s: float
     keep_alive_s: float
     total: int
     per_peer: int
@@ -121,23 +122,30 @@ class Waiting(H11Protocol):
             begun = bool(self.conn.trailing_data[0])
             self._await("headers" if begun else "next")
         else:
-            self._await("")
+            # Ours to give; but a peer that does not take it does not stay for ever.
+            self._await("answer")
 
     def _await(self, what: str) -> None:
-        """Set the timer for what the peer has to send; one that runs for it goes on running."""
+        """Set the timer for what has to come now; one that runs for it goes on running."""
         if what == self._waits_for:
             return
         self._waits_for = what
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not what:
+        if what in ("", "answer"):
             self.connections.serve(self)
-            return
-        self.connections.wait_for(self)
+        else:
+            self.connections.wait_for(self)
         limits = self.connections.limits
-        seconds = {"headers": limits.header_s, "body": limits.body_s, "next": limits.keep_alive_s}
-        self._timer = self.loop.call_later(seconds[what], self.abort)
+        seconds = {
+            "headers": limits.header_s,
+            "body": limits.body_s,
+            "answer": limits.answer_s,
+            "next": limits.keep_alive_s,
+        }
+        if what:
+            self._timer = self.loop.call_later(seconds[what], self.abort)
 
 
 def protocol_of(limits: ConnectionLimits) -> type[Waiting]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 AUDIENCE = "mcp_db"
 """What run tokens must name to be accepted here."""
+# Describing tables takes several queries, and the answer has to travel.
+_ANSWER_SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def _limits(settings: McpDbSettings) -> ConnectionLimits:
     return ConnectionLimits(
         header_s=settings.header_timeout_s,
         body_s=settings.body_timeout_s,
+        answer_s=settings.timeout_s + settings.queue_timeout_s + _ANSWER_SLACK_S,
         keep_alive_s=settings.keep_alive_s,
         total=settings.max_connections,
         per_peer=settings.max_connections_per_peer,

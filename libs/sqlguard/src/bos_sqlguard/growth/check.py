@@ -56,15 +56,15 @@ _VALUE_COPIES = 200
 _ROW_BYTES = 300_000
 _KEPT_BYTES = 10_000_000
 # An aggregate over a table may have any number of rows.
-_KEPT_PER_ROW_BYTES = 400
+_KEPT_PER_ROW_BYTES = 500
 _KEPT_COPIES = 40
 _KEPT_ROWS_PER_ROW = 1_000
 _ELEMENT_BYTES = 16
 _AGGREGATED = Size(natural=10.0)
 # Bytes that a step of a recursive query may add to what it made before, and how many steps count.
-_STEP_BYTES = 1_000
+_STEP_BYTES = 200
 _STEP_COPIES = 20
-_STEPS = 100
+_STEPS = 10
 
 _ONCE_MORE = Size(again=1.0)
 _OUTPUT = "?output"
@@ -402,7 +402,7 @@ class GrowthCheck:
             return size_of_power([node.this, node.expression], parts)
         text_may_be_added = self._dialect == "tsql" and isinstance(node, exp.Add)
         if isinstance(node, _ARITHMETIC) and not text_may_be_added:
-            return Size(NUMBER.made + total(parts).made)
+            return Size(max(NUMBER.made, total(parts).made))
         if isinstance(node, exp.Cast):
             return size_of_cast(node, total(parts))
         if isinstance(node, exp.Convert):
