@@ -94,12 +94,13 @@ async def peak_kib(admin: asyncpg.Connection[Any]) -> int:
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'bos-mcp-db'"
     )
     assert rows
-    peaks = []
-    for row in rows:
-        status = Path(f"/proc/{row['pid']}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-        peaks.append(int(line.split()[1]))
-    return max(peaks)
+    return max(peak_of(row["pid"]) for row in rows)
+
+
+def peak_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1])
 
 
 async def test_no_query_of_an_agent_fills_the_memory_of_the_database(

@@ -81,7 +81,7 @@ class Connections:
 class Waiting(H11Protocol):
     """A connection with time limits; made by :func:`protocol_of`."""
 
-    connections: Connections
+    shared: Connections
     _timer: asyncio.TimerHandle | None = None
     _waits_for = ""
 
@@ -89,12 +89,12 @@ class Waiting(H11Protocol):
         """Wait for the headers of the first request."""
         super().connection_made(transport)
         self._await("headers")
-        self.connections.came(self, self.client[0] if self.client else "")
+        self.shared.came(self, self.client[0] if self.client else "")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._await("")
-        self.connections.went(self)
+        self.shared.went(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,10 +134,10 @@ class Waiting(H11Protocol):
             self._timer.cancel()
             self._timer = None
         if what in ("", "answer"):
-            self.connections.serve(self)
+            self.shared.serve(self)
         else:
-            self.connections.wait_for(self)
-        limits = self.connections.limits
+            self.shared.wait_for(self)
+        limits = self.shared.limits
         seconds = {
             "headers": limits.header_s,
             "body": limits.body_s,
@@ -150,5 +150,5 @@ class Waiting(H11Protocol):
 
 def protocol_of(limits: ConnectionLimits) -> type[Waiting]:
     """The protocol of one server, with connections of its own."""
-    attributes: dict[str, Any] = {"connections": Connections(limits)}
+    attributes: dict[str, Any] = {"shared": Connections(limits)}
     return type("LimitedConnection", (Waiting,), attributes)
