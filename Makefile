@@ -16,6 +16,8 @@ REST_GENERATED := $(REST)/gen/openapi/openapi.json
 REST_SOURCES := $(shell find $(REST) -path $(REST)/gen -prune -o -name '*.go' -print) \
     $(REST)/go.mod $(REST)/go.sum
 GO := sh $(REST)/go.sh
+PIP_AUDIT := 2.10.1
+GOVULNCHECK := v1.9.0
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
@@ -81,7 +83,7 @@ test-floods: install ## Honest calls while strangers flood services over 1,000 c
 	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000)
 
 .PHONY: check
-check: install rest ## Lint, format, types, import floors, contracts
+check: install rest ## Lint, format, types, import floors, contracts, licences
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy $(SOURCES)
@@ -90,6 +92,20 @@ check: install rest ## Lint, format, types, import floors, contracts
 	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
 	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
 	$(GO) vet ./...
+	$(BIN)/python tests/supply/licences.py
+
+.PHONY: sbom
+sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX)
+	$(BIN)/python tests/supply/sbom.py build/bos.cdx.json
+
+# By hand, not in CI: a new advisory must not turn main red.
+.PHONY: audit
+audit: install ## Look every locked package up in the databases of known vulnerabilities
+	$(BIN)/uv tool run --from 'pip-audit==$(PIP_AUDIT)' pip-audit --require-hashes --disable-pip \
+	    -r requirements.lock
+	BOS_GO_MOD=mod $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...
+	@for lock in $$(find tests services -name package-lock.json -not -path '*/node_modules/*'); do \
+	    echo "npm audit: $$lock"; (cd "$$(dirname "$$lock")" && npm audit) || exit 1; done
 
 .PHONY: format
 format: install ## Format and fix what can be fixed

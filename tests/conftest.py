@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_registrations_of_the_developer(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Standalones of these tests are not registered among the developer's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Neither the developer's variables nor a ``.env`` file reach the product."""

@@ -35,7 +35,11 @@ async def rest_house(folder: Path) -> AsyncIterator[RestHouse]:
     process = await asyncio.create_subprocess_exec(
         *(BOS, "serve", "all"),
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "BOS_STANDALONE_REST_PORT": "0"},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "BOS_STANDALONE_REST_PORT": "0",
+        },
         stdout=pipe,
         stderr=pipe,
     )

@@ -133,7 +133,7 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
     process = await asyncio.create_subprocess_exec(
         *(BOS, "runs", "files", response.run_id, "--output", str(tmp_path)),
         cwd=house.folder,
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"], "HOME": str(house.folder)},
         stdout=sys.stderr,
     )
     assert await process.wait() == 0

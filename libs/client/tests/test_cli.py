@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import pty
@@ -10,7 +11,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,11 +20,13 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.errors import InvalidArgument, ResourceExhausted, Unavailable
 from bos_client.cli import main
 from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
+from bos_client.local import FILE, LOCK, register, write_private
 
 from .conftest import KEY, RUN_ID, Gateway, response, story
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
+    from collections.abc import Callable, Iterator
 
 BOS = Path(sys.executable).with_name("bos")
 
@@ -232,39 +235,127 @@ def test_help_lists_the_commands_of_other_packages() -> None:
         assert f"\n  {command} " in done.output
 
 
-def test_the_local_gateway_is_found_from_any_folder_below(tmp_path: Path) -> None:
-    write(tmp_path, {"target": "127.0.0.1:7", "api_key": "k", "context": {"current_date": "d"}})
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data folder whose standalone runs, as far as its lock tells."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / CONNECTION_FILE.parent
+    path.mkdir()
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield path
+    os.close(descriptor)
+
+
+CONTENT = {"target": "127.0.0.1:7", "api_key": "k", "context": {"current_date": "d"}}
+
+
+def test_the_local_gateway_is_found_from_any_folder_below(tmp_path: Path, data: Path) -> None:
+    announce(data, CONTENT)
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
 
     found = find_connection(None, None, inner)
 
-    assert (found.target, found.api_key, found.local) == ("127.0.0.1:7", "k", True)
-    assert "k" not in repr(found).replace("api_key", "")
+    assert (found.target, found.api_key, found.standalone) == ("127.0.0.1:7", "k", str(data))
+    assert "k" not in repr(found).replace("api_key", "").replace(str(data), "")
     assert found.context_for({"shop": "north"}) == {"shop": "north", "current_date": "d"}
     assert found.context_for({"current_date": "e"}) == {"current_date": "e"}
 
 
-def test_a_file_that_somebody_else_put_there_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def planted(data: Path) -> None:
+    write_private(data / FILE, json.dumps(CONTENT))
+
+
+def guessed(data: Path) -> None:
+    announce(data, CONTENT)
+    write_private(data / FILE, json.dumps({**CONTENT, "registration": "a guess"}))
+
+
+def moved(data: Path) -> None:
+    announce(data.parent / "elsewhere", CONTENT)
+    (data.parent / "elsewhere" / FILE).rename(data / FILE)
+
+
+def readable(data: Path) -> None:
+    announce(data, CONTENT)
+    (data / FILE).chmod(0o644)
+
+
+def linked(data: Path) -> None:
+    announce(data, CONTENT)
+    (data / FILE).rename(data / "real.json")
+    (data / FILE).symlink_to(data / "real.json")
+
+
+def stopped(data: Path) -> None:
+    announce(data, CONTENT)
+    (data / LOCK).unlink()
+    (data / LOCK).touch(mode=0o600)
+
+
+def without_lock(data: Path) -> None:
+    announce(data, CONTENT)
+    (data / LOCK).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (planted, "no `bos serve all` of yours"),
+        (guessed, "no `bos serve all` of yours"),
+        (moved, "no `bos serve all` of yours"),
+        (readable, "0600"),
+        (linked, "cannot be opened"),
+        (stopped, "does not run"),
+        (without_lock, "does not run"),
+    ],
+)
+def test_a_file_that_no_running_standalone_of_this_user_wrote_is_passed_over(
+    tmp_path: Path, data: Path, spoil: Callable[[Path], None], reason: str
 ) -> None:
-    write(tmp_path, {"target": "127.0.0.1:7"})
-    os.chown(tmp_path / CONNECTION_FILE, os.geteuid() or 12345, -1)
-    monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    with pytest.raises(NoConnection):
+    spoil(data)
+    with pytest.raises(NoConnection, match=rf"standalone\.json is passed over: .*{reason}"):
         find_connection(None, None, tmp_path)
 
 
-def test_a_target_that_is_named_takes_nothing_from_the_file(tmp_path: Path) -> None:
-    write(tmp_path, {"target": "127.0.0.1:7", "api_key": "k", "context": {"current_date": "d"}})
+def test_a_file_of_another_user_is_passed_over(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(data, CONTENT)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(NoConnection, match="belongs to somebody else"):
+        find_connection(None, None, tmp_path)
+
+
+def test_registrations_of_folders_that_are_gone_are_forgotten(tmp_path: Path, data: Path) -> None:
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    register(lost)
+    lost.rmdir()
+    register(data)
+    assert len(list((tmp_path / "config/bos/standalones").iterdir())) == 1
+
+
+def test_a_target_that_is_named_takes_nothing_from_the_file(tmp_path: Path, data: Path) -> None:
+    announce(data, CONTENT)
     found = find_connection("other:1", None, tmp_path)
     assert (found.target, found.api_key, dict(found.context)) == ("other:1", None, {})
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"api_key": "k"}', '{"target": "a", "context": 3}'])
-def test_a_spoilt_file_is_named(tmp_path: Path, content: str) -> None:
-    write(tmp_path, content)
+@pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, b"\xff".decode("latin-1")])
+def test_a_spoilt_file_is_named(tmp_path: Path, data: Path, content: str) -> None:
+    write_private(data / FILE, content)
     with pytest.raises(NoConnection, match=r"standalone\.json"):
+        find_connection(None, None, tmp_path)
+
+
+@pytest.mark.parametrize("content", [{"api_key": "k"}, {"target": "a", "context": 3}])
+def test_a_file_of_another_version_is_named(
+    tmp_path: Path, data: Path, content: dict[str, Any]
+) -> None:
+    announce(data, content)
+    with pytest.raises(NoConnection, match="start `bos serve all` again"):
         find_connection(None, None, tmp_path)
 
 
@@ -277,7 +368,7 @@ def test_without_any_gateway_the_command_says_how_to_start_one(
     assert "bos serve all" in done.output
 
 
-def write(folder: Path, content: object) -> None:
-    path = folder / CONNECTION_FILE
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+def announce(data: Path, content: dict[str, Any]) -> None:
+    """What `bos serve all` does once it is up."""
+    data.mkdir(exist_ok=True)
+    write_private(data / FILE, json.dumps({**content, **register(data)}))

@@ -116,7 +116,9 @@ def file(tmp_path: Path) -> TokenFile:
 
 
 def keep(file: TokenFile, identity: Identity) -> None:
-    file.write(TARGET, SignedIn.of(identity.address, "ada", identity.tokens()))
+    file.write(
+        TARGET, SignedIn.of(identity.address, "ada", identity.tokens(), memory_target="memory:1")
+    )
 
 
 async def test_a_token_is_used_until_it_is_time_for_another(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import socket
-import stat
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from bos_agentkit import agent_card
 from bos_chassis.auth import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_client.cli import main
+from bos_client.local import FILE, LOCK, register, write_private
 from bos_gateway.operator import models as operator_models
 from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
@@ -475,27 +476,31 @@ async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(hous
     assert wrong.exit_code == 2
 
 
-async def test_a_standalone_is_found_by_its_file(house: House, tmp_path: Path) -> None:
+async def test_a_standalone_is_found_by_its_file(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    data = tmp_path / ".data"
+    data.mkdir()
     await house.add_agent(EchoAgent("echo"))
-    async with house.gateway() as gateway:
-        file = tmp_path / ".data" / "standalone.json"
-        file.parent.mkdir()
-        file.touch(mode=0o600)
-        operator = {
-            "store_url": house.dsn,
-            "planner_target": house.planner_target,
-            "composer_target": house.composer_target,
-            "agent_targets": house.agent_targets,
-            "model": "the scripted demo model",
-        }
-        target = gateway.server.address
-        file.write_text(json.dumps({"target": target, "api_key": SECRET, "operator": operator}))
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        _, found = await examined({})
-    assert "standalone" in found["settings"][0]["text"]
-    assert "answers the gateway's signed calls" in found["echo"][1]["text"]
-    assert levels(found["gateway"] + found["models"]) == {"ok"}
-    assert SECRET not in json.dumps(found)
+    with (data / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with house.gateway() as gateway:
+            operator = {
+                "store_url": house.dsn,
+                "planner_target": house.planner_target,
+                "composer_target": house.composer_target,
+                "agent_targets": house.agent_targets,
+                "model": "the scripted demo model",
+            }
+            target = gateway.server.address
+            content = {"target": target, "api_key": SECRET, "operator": operator, **register(data)}
+            write_private(data / FILE, json.dumps(content))
+            _, found = await examined({})
+        assert "standalone" in found["settings"][0]["text"]
+        assert "answers the gateway's signed calls" in found["echo"][1]["text"]
+        assert levels(found["gateway"] + found["models"]) == {"ok"}
+        assert SECRET not in json.dumps(found)
 
-    _, found = await examined({})
-    assert "bos serve all" in found["gateway"][0]["advice"]
+        _, found = await examined({})
+        assert "bos serve all" in found["gateway"][0]["advice"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CHEAP = "SELECT count(*) FROM customers"
 DEAR = "SELECT count(*) FROM orders AS a, orders AS b, orders AS c, orders AS d"
+LARGE = "SELECT a.mood, count(*) FROM orders AS a, orders AS b GROUP BY a.mood"
 EARLY = "SELECT a.order_id FROM orders AS a, orders AS b"
 
 
@@ -46,8 +47,21 @@ async def test_a_query_that_postgres_expects_to_be_dear_is_refused_before_it_run
     assert refused == 1
 
 
-async def test_without_the_setting_nothing_is_estimated(reader_dsn: str) -> None:
-    async with running({"main": postgres_database(reader_dsn)}, timeout_s=0.3) as (client, _):
+async def test_without_the_setting_only_what_cannot_end_in_time_is_refused(
+    reader_dsn: str, postgres_admin: asyncpg.Connection
+) -> None:
+    await postgres_admin.execute("ANALYZE")
+    async with running({"main": postgres_database(reader_dsn)}) as (client, _):
+        large = await call(client, "mcp_db_query", query=LARGE)
+        dear = await call(client, "mcp_db_query", query=DEAR)
+
+    assert large["success"], large
+    assert [violation["rule"] for violation in dear["violations"]] == ["TOO_EXPENSIVE"]
+
+
+async def test_zero_asks_for_no_estimate(reader_dsn: str) -> None:
+    database = {"main": postgres_database(reader_dsn)}
+    async with running(database, timeout_s=0.3, max_estimated_cost=0) as (client, _):
         dear = await call(client, "mcp_db_query", query=DEAR)
 
     assert dear["error"]["reason"] == "QUERY_TIMED_OUT"
@@ -64,7 +78,6 @@ async def test_a_planner_without_costs_is_told_about_at_start(sqlite_file: Path)
     assert [e["database"] for e in telemetry.logs if "estimated cost" in e["event"]] == ["main"]
 
 
-@pytest.mark.parametrize("cost", [0, -1])
-def test_an_impossible_cost_is_refused(cost: float) -> None:
+def test_an_impossible_cost_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="MAX_ESTIMATED_COST"):
-        McpDbSettings.load(max_estimated_cost=cost)
+        McpDbSettings.load(max_estimated_cost=-1)

@@ -27,6 +27,7 @@ from bos_mcp_db.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend, ServerErro
 from bos_mcp_db.mssql_driver import parse_address
 from bos_mcp_db.mssql_wire import ConnectionFailed
 from bos_mcp_db.names import literal
+from bos_mcp_db.places import Places
 from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.samples import HiddenColumns, sample_values
 from bos_mcp_db.settings import McpDbSettings
@@ -320,7 +321,7 @@ async def test_names_of_tables_cannot_leave_their_literal() -> None:
 def database(script: Script, *tables: str) -> Database:
     policy = GuardPolicy("tsql", frozenset(tables))
     adapter = MssqlBackend(script, default_schema="dbo", threads=1)
-    return Database("main", "", tables, 3, LIMITS, Guard(policy), adapter)
+    return Database("main", "", tables, 3, LIMITS, Guard(policy), adapter, Places(2, 60))
 
 
 async def test_samples_are_read_with_top() -> None:

@@ -16,7 +16,7 @@ from bos_client.connection import CONNECTION_FILE, find_connection
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 BOS = Path(sys.executable).with_name("bos")
 
@@ -44,7 +44,8 @@ class Folder:
 
     async def begin(self, *arguments: str) -> Process:
         pipe = asyncio.subprocess.PIPE
-        environment = {"PATH": os.environ["PATH"], **self.environment}
+        inherited = {name: os.environ[name] for name in ("PATH", "XDG_CONFIG_HOME")}
+        environment = {**inherited, **self.environment}
         return await asyncio.create_subprocess_exec(
             *(BOS, *arguments), cwd=self.path, env=environment, stdout=pipe, stderr=pipe
         )
@@ -72,6 +73,16 @@ class Folder:
         found = find_connection(None, None, self.path)
         reconnect = Reconnect(attempts=200, first_s=0.05, cap_s=0.25)
         return BosClient(found.target, api_key=found.api_key, reconnect=reconnect)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_registrations_of_the_developer(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Standalones of these tests are not registered among the developer's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @pytest.fixture

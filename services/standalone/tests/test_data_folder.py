@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_chassis.errors import ConfigurationError
-from bos_client.connection import CONNECTION_FILE, find_connection
+from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
 from bos_gateway.run_secrets import SecretsKeyRing
 from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
 
@@ -26,16 +26,16 @@ def test_the_key_is_kept_over_restarts_and_the_client_finds_what_was_announced(
     data = tmp_path / CONNECTION_FILE.parent
     with own_folder(data) as folder:
         key = folder.api_key
-        folder.announce(
+        assert not folder.announce(
             "127.0.0.1:4711",
             key,
             {"current_date": "2026-06-15"},
             {"store_url": "postgresql:///bos"},
         )
+        found = find_connection(None, None, tmp_path)
     with own_folder(data) as folder:
         assert (folder.api_key, folder.last_port) == (key, 4711)
 
-    found = find_connection(None, None, tmp_path)
     assert (found.target, found.api_key) == ("127.0.0.1:4711", key)
     assert found.context == {"current_date": "2026-06-15"}
     assert found.operator == {"store_url": "postgresql:///bos"}
@@ -65,6 +65,26 @@ def test_a_folder_in_use_is_refused_with_the_process_and_the_way_out(tmp_path: P
     assert caught.value.reason == "DATA_FOLDER_IN_USE"
     with own_folder(tmp_path):
         pass
+
+
+def test_a_key_that_came_with_the_folder_is_not_taken(tmp_path: Path) -> None:
+    content = {"target": "127.0.0.1:1", "api_key": "known to whoever planted it"}
+    (tmp_path / "standalone.json").write_text(json.dumps(content))
+    with own_folder(tmp_path) as folder:
+        assert "planted" not in folder.api_key
+        assert len(folder.api_key) >= 32
+
+
+def test_without_a_configuration_folder_it_says_how_to_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    data = tmp_path / CONNECTION_FILE.parent
+    with own_folder(data) as folder:
+        assert "BOS_TARGET" in folder.announce("127.0.0.1:1", folder.api_key, {})
+        with pytest.raises(NoConnection):
+            find_connection(None, None, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,24 @@ directory upwards::
 
     {"target": "127.0.0.1:40001", "api_key": "...", "context": {"current_date": "2026-06-15"}}
 
-``context`` holds what questions there mean by "today" unless they say otherwise.
+``context`` holds what questions there mean by "today" unless they say otherwise. The file is
+believed only while a standalone of this very user runs there (see :mod:`bos_client.local`).
 """
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bos_client.local import FILE, NotBelieved, read_believed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_client.sign_in import TokenSource
 
-CONNECTION_FILE = Path(".data", "standalone.json")
+CONNECTION_FILE = Path(".data", FILE)
 
 
 class NoConnection(Exception):
@@ -38,8 +39,8 @@ class Connection:
     """Context of questions that bring none of these keys."""
     operator: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What commands for operators need: store, targets. Empty unless the standalone says so."""
-    local: bool = False
-    """Whether this came from a local standalone's file."""
+    standalone: str = ""
+    """Data folder of the local standalone that said so; empty if none did."""
     identity_target: str | None = None
     """Where identity is, if that is said."""
     memory_target: str | None = None
@@ -67,35 +68,32 @@ def find_connection(target: str | None, api_key: str | None, start: Path) -> Con
     """
     if target:
         return Connection(target, api_key or None)
+    passed_over: list[str] = []
     for folder in (start, *start.parents):
         path = folder / CONNECTION_FILE
-        if path.is_file() and _trusted(path):
-            return _read(path, api_key)
+        if path.is_file():
+            try:
+                return _local(path, read_believed(path), api_key)
+            except NotBelieved as reason:
+                passed_over.append(f" {path} is passed over: {reason}.")
     raise NoConnection(
         "No gateway is known: start one with `bos serve all`, or name one with --target "
-        "(or BOS_TARGET), and its key with BOS_API_KEY."
+        f"(or BOS_TARGET), and its key with BOS_API_KEY.{''.join(passed_over[:3])}"
     )
 
 
-def _trusted(path: Path) -> bool:
-    """Whether nobody else could have put the file there, to be sent our questions and keys."""
-    user = os.geteuid()
-    return user == 0 or path.stat().st_uid in (0, user)
-
-
-def _read(path: Path, api_key: str | None) -> Connection:
+def _local(path: Path, content: Mapping[str, Any], api_key: str | None) -> Connection:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         return Connection(
             target=str(content["target"]),
             api_key=api_key or content.get("api_key"),
             context=dict(content.get("context") or {}),
             operator=dict(content.get("operator") or {}),
-            local=True,
+            standalone=str(path.parent.resolve()),
             identity_target=str(content.get("identity_target") or "") or None,
             memory_target=str(content.get("memory_target") or "") or None,
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise NoConnection(
             f"{path} cannot be used ({type(error).__name__}); start `bos serve all` again, or name "
             "a gateway with --target."

@@ -1,8 +1,10 @@
 """Signing in: calls of the identity service, and tokens that are kept between commands.
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
-they are for. The access token is refreshed by itself shortly before it expires. Each refresh uses
-its refresh token up, so processes take turns by a lock beside the file.
+they are for, beside where identity and memory were when they were issued: they go there, and to
+the gateway, whatever a folder or variable says later. The access token is refreshed by itself
+shortly before it expires. Each refresh uses its refresh token up, so processes take turns by a lock
+beside the file.
 """
 
 from __future__ import annotations
@@ -14,8 +16,7 @@ import json
 import os
 import time
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bos.identity.v1 import (
@@ -29,11 +30,14 @@ from bos.identity.v1 import (
 )
 from bos_client.calling import ServiceClient, bearer
 from bos_client.errors import Unauthenticated, Unavailable
+from bos_client.local import config_folder, write_private
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from bos.identity.v1 import IdentityServiceAsyncStub, LogInResponse, Tokens, User
+    from bos_client.connection import Connection
 
 _LOCK_TIMEOUT_S = 45.0
 _LOCK_POLL_S = 0.02
@@ -113,23 +117,50 @@ class SignedIn:
     """Who is signed in to a gateway, as it is kept."""
 
     identity_target: str
+    memory_target: str
     username: str
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     refresh_at: float
     """When a new access token is due, in seconds since 1970 by this machine's clock."""
+    standalone: str = ""
+    """Data folder of the local standalone that issued them; its services move at each start."""
 
     @classmethod
-    def of(cls, identity_target: str, username: str, tokens: Tokens) -> SignedIn:
+    def of(
+        cls,
+        identity_target: str,
+        username: str,
+        tokens: Tokens,
+        *,
+        memory_target: str,
+        standalone: str = "",
+    ) -> SignedIn:
         """From tokens that were issued just now."""
         life_s = tokens.access_token_lifetime.ToMilliseconds() / 1000
         margin_s = min(_MARGIN_S, life_s / 2)
         return cls(
             identity_target,
+            memory_target,
             username,
             tokens.access_token,
             tokens.refresh_token,
             time.time() + life_s - margin_s,
+            standalone,
+        )
+
+    def now_at(self, connection: Connection) -> SignedIn:
+        """The same where its services are now.
+
+        What ``connection`` says counts only if it comes from the very standalone that issued the
+        tokens: nobody else is told where they go.
+        """
+        if not self.standalone or self.standalone != connection.standalone:
+            return self
+        return replace(
+            self,
+            identity_target=connection.identity_target or self.identity_target,
+            memory_target=connection.memory_target or self.memory_target,
         )
 
 
@@ -142,15 +173,15 @@ class TokenFile:
     @classmethod
     def of_this_user(cls) -> TokenFile:
         """The one in the user's configuration folder."""
-        base = os.environ.get("XDG_CONFIG_HOME")
-        return cls((Path(base) if base else Path.home() / ".config") / "bos" / "tokens.json")
+        return cls(config_folder() / "tokens.json")
 
     def read(self, target: str) -> SignedIn | None:
         """Who is signed in to the gateway at ``target``."""
         try:
-            return SignedIn(**self._entries()[target])
+            kept = SignedIn(**self._entries()[target])
         except (KeyError, TypeError):
             return None
+        return kept if kept.identity_target and kept.memory_target else None
 
     def write(self, target: str, signed_in: SignedIn | None) -> None:
         """Keep who is signed in; None forgets."""
@@ -160,12 +191,7 @@ class TokenFile:
         else:
             entries[target] = asdict(signed_in)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(entries, file, indent=2)
-        partial.replace(self.path)
+        write_private(self.path, json.dumps(entries, indent=2))
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -200,7 +226,8 @@ class StoredTokens:
     Args:
         file: Where they are kept.
         target: Gateway that they are for.
-        identity_target: Where identity is now, if that is known better than when they were kept.
+        identity_target: Where the standalone that issued them has identity now; None where they
+            were issued elsewhere, which does not move.
     """
 
     def __init__(self, file: TokenFile, target: str, identity_target: str | None = None) -> None:
@@ -245,7 +272,13 @@ class StoredTokens:
             except Unauthenticated:
                 self._file.write(self._target, None)
                 raise
-        renewed = SignedIn.of(identity_target, kept.username, tokens)
+        renewed = SignedIn.of(
+            identity_target,
+            kept.username,
+            tokens,
+            memory_target=kept.memory_target,
+            standalone=kept.standalone,
+        )
         self._file.write(self._target, renewed)
         return renewed.access_token
 

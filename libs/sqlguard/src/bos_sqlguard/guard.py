@@ -11,6 +11,7 @@ from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
 from bos_sqlguard.bounded import TooComplex
 from bos_sqlguard.grammar import Grammar
+from bos_sqlguard.growth import GrowthCheck
 from bos_sqlguard.inspection import Inspection
 from bos_sqlguard.limits import (
     LimitNotLiteral,
@@ -159,6 +160,10 @@ class Guard:
         inspection.walk(tree)
         if inspection.broken:
             raise _Refused(*inspection.broken)
+        growth = GrowthCheck(self.policy.dialect)
+        growth.check(tree)
+        if growth.broken:
+            raise _Refused(*growth.broken)
         return inspection.used_tables
 
     def _tokens(self, sql: str) -> list[Token]:

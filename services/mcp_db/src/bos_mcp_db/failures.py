@@ -10,6 +10,7 @@
     ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   nobody answers
     ├── RoleUnavailable       DATABASE_ROLE_UNAVAILABLE   ConfigurationError
     ├── NothingReadable       NOTHING_READABLE       no table of any database
+    ├── DatabaseBusy          DATABASE_BUSY          all connections are in use
     ├── UnknownTable          UNKNOWN_TABLE          not on the allow-list
     └── UnknownDatabase       UNKNOWN_DATABASE       not configured: ConfigurationError
 """
@@ -113,6 +114,15 @@ class NothingReadable(QueryFailure, PermissionDenied):
 
     def __init__(self) -> None:
         super().__init__("You may not read any table. Ask an administrator for a group that may.")
+
+
+class DatabaseBusy(QueryFailure, ResourceExhausted):
+    """No connection became free in time; users share them."""
+
+    default_reason = "DATABASE_BUSY"
+
+    def __init__(self) -> None:
+        super().__init__("All connections to the database are in use.", retry_after_s=1)
 
 
 class UnknownTable(QueryFailure, NotFound):

@@ -94,9 +94,12 @@ class PostgresBackend:
 
     dialect: Dialect = "postgres"
 
-    def __init__(self, dsn: str, *, default_schema: str, pool_size: int) -> None:
+    def __init__(
+        self, dsn: str, *, default_schema: str, pool_size: int, work_mem_kib: int = 16_384
+    ) -> None:
         """Remember ``dsn``; it is never shown to anybody."""
         self.default_schema = default_schema
+        self._work_mem_kib = work_mem_kib
         self._pool = asyncpg.create_pool(
             dsn,
             min_size=0,
@@ -171,7 +174,12 @@ class PostgresBackend:
             await transaction.start()
             try:
                 milliseconds = max(1, int(timeout_s * 1000))
-                await connection.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+                # Workers in parallel would each hold as much again.
+                await connection.execute(
+                    f"SET LOCAL statement_timeout = {milliseconds};"
+                    f"SET LOCAL work_mem = {self._work_mem_kib};"
+                    "SET LOCAL max_parallel_workers_per_gather = 0"
+                )
                 if self._role:
                     await self._take_role(connection)
                 yield connection

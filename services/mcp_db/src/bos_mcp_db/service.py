@@ -10,6 +10,7 @@ from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import metrics_server
 from bos_mcp_db.api import Tools, build_server
+from bos_mcp_db.connections import ConnectionLimits
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
 from bos_mcp_db.metrics import QueryMetrics
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 AUDIENCE = "mcp_db"
 """What run tokens must name to be accepted here."""
+# Describing tables takes several queries, and the answer has to travel.
+_ANSWER_SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,20 @@ async def serve(
                 metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
             )
         port = await stack.enter_async_context(
-            http_server(app, server.host, server.port, server.grace_s)
+            http_server(app, server.host, server.port, server.grace_s, _limits(settings))
         )
         yield McpDbServer(AUDIENCE, server.host, port, metrics_port)
+
+
+def _limits(settings: McpDbSettings) -> ConnectionLimits:
+    return ConnectionLimits(
+        header_s=settings.header_timeout_s,
+        body_s=settings.body_timeout_s,
+        answer_s=settings.timeout_s + settings.queue_timeout_s + _ANSWER_SLACK_S,
+        keep_alive_s=settings.keep_alive_s,
+        total=settings.max_connections,
+        per_peer=settings.max_connections_per_peer,
+    )
 
 
 async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:

@@ -80,12 +80,39 @@ class McpDbSettings(Settings):
     timeout_s: float = Field(default=30.0, gt=0, le=600, description="Time for a query (DEC-01)")
     max_estimated_cost: float | None = Field(
         default=None,
-        gt=0,
+        ge=0,
         description="Most that the planner of PostgreSQL or SQL Server may expect a query to cost;"
-        " unset: not checked",
+        " unset: 10000000 for PostgreSQL, not checked for SQL Server; 0: not checked",
     )
     pool_size: int = Field(
-        default=8, ge=1, le=100, description="Queries at once against one database"
+        default=8,
+        ge=1,
+        le=100,
+        description="Queries at once against one database; one user alone has all but one",
+    )
+    queue_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="Wait for a free connection to a database"
+    )
+    work_mem_kib: int = Field(
+        default=16_384,
+        ge=64,
+        le=2_097_151,
+        description="KiB that PostgreSQL may hold for one sort or hash before it goes to disk",
+    )
+    header_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="Time for the headers of a request to arrive"
+    )
+    body_timeout_s: float = Field(
+        default=20.0, gt=0, le=600, description="Time for the body of a request to arrive"
+    )
+    keep_alive_s: float = Field(
+        default=30.0, gt=0, le=600, description="A connection without requests is closed after this"
+    )
+    max_connections: int = Field(
+        default=512, ge=1, le=65_536, description="HTTP connections; the idlest makes room"
+    )
+    max_connections_per_peer: int = Field(
+        default=256, ge=1, le=65_536, description="HTTP connections of one address"
     )
 
     sample_hidden_columns: Annotated[tuple[str, ...], NoDecode] = Field(

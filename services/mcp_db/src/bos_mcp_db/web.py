@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from bos_chassis.auth import set_caller
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
+from bos_mcp_db.connections import protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bos_chassis.auth import Authenticator
+    from bos_mcp_db.connections import ConnectionLimits
 
 MCP_PATH = "/mcp"
 HEALTH_PATH = "/healthz"
 _MAX_REQUEST_BYTES = 256 * 1024
+_MAX_HEADER_BYTES = 32 * 1024
 _RUN_TOKEN_HEADER = "bos-run-token"  # noqa: S105 - the name of a header
 
 
@@ -82,10 +85,13 @@ class _KnownCallers:
 class _GuestServer(uvicorn.Server):
     """uvicorn inside somebody else's process: no signal handlers, told when to stop."""
 
-    def __init__(self, app: ASGIApp, grace_s: float) -> None:
+    def __init__(self, app: ASGIApp, grace_s: float, limits: ConnectionLimits) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
+                http=protocol_of(limits),
+                timeout_keep_alive=max(1, round(limits.keep_alive_s)),
+                h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
                 lifespan="on",
                 ws="none",
                 log_config=None,
@@ -109,14 +115,16 @@ class _GuestServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def http_server(app: ASGIApp, host: str, port: int, grace_s: float) -> AsyncIterator[int]:
+async def http_server(
+    app: ASGIApp, host: str, port: int, grace_s: float, limits: ConnectionLimits
+) -> AsyncIterator[int]:
     """Serve ``app`` until the context is left; yields the port.
 
     Raises:
         ConfigurationError: the address cannot be bound.
     """
     with _bind(host, port) as listener:
-        server = _GuestServer(app, grace_s)
+        server = _GuestServer(app, grace_s, limits)
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="mcp_db http")
         ready = asyncio.create_task(server.ready.wait(), name="mcp_db ready")
         try:

@@ -21,6 +21,7 @@ from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.values import to_value
 from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output
+from bos_sandbox.places import Places
 from bos_sandbox.validate import LAST_VALUE, Program
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Interpreter:
         self._pool = pool
         self._settings = settings
         self._prelude = prelude
+        self._places = Places(settings.max_workers, settings.queue_timeout_s)
 
     async def run(
         self, program: Program, inputs: Mapping[str, Any], limits: RunLimits
@@ -64,7 +66,10 @@ class Interpreter:
         started = time.monotonic()
         output = Output(limits.output_bytes)
         run = _Run(program, inputs, output, self._settings, self._prelude)
-        async with self._session(limits, inputs.get("today")) as session:
+        async with (
+            self._places.taken(),
+            self._session(limits, inputs.get("today")) as session,
+        ):
             try:
                 async with asyncio.timeout(limits.timeout_s + self._settings.kill_grace_s):
                     response = await run.perform(session)

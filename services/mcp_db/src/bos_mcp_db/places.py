@@ -1,0 +1,39 @@
+"""Who may ask a database now: the users share the connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos_chassis.auth import current_principal
+from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+from bos_mcp_db.failures import DatabaseBusy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Places:
+    """As many as a database has connections; callers without a credential count as one user."""
+
+    def __init__(self, places: int, queue_timeout_s: float) -> None:
+        self._places = FairPlaces(places)
+        self._queue_timeout_s = queue_timeout_s
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Hold a place for the user behind the call in progress.
+
+        Raises:
+            DatabaseBusy: none became free in time.
+        """
+        principal = current_principal()
+        caller = principal.user_id if principal else ""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._queue_timeout_s):
+                    await stack.enter_async_context(self._places.place(caller))
+            except (TimeoutError, NoPlaceToWait):
+                raise DatabaseBusy from None
+            yield

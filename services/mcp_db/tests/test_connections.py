@@ -1,0 +1,166 @@
+"""Peers that send slowly or hold many connections: whoever asks properly is served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp_db_rig import call, sqlite_database
+
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.service import McpDbServer, serve
+from bos_mcp_db.settings import McpDbSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.security
+
+HALF_A_HEADER = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+HALF_A_BODY = (
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Accept: application/json, text/event-stream\r\nContent-Length: 100000\r\n\r\n{"
+)
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+PATIENT = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
+
+
+@asynccontextmanager
+async def service(path: Path, **settings: Any) -> AsyncIterator[McpDbServer]:
+    chosen = McpDbSettings.load(
+        databases={"main": sqlite_database(path)},
+        database_url=None,
+        server=ServerSettings.load(grace_s=0),
+        **settings,
+    )
+    async with serve(chosen, Telemetry.for_tests("mcp_db")) as server:
+        yield server
+
+
+class Socket:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        with suppress(ConnectionError):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def rest(self) -> bytes:
+        """What comes until the other side closes the connection."""
+        with suppress(ConnectionError):
+            return await asyncio.wait_for(self.reader.read(), 60)
+        return b""
+
+
+async def connect(stack: AsyncExitStack, server: McpDbServer) -> Socket:
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    stack.callback(writer.close)
+    return Socket(reader, writer)
+
+
+async def served(server: McpDbServer) -> None:
+    async with Client(server.url) as client:
+        envelope = await call(client, "mcp_db_query", query="SELECT count(*) FROM orders")
+    assert envelope["data"] == [[500]]
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_A_HEADER, HALF_A_BODY, HEALTH])
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
+)
+async def test_two_hundred_slow_connections_keep_nobody_out(
+    sqlite_file: Path, sent: bytes, limits: dict[str, int]
+) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, **PATIENT, **limits) as server,
+    ):
+        slow = []
+        for number in range(200):
+            slow.append(await connect(stack, server))
+            await slow[-1].send(sent)
+            if number % 50 == 49:
+                await served(server)
+        for each in slow:
+            await each.send(b"x")
+        await served(server)
+        # The oldest made room; the time limits had nothing to do with it.
+        await slow[0].rest()
+
+
+@pytest.mark.parametrize(
+    ("sent", "limit"),
+    [
+        (b"", "header_timeout_s"),
+        (HALF_A_HEADER, "header_timeout_s"),
+        (HALF_A_BODY, "body_timeout_s"),
+        (HEALTH, "keep_alive_s"),
+        (HEALTH + HALF_A_HEADER, "header_timeout_s"),
+    ],
+    ids=["nothing", "headers", "body", "idle", "second headers"],
+)
+async def test_a_connection_that_does_not_get_on_is_closed(
+    sqlite_file: Path, sent: bytes, limit: str
+) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, **{**PATIENT, limit: 0.2}) as server,
+    ):
+        slow = await connect(stack, server)
+        await slow.send(sent)
+        got = await slow.rest()
+        assert (b"serving" in got) == (HEALTH in sent)
+
+
+async def test_a_byte_now_and_then_buys_no_time(sqlite_file: Path) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, **{**PATIENT, "header_timeout_s": 0.5}) as server,
+    ):
+        slow = await connect(stack, server)
+        await slow.send(HALF_A_HEADER)
+        ended = asyncio.create_task(slow.rest())
+        async with asyncio.timeout(60):
+            while not ended.done():
+                await slow.send(b"x")
+                await asyncio.wait([ended], timeout=0.05)
+
+
+async def test_connections_in_use_are_not_closed_for_new_ones(sqlite_file: Path) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, **PATIENT, max_connections=3) as server,
+        httpx2.AsyncClient() as http,
+    ):
+        endless = (
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000)"
+            " SELECT count(*) FROM n"
+        )
+        async with Client(server.url) as client:
+            asking = asyncio.create_task(call(client, "mcp_db_query", query=endless))
+            for _ in range(50):
+                await (await connect(stack, server)).send(HALF_A_HEADER)
+            assert (await asking)["data"] == [[3_000_000]]
+        reply = await http.get(server.url.replace("/mcp", "/healthz"))
+        assert reply.status_code == 200
+
+
+async def test_headers_have_a_size(sqlite_file: Path) -> None:
+    async with AsyncExitStack() as stack, service(sqlite_file, **PATIENT) as server:
+        small, large = await connect(stack, server), await connect(stack, server)
+        end = b"\r\nConnection: close\r\n\r\n"
+        await small.send(HEALTH.rstrip() + b"\r\nX-Big: " + b"x" * 20_000 + end)
+        assert b"200 OK" in await small.rest()
+        # Refused before they end.
+        await large.send(HEALTH.rstrip() + b"\r\nX-Big: " + b"x" * 60_000)
+        await large.rest()

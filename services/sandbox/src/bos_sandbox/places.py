@@ -1,0 +1,42 @@
+"""Who may run a program now: the users share the places of a tier."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bos_chassis.auth import current_principal
+from bos_chassis.errors import ResourceExhausted
+from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Places:
+    """The places of one tier; callers without a credential count as one user."""
+
+    def __init__(self, places: int, queue_timeout_s: float) -> None:
+        self._places = FairPlaces(places)
+        self._queue_timeout_s = queue_timeout_s
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Hold a place for the user behind the call in progress.
+
+        Raises:
+            ResourceExhausted: none became free in time (``SANDBOX_BUSY``).
+        """
+        principal = current_principal()
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._queue_timeout_s):
+                    await stack.enter_async_context(
+                        self._places.place(principal.user_id if principal else "")
+                    )
+            except (TimeoutError, NoPlaceToWait):
+                raise ResourceExhausted(
+                    "All sandbox workers are busy.", reason="SANDBOX_BUSY", retry_after_s=1
+                ) from None
+            yield
