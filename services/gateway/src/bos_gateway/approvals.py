@@ -19,6 +19,7 @@ from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.proposals import resolved
+from bos_gateway.shown.display import with_display
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Approvals:
         rows = await fetch(self._readers, _LIST_BY_STATUS if request.status else _LIST, *found)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
-        return [_approval(row) for row in rows[:size]], token
+        return [with_display(_approval(row), whole=False) for row in rows[:size]], token
 
     async def get(self, approval_id: str, user_id: str) -> gateway.Approval:
         """One of the user's requests.
@@ -106,7 +107,7 @@ class Approvals:
         Raises:
             NotFound: there is none, or it belongs to somebody else.
         """
-        return _approval(await self._row(approval_id, user_id))
+        return with_display(_approval(await self._row(approval_id, user_id)))
 
     async def respond(
         self, request: gateway.RespondApprovalRequest, user_id: str
