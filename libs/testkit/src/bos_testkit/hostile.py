@@ -1,4 +1,4 @@
-"""Texts and values that look like others: one corpus for everything that shows what others wrote."""
+"""Texts and values that look like others: one corpus for all that shows what others wrote."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from bos_chassis.auth import RUN_TOKEN_KEY
+from bos_gateway.shown.masking import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -133,6 +134,12 @@ class EffectContext:
     emit: Emit
     committed: Committed
     say: Say
+    masker: Masker = field(init=False, repr=False)
+    """Takes these credentials out of what services say, before any of it is kept."""
+
+    @masker.default
+    def _of_secrets(self) -> Masker:
+        return Masker(self.secrets)
 
     def token(self, audiences: Sequence[str], timeout_s: float, step_key: str = "") -> Metadata:
         """Metadata of a call made for this run."""
@@ -148,5 +155,6 @@ class EffectContext:
         return max(0.001, self.services.clock.left_s(deadline))
 
     def stamped(self, event: LogEvent) -> LogEvent:
-        """``event``, happening at this moment."""
+        """``event``, happening at this moment, without any of the run's credentials."""
+        self.masker.mask(event)
         return self.services.clock.stamped(event)

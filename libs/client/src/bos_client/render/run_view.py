@@ -11,10 +11,10 @@ from bos_client.render.parts import (
     View,
     heading,
     show_approval,
-    titles,
     show_outcome,
     show_plan,
     show_trace,
+    titles,
 )
 from bos_client.render.text import (
     approval_status_text,

@@ -1,7 +1,7 @@
-"""Text of which nothing is invisible, moves anything else, or passes for another text. Pure.
+r"""Text of which nothing is invisible, moves anything else, or passes for another text. Pure.
 
-A character that is not seen, or that changes how others are shown, stands as ``\\u{HEX}``. So does a
-backslash that such an escape could be mistaken for (``\\u{5C}u{…``), so that texts that differ are
+A character that is not seen, or that changes how others are shown, stands as ``\u{HEX}``. So does a
+backslash that such an escape could be mistaken for (``\u{5C}u{…``), so that texts that differ are
 shown differently.
 """
 
