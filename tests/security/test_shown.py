@@ -72,7 +72,8 @@ def hostile() -> AgentResult:
 @pytest.fixture
 async def house(postgres_dsn: str) -> AsyncIterator[House]:
     async with open_house(postgres_dsn) as opened:
-        agent = RawAgent("bank", lambda _: hostile(), tools=(TOOL,))
+        agent = RawAgent("bank", lambda _: hostile())
+        agent.card.tools.append(TOOL)
         await add_raw_agent(opened, agent)
         planned = step("a", "bank")
         planned.tools.append(TOOL.name)
@@ -153,4 +154,4 @@ async def test_a_hostile_proposal_is_shown_as_what_it_is_by_every_way(house: Hou
     assert named["task_description"] == "\n".join(TASK_SHOWN)
     (entry,) = listed
     assert [action["title"] for action in entry["display"]["actions"]] == [SHOWN]
-    assert "arguments" not in entry["display"]["actions"][0]
+    assert not entry["display"]["actions"][0].get("arguments")

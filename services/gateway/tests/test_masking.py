@@ -15,7 +15,7 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.runlog.v1 import LogEvent, StepFinished
-from bos_gateway.shown.masking import MIN_SECRET_CHARS, Masker
+from bos_gateway.shown.masking import MIN_SECRET_CHARS, MaskedStream, Masker
 
 SECRET = 'tök/en+47 "11"?x'
 MASK = "[secret shop_token]"
@@ -131,6 +131,21 @@ def test_of_headers_each_value_is_masked_and_a_token_without_its_scheme(said: st
     masker = Masker({"api_headers": json.dumps(headers)})
     assert masker.text(f"<{said}>") == "<[secret api_headers]>"
     assert masker.text("Authorization") == "Authorization"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_credential_is_masked_however_a_stream_cuts_it(size: int) -> None:
+    said = f"a {SECRET} and {SECRET[:6]}, {base64.b64encode(SECRET.encode()).decode()} end|"
+    stream = MaskedStream(MASKER)
+    pieces = [stream.add(said[start : start + size]) for start in range(0, len(said), size)]
+    assert "".join(pieces) == MASKER.text(said)
+
+
+def test_without_credentials_a_stream_waits_for_nothing() -> None:
+    assert MaskedStream(Masker({})).add("t") == "t"
+    held = MaskedStream(MASKER)
+    assert [held.add("x t"), held.add("ö"), held.add("r")] == ["x ", "", "tör"]
 
 
 def test_a_mask_is_not_masked_again() -> None:

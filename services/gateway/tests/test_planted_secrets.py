@@ -126,6 +126,7 @@ def assert_nowhere(text: str) -> None:
 async def echo(text: str) -> AsyncIterator[ExecuteResponse]:
     event = TraceEvent(message=f"GET {text}", data={text: Value(string_value=text)})
     yield ExecuteResponse(trace=TraceBatch(events=[event]))
+    yield ExecuteResponse(file={"name": f"{text}.png", "media_type": "image/png", "last": True})
     yield ExecuteResponse(result=echoing(text))
 
 
@@ -143,9 +144,11 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(house: Hou
     posting = step("c", "poster", "post it", "a")
     posting.tools.append("post")
     house.planner.steps = [
-        *(step("a", "leaky"), step("b", "broken"), posting, step("d", "stranger", "", "a")),
+        *(step("a", "leaky"), step("b", "broken"), posting),
+        # As planned by somebody who has read it in an earlier conversation.
+        step("d", "stranger", f"Use {SECRET} now.", "a"),
     ]
-    house.composer.deltas = ["Done."]
+    house.composer.deltas = ["By ", SECRET[:5], SECRET[5:], " it was done: P."]
     async with house.gateway(lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()) as gateway:
         following = Following(
             gateway, f"What does {SECRET} open?", context=nested(), trace=True, include_data=True
@@ -187,7 +190,12 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(house: Hou
     assert run.question == f"What does {MASK} open?"
     response = events[-1].run_finished.response
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.answer == f"By {MASK} it was done: P."
+    told = "".join(event.answer_delta.text for event in events if event.HasField("answer_delta"))
+    assert told == response.answer
+    assert [each.task for each in stranger.inputs] == [f"Use {MASK} now."]
     messages = [event.message for event in response.trace]
+    assert [each for each in messages if each.startswith(f"The file {MASK}.png was not kept")]
     assert f"GET {MASK}" in messages
     places = "context.calls[0].auth.Shop-Token, context.users.ada.firebase_password"
     assert f"Credentials were taken out of the request: {places}." in messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.json_format import ParseDict
 
@@ -35,7 +35,7 @@ def confusable_values() -> list[tuple[str, Sequence[Value]]]:
     ]
 
 
-def _corpus() -> dict[str, list[dict[str, str]]]:
+def _corpus() -> dict[str, list[dict[str, Any]]]:
     text = files("bos_testkit").joinpath("hostile_texts.json").read_text(encoding="utf-8")
-    corpus: dict[str, list[dict[str, str]]] = json.loads(text)
+    corpus: dict[str, list[dict[str, Any]]] = json.loads(text)
     return corpus

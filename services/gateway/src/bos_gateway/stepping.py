@@ -143,7 +143,10 @@ class _StepRun:
                 begun = True
                 message.DiscardUnknownFields()  # no bound could see into them
                 kind = message.WhichOneof("payload")
-                if kind != "file":  # before anything is cut: half a credential is not found
+                # Before anything is cut: half a credential is not found.
+                if kind == "file":
+                    message.file.name = run.masker.text(message.file.name)
+                else:
                     run.masker.mask(message)
                 match kind:
                     case "result":

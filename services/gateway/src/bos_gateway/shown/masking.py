@@ -53,6 +53,16 @@ class Masker:
         """``text`` with masks."""
         return self._all.masked(text) if self._named else text
 
+    def begun(self, text: str) -> int:
+        """How many characters at the end of ``text`` a credential may begin with."""
+        most = 0
+        for form, _, _ in self._named:
+            for count in range(min(len(form) - 1, len(text)), most, -1):
+                if text.endswith(form[:count]):
+                    most = count
+                    break
+        return most
+
     def mask(self, message: Message) -> None:
         """Mask texts, bytes and names of map entries in a message and all that it holds."""
         if not self._named:
@@ -61,6 +71,23 @@ class Masker:
         content = message.SerializeToString()
         if found := [each for each in self._named if each[1] in content]:
             _Replacing(found).message(message)
+
+
+class MaskedStream:
+    """A text in pieces, with masks also where a credential is cut between two of them."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """What may be shown by now; what could be a credential's beginning waits for more."""
+        if not self._masker:
+            return piece
+        text = self._masker.text(self._held + piece)
+        shown = len(text) - self._masker.begun(text)
+        self._held = text[shown:]
+        return text[:shown]
 
 
 class _Replacing:
