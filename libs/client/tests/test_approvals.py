@@ -19,6 +19,7 @@ from bos.common.v1 import Value
 from bos.gateway.v1 import (
     Approval,
     ApprovalDecision,
+    ApprovalDisplay,
     ApprovalKind,
     ApprovalServiceServicer,
     ApprovalStatus,
@@ -48,6 +49,11 @@ DENY = ApprovalDecision.APPROVAL_DECISION_DENY
 ACTION = ProposedAction(tool="send_email", summary="Send “Offer” to ada@example.com")
 ACTION.arguments.fields["body"].CopyFrom(Value(string_value="Dear Ada,\n\x1b[2Jyours"))
 
+DISPLAY = ApprovalDisplay(task=["Tell\x1b[2J Ada"])
+DISPLAY.actions.add(title=ACTION.summary, tool=ACTION.tool).arguments.add(
+    label="body", type="text, 2 lines", lines=["1 | Dear Ada,", "2 | \x1b[2Jyours"]
+)
+
 
 def requested() -> Approval:
     return Approval(
@@ -56,6 +62,7 @@ def requested() -> Approval:
         step_id="mail",
         agent_name="mail",
         actions=[ACTION],
+        display=DISPLAY,
         status=ApprovalStatus.APPROVAL_STATUS_PENDING,
     )
 
@@ -181,7 +188,8 @@ async def test_show_tells_the_exact_arguments_and_nothing_moves_the_cursor(
 ) -> None:
     code, out, _ = await bos(gateway, "approvals", "show", "ap-1")
     assert code == 0
-    assert "body: Dear Ada," in out
+    assert "body (text, 2 lines)\n      1 | Dear Ada,\n      2 | \\u{1B}[2Jyours\n" in out
+    assert "Tell\\u{1B}[2J Ada\n" in out
     assert "\x1b" not in out
     assert "nobody knows" not in out
 

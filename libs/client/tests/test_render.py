@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,15 @@ from bos_client.render import View, make_console, show_run
 from bos_client.render.parts import show_approval, show_journal
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import usage_text, value_text
+from bos_testkit.hostile import HostileText, hostile_texts
 
 from .conftest import RUN_ID, response, story
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 async def replay(events: Sequence[RunEvent]) -> AsyncIterator[RunEvent]:
@@ -183,20 +188,52 @@ async def test_events_of_a_later_version_are_passed_over() -> None:
     assert await shown([event(1)]) == ""
 
 
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        ("x = 1  # harmless\rimport os", "code: x = 1  # harmless\\x0dimport os"),
-        ("x = 'a\u202eb\u2066c'", "code: x = 'a\\u202eb\\u2066c'"),
-        ("x = 1\r\ny = '\u0645\u0646'", "code: x = 1\n      y = '\u0645\u0646'"),
-    ],
-)
-def test_who_approves_sees_what_is_not_shown_as_it_is_read(code: str, shown: str) -> None:
-    action = ProposedAction(tool="execute_code")
-    action.arguments.fields["code"].string_value = code
+def approval_text(approval: Approval) -> str:
     out = io.StringIO()
-    show_approval(Console(file=out, width=120), Approval(actions=[action]))
-    assert shown in out.getvalue()
+    show_approval(Console(file=out, width=1000), approval)
+    return out.getvalue()
+
+
+def test_what_would_be_done_is_shown_as_the_gateway_says() -> None:
+    approval = Approval(actions=[ProposedAction(tool="never shown", summary="never shown")])
+    action = approval.display.actions.add(title="Run it", tool="execute_code", notes=["careful"])
+    action.arguments.add(label="code", type="text, 2 lines", lines=["1 | x = 1", "2 |     y"])
+    action.arguments.add(label="count", type="int64", lines=["5"])
+    action.arguments.add(label="empty", type="text, empty")
+    assert approval_text(approval) == (
+        "  Run it  (execute_code)\n"
+        "    careful\n"
+        "    code (text, 2 lines)\n"
+        "      1 | x = 1\n"
+        "      2 |     y\n"
+        "    count (int64): 5\n"
+        "    empty (text, empty)\n"
+    )
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("case", hostile_texts(), ids=lambda case: case.what)
+def test_whatever_a_gateway_sends_nothing_in_an_approval_is_invisible(case: HostileText) -> None:
+    """The gateway has escaped it already; this is the net below."""
+    approval = Approval(actions=[ProposedAction()])
+    action = approval.display.actions.add(title=case.text, tool=case.text, notes=[case.text])
+    action.arguments.add(label=case.text, type=case.text, lines=[case.text, case.text])
+    action.arguments.add(label=case.text, type=case.text, lines=[case.text])
+    text = approval_text(approval)
+    for hidden in (each for each in case.text if f"{{{ord(each):X}}}" in case.shown):
+        # Spaces and letters that look like others are left to the gateway.
+        assert hidden in " \u0301\u212b\\" or hidden not in text
+    assert not [each for each in text if each != "\n" and unicodedata.category(each) in HIDDEN]
+
+
+@pytest.mark.security
+def test_an_approval_that_nobody_says_how_to_show_is_not_to_be_approved() -> None:
+    action = ProposedAction(tool="t", summary="harmless")
+    for approval in (Approval(actions=[action]), Approval(actions=[action, action])):
+        if len(approval.actions) > 1:
+            approval.display.actions.add(title="harmless")
+        assert "do not approve it from here" in approval_text(approval)
+    assert "do not approve" not in approval_text(Approval())
 
 
 def test_numbers_stand_to_the_right_and_keep_every_digit() -> None:

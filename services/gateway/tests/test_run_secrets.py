@@ -47,7 +47,7 @@ def new_key(key_id: str = "k1") -> str:
 def credentials() -> Struct:
     context = Struct()
     context["shop_token"] = SECRET
-    context["other_password"] = "of-no-agent"
+    context["firebase_password"] = "of-no-agent"
     return context
 
 

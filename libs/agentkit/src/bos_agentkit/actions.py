@@ -11,6 +11,10 @@ this description (no protobuf encoding, no locale, no map order):
   ``{"bytes":HEX}``, ``{"date":"2026-01-31"}``,
   ``{"timestamp":"SECONDS.NANOS"}`` (since 1970 UTC, nine decimals), ``{"map":{NAME:VALUE,…}}``.
 
+Of a credential of the run that an action holds, the gateway keeps only ``[secret KEY]``, and that
+is what comes back once it is approved. The digest is of the whole action, so :func:`with_secrets`
+can tell whether what it puts together is what was proposed.
+
 The type is part of the form because the tool sees it: ``"5"`` and ``5`` are different arguments.
 """
 
@@ -20,8 +24,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from bos.agent.v1 import ProposedAction
+
 if TYPE_CHECKING:
-    from bos.agent.v1 import ProposedAction
+    from collections.abc import Mapping
+
     from bos.common.v1 import Value, ValueMap
 
 _PREFIX = "sha256:"
@@ -45,6 +52,49 @@ def action_digest(tool: str, arguments: ValueMap) -> str:
 def digest_matches(action: ProposedAction) -> bool:
     """Whether ``action`` carries the digest of its own tool and arguments."""
     return action.digest == action_digest(action.tool, action.arguments)
+
+
+def with_secrets(action: ProposedAction, secrets: Mapping[str, str]) -> ProposedAction:
+    """An approved action with the credentials that the gateway has masked in its arguments.
+
+    Only what the digest says was proposed: a text that merely looks like a mask stays as it is, and
+    an action that cannot be put together again is handed back as it came, to be refused.
+    """
+    if not secrets or digest_matches(action):
+        return action
+    whole = ProposedAction()
+    whole.CopyFrom(action)
+    masks = {f"[secret {key}]": secret for key, secret in secrets.items()}
+    _unmask(whole.arguments, masks)
+    return whole if digest_matches(whole) else action
+
+
+def _unmask(fields: ValueMap, masks: Mapping[str, str]) -> None:
+    for name, value in list(fields.fields.items()):
+        _unmask_value(value, masks)
+        if (told := _unmasked(name, masks)) != name:
+            fields.fields[told].CopyFrom(value)
+            del fields.fields[name]
+
+
+def _unmask_value(value: Value, masks: Mapping[str, str]) -> None:
+    match value.WhichOneof("kind"):
+        case "string_value":
+            value.string_value = _unmasked(value.string_value, masks)
+        case "bytes_value":
+            for mask, secret in masks.items():
+                value.bytes_value = value.bytes_value.replace(mask.encode(), secret.encode())
+        case "list_value":
+            for item in value.list_value.values:
+                _unmask_value(item, masks)
+        case "map_value":
+            _unmask(value.map_value, masks)
+
+
+def _unmasked(text: str, masks: Mapping[str, str]) -> str:
+    for mask, secret in masks.items():
+        text = text.replace(mask, secret)
+    return text
 
 
 def _canonical_fields(fields: ValueMap) -> dict[str, Any]:

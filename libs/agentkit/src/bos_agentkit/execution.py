@@ -15,7 +15,7 @@ from google.protobuf import duration_pb2, timestamp_pb2
 from opentelemetry.trace import StatusCode
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
-from bos_agentkit.actions import digest_matches
+from bos_agentkit.actions import digest_matches, with_secrets
 from bos_agentkit.agent import check_tools
 from bos_agentkit.failures import (
     MODEL_TIMEOUT,
@@ -162,7 +162,9 @@ class AgentRunner:
         set_key_profile(task.input.api_keys_config_ref)
         approved = task.input.approval_context.approved_actions
         if approved:
-            return await self.agent.perform(task, approved)
+            secrets = task.input.secrets
+            whole = [with_secrets(action, secrets) for action in approved]
+            return await self.agent.perform(task, whole)
         return await self.agent.execute(task)
 
     def _outcome(self, task: AgentTask, work: asyncio.Task[AgentResult]) -> AgentResult:

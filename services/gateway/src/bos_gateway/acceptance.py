@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
+from bos_gateway.context_secrets import DeclaredKeys, take_secrets, told
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
+from bos_gateway.shown.masking import Masker
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
+    from bos_gateway.context_secrets import Taken
     from bos_gateway.continuing import Continued
     from bos_gateway.effects import Collaborators
     from bos_gateway.runs import Runs, StoredRun
@@ -40,6 +45,7 @@ def new_run(
     traceparent: str,
     goes_on_from: Continued | None = None,
     groups: Iterable[str] = (),
+    in_files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NewRun, Mapping[str, str]]:
     """The run to be stored for a request, and the credentials that must not be in its log.
 
@@ -53,6 +59,7 @@ def new_run(
         traceparent: W3C trace context of the request.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
         groups: Of the user; what they may use is all that the run has.
+        in_files: Credentials in files that the request names, by the path in its context.
 
     Raises:
         InvalidArgument: the request cannot be run; names fields and fixes.
@@ -71,8 +78,8 @@ def new_run(
         configured=allowed_names(registry.names, access),
     )
     normalised.request_id = normalised.request_id or str(run_id)
-    # Also what only others declare, so that it is in no log.
-    secrets = context.take_secrets(normalised.context, known)
+    keys = declared_keys(needed)
+    taken = take_secrets(normalised.context, keys, in_files)
     context.attach_temporal_context(normalised.context, now)
     accepted = RunAccepted(
         user_id=user_id,
@@ -84,10 +91,18 @@ def new_run(
         unavailable_agents={
             name: why for name, why in registry.unavailable.items() if access.may_use_agent(name)
         },
-        secret_keys=sorted(secrets),
+        secret_keys=sorted(taken.secrets),
         groups=access.groups,
     )
+    if taken.paths:
+        accepted.trace.add(
+            type=TRACE_EVENT_TYPE_MESSAGE,
+            agent="gateway",
+            message=told(taken.paths),
+            create_time=now,
+        )
     freeze(accepted, goes_on_from)
+    mask_credentials(accepted, taken)
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
@@ -102,15 +117,33 @@ def new_run(
         run_id=run_id,
         user_id=user_id,
         request_id=normalised.request_id,
-        request_digest=context.digest(request),
+        request_digest=context.digest(request, keys),
         conversation_id=normalised.conversation_id,
-        question=normalised.question,
+        question=accepted.request.question,
         event=event,
         max_active=settings.max_active_runs_per_user if bounded else 0,
         max_waiting=settings.max_waiting_runs_per_user if bounded else 0,
-        sealed=needed.vault.seal(run_id, secrets),
+        sealed=needed.vault.seal(run_id, taken.secrets),
     )
-    return run, secrets
+    return run, taken.secrets
+
+
+def declared_keys(needed: Collaborators) -> DeclaredKeys:
+    """What is a credential in the context of a request that comes in now."""
+    return DeclaredKeys(needed.registry.cards, needed.settings.secret_context_keys)
+
+
+def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
+    """Mask what was taken out of the context wherever else the request says it, in place.
+
+    Its ids stay as they are: they are how the run is found again.
+    """
+    masker, request = Masker({**taken.withheld, **taken.secrets}), accepted.request
+    for part in (request.context, *accepted.clarifications, *accepted.trace):
+        masker.mask(part)
+    request.question = masker.text(request.question)
+    request.system_prompt = masker.text(request.system_prompt)
+    accepted.original_question = masker.text(accepted.original_question)
 
 
 async def continued_by(request: AgentRequest, user_id: str, runs: Runs) -> Continued | None:

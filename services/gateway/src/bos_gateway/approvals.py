@@ -20,6 +20,7 @@ from bos_chassis.paging import after_time, time_token
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.permits.approvers import SEPARATOR, approvers_named
 from bos_gateway.proposals import resolved
+from bos_gateway.shown.display import with_display
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Approvals:
         rows = await fetch(self._readers, _LIST_BY_STATUS if request.status else _LIST, *found)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["approval_id"]) if last else ""
-        return [_approval(row) for row in rows[:size]], token
+        return [with_display(_approval(row), whole=False) for row in rows[:size]], token
 
     async def get(self, approval_id: str, who: Answerer) -> gateway.Approval:
         """One of the requests that somebody may see.
@@ -129,7 +130,7 @@ class Approvals:
         Raises:
             NotFound: there is none, or it is for others.
         """
-        return _approval(await self._row(approval_id, who))
+        return with_display(_approval(await self._row(approval_id, who)))
 
     async def respond(
         self, request: gateway.RespondApprovalRequest, who: Answerer

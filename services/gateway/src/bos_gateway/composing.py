@@ -15,6 +15,7 @@ from bos_gateway.failures import COMPOSING_FAILED, error_trace
 from bos_gateway.reaching import streamed
 from bos_gateway.response import composed_response, fallback_output, final_answer
 from bos_gateway.results import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
+from bos_gateway.shown.masking import MaskedStream
 
 if TYPE_CHECKING:
     from bos_gateway.decide import Compose
@@ -51,15 +52,16 @@ async def _composed(
     timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
     request, token = _request(run.state, token_budget), run.token(COMPOSER, timeout_s)
     messages = streamed(run.services.composer.Compose, request, timeout_s, token)
-    room = MAX_STREAMED_BYTES
+    # What waits at its end is in the answer.
+    room, text = MAX_STREAMED_BYTES, MaskedStream(run.masker)
     try:
         async for message in messages:
             if message.WhichOneof("payload") == "output":
                 clamp_usage(message.output.usage)
                 return message.output, ""
             room -= len(message.delta.encode())
-            if room >= 0:
-                run.say(attempt, message.delta)
+            if room >= 0 and (shown := text.add(message.delta)):
+                run.say(attempt, shown)
         problem = "The composer ended without an answer."
     except BosError as error:
         problem = error.message
@@ -70,8 +72,8 @@ async def _composed(
     output = fallback_output(run.state)
     # Nobody will say what the call consumed.
     output.usage.unreported_tokens = token_budget or 0
-    text = f"The answer was put together without the composer: {problem}"
-    output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, text, run.now()))
+    why = f"The answer was put together without the composer: {problem}"
+    output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, why, run.now()))
     return output, problem
 
 

@@ -1,15 +1,13 @@
-"""A raw request made fit to be run: names, bounds, temporal keys, credentials. Pure."""
+"""A raw request made fit to be run: names, bounds, temporal keys. Pure."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING
-
-from google.protobuf.json_format import MessageToJson
 
 from bos.gateway.v1 import AgentRequest
 from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_gateway.context_secrets import without_secrets
 from bos_plans import OutOfBounds, extent
 
 if TYPE_CHECKING:
@@ -19,12 +17,8 @@ if TYPE_CHECKING:
     from google.protobuf.struct_pb2 import Struct
 
     from bos.agent.v1 import AgentCard
+    from bos_gateway.context_secrets import DeclaredKeys
 
-# Keys that hold credentials though they do not sound like it. Headers may carry a token.
-_SECRET_KEYS = frozenset({"api_headers", "firebase_email"})
-_SECRET_WORDS = re.compile(
-    r"token|secret|passw|api_?key|authorization|credential|private_?key", re.IGNORECASE
-)
 _TEXTS = ("question", "request_id", "conversation_id", "continues_run_id", "system_prompt")
 
 
@@ -88,6 +82,16 @@ def check_texts(request: AgentRequest) -> None:
     )
 
 
+def check_context(request: AgentRequest, max_bytes: int) -> None:
+    """Refuse a context that is too large to be looked through.
+
+    Raises:
+        InvalidArgument: says what is wrong with it.
+    """
+    if problem := _context_problem(request.context, max_bytes):
+        _refuse([FieldViolation("request.context", problem)])
+
+
 def attach_temporal_context(context: Struct, now: datetime) -> None:
     """Fill in the temporal keys that the caller left out, in place.
 
@@ -103,25 +107,7 @@ def attach_temporal_context(context: Struct, now: datetime) -> None:
     context.update({key: value for key, value in defaults.items() if key not in context})
 
 
-def take_secrets(context: Struct, cards: Iterable[AgentCard]) -> dict[str, str]:
-    """Remove credentials from ``context``, so that they never reach the log.
-
-    Returns:
-        Those that an agent declares; nobody would ever be given the others.
-    """
-    declared = {key for card in cards for key in card.secret_context_keys}
-    secrets: dict[str, str] = {}
-    for key in sorted(context.fields):
-        value = context.fields[key]
-        if key in declared:
-            text = value.HasField("string_value")
-            secrets[key] = value.string_value if text else MessageToJson(value, indent=None)
-        if key in declared or _looks_secret(key):
-            del context.fields[key]
-    return secrets
-
-
-def digest(request: AgentRequest) -> bytes:
+def digest(request: AgentRequest, keys: DeclaredKeys) -> bytes:
     """Identifies a request's content: equal for equal requests.
 
     Neither the request id counts nor credentials: a repetition may carry a fresh token, and a hash
@@ -130,14 +116,8 @@ def digest(request: AgentRequest) -> bytes:
     copy = AgentRequest()
     copy.CopyFrom(request)
     copy.request_id = ""
-    for key in filter(_looks_secret, list(copy.context.fields)):
-        del copy.context.fields[key]
+    without_secrets(copy.context, keys)
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
-
-
-def _looks_secret(key: str) -> bool:
-    """Whether a key sounds like a credential: an agent that is away cannot declare its own."""
-    return key in _SECRET_KEYS or _SECRET_WORDS.search(key) is not None
 
 
 def _context_problem(context: Struct, max_bytes: int) -> str:

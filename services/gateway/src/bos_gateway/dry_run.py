@@ -10,12 +10,14 @@ from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos.runlog.v1 import RunAccepted
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway import context
-from bos_gateway.acceptance import continued_by
+from bos_gateway.acceptance import continued_by, declared_keys, mask_credentials
+from bos_gateway.context_secrets import named_files, take_secrets
 from bos_gateway.continuing import freeze, with_inherited
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.planning import ask_planner, plan_request, usable_problems
+from bos_gateway.token_files import in_token_files
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class DryRun:
         cards = offered_cards(known, access)
         request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
+        context.check_context(request, settings.max_context_bytes)
         continued = await continued_by(request, user_id, self._runs)
         normalised = context.normalise(
             with_inherited(request, continued),
@@ -62,10 +65,14 @@ class DryRun:
             max_context_bytes=settings.max_context_bytes,
             configured=allowed_names(registry.names, access),
         )
-        context.take_secrets(normalised.context, known)
+        keys = declared_keys(self._services)
+        named = named_files(normalised.context, keys)
+        in_files = await in_token_files(settings.token_files_folder, named)
+        taken = take_secrets(normalised.context, keys, in_files)
         context.attach_temporal_context(normalised.context, self._services.clock.now())
         accepted = RunAccepted(request=normalised, cards=cards, settings=settings.run_settings())
         freeze(accepted, continued)
+        mask_credentials(accepted, taken)
         answer = await self._asked(accepted, user_id)
         if problems := usable_problems(answer, accepted, settings.max_steps):
             raise FailedPrecondition(" ".join(problems), reason="INVALID_PLAN")

@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from bos_chassis.access import AccessRules
 from bos_chassis.auth import RUN_TOKEN_KEY, Attempt
 from bos_gateway.audiences import granted
+from bos_gateway.shown.masking import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -164,6 +165,12 @@ class EffectContext:
     say: Say
     epoch: int = 0
     """Of the run, as this replica owns it."""
+    masker: Masker = field(init=False, repr=False)
+    """Takes these credentials out of what services say, before any of it is kept."""
+
+    @masker.default
+    def _of_secrets(self) -> Masker:
+        return Masker(self.secrets)
 
     def token(self, service: str, timeout_s: float) -> Metadata:
         """Metadata of a call of the gateway's own made for this run."""
@@ -199,5 +206,6 @@ class EffectContext:
         return max(0.001, self.services.clock.left_s(deadline))
 
     def stamped(self, event: LogEvent) -> LogEvent:
-        """``event``, happening at this moment."""
+        """``event``, happening at this moment, without any of the run's credentials."""
+        self.masker.mask(event)
         return self.services.clock.stamped(event)

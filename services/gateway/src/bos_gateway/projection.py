@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import TraceEvent
 from bos.gateway.v1 import AnswerDeltaEvent, OrchestratorResponse, RunEvent, Stage
+from bos_gateway.shown.display import with_display
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
         told.events.extend(map(_without_details, event.step_progressed.events))
     elif kind == "step_finished":
         _hide_in_result(told.result, request)
+    elif kind in ("approval_requested", "approval_resolved"):
+        with_display(told.approval, whole=kind == "approval_requested")
     elif kind == "run_finished":
         _hide_in_response(told.response, request)
     return public

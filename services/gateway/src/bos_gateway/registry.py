@@ -65,6 +65,11 @@ class Registry:
         """Names of all configured agents."""
         return list(self._agents)
 
+    @property
+    def cards(self) -> Sequence[AgentCard]:
+        """Cards of all agents that ever answered."""
+        return [agent.card for agent in self._agents.values() if agent.card is not None]
+
     def require_cards(self) -> Sequence[AgentCard]:
         """Cards of all agents that ever answered, by name, for a question to be planned now.
 
@@ -72,7 +77,7 @@ class Registry:
             Unavailable: agents are configured and none of them has ever answered. A plan made
                 without any would look like a question that needs none.
         """
-        cards = [agent.card for agent in self._agents.values() if agent.card is not None]
+        cards = self.cards
         if self._agents and not cards:
             text = "None of the agents answers at the moment; try again shortly."
             raise Unavailable(text, reason="NO_AGENTS", retry_after_s=_MISSING_S)

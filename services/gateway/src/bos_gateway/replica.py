@@ -15,8 +15,15 @@ from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_chassis.errors import BosError, DeadlineExceeded, NotFound, ResourceExhausted, Unavailable
 from bos_gateway import context, poison
-from bos_gateway.acceptance import continued_by, new_run, same_request, user_limit
+from bos_gateway.acceptance import (
+    continued_by,
+    declared_keys,
+    new_run,
+    same_request,
+    user_limit,
+)
 from bos_gateway.clock import monotonic
+from bos_gateway.context_secrets import named_files
 from bos_gateway.day_budget import DayBudget, DayLimit
 from bos_gateway.feed import RunFeed
 from bos_gateway.orchestrator import Orchestrator
@@ -24,6 +31,7 @@ from bos_gateway.ownership import Adopted, Look, Ownership
 from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LogWriter, LostRun, NewRun, UserLimit
 from bos_gateway.state import RunState, UnknownEvent, apply, fold
+from bos_gateway.token_files import in_token_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,13 +111,17 @@ class Replica:
         """
         request.DiscardUnknownFields()  # no bound could see into them
         context.check_texts(request)
-        digest = context.digest(request)
+        settings, keys = self._with.settings, declared_keys(self._with)
+        context.check_context(request, settings.max_context_bytes)
+        digest = context.digest(request, keys)
         if request.request_id:
             known = await self._runs.find_request(user_id, request.request_id)
             if known is not None:
                 return same_request(known, digest)
         self._require_room()
         goes_on_from = await continued_by(request, user_id, self._runs)
+        named = named_files(request.context, keys)
+        in_files = await in_token_files(settings.token_files_folder, named)
         run_id = self._new_id()
         run, secrets = new_run(
             request,
@@ -120,6 +132,7 @@ class Replica:
             traceparent=traceparent,
             goes_on_from=goes_on_from,
             groups=groups,
+            in_files=in_files,
         )
         if self._remembering is not None:
             run = await self._remembering.opened(run)

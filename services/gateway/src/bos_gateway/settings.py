@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
@@ -40,6 +41,16 @@ def _pairs(form: str) -> BeforeValidator:
         return found
 
     return BeforeValidator(read)
+
+
+def _listed(value: object) -> object:
+    """Reads a list as a variable holds it, separated by commas."""
+    return (
+        tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+    )
+
+
+_NAMES = BeforeValidator(_listed)
 
 
 class GatewaySettings(Settings):
@@ -110,6 +121,14 @@ class GatewaySettings(Settings):
     """Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as agent=profile, separated
     by commas; * stands for every other agent"""
 
+    secret_context_keys: Annotated[tuple[Text, ...], NoDecode, _NAMES] = (
+        *("api_headers", "api_bearer_token", "firebase_id_token", "firebase_web_api_key"),
+        *("firebase_email", "firebase_password"),
+    )
+    """Keys of request contexts, separated by commas, that hold credentials, beside those that
+    agents' cards declare: taken out at any depth, also while the agents are away"""
+    token_files_folder: Path | None = None
+    """Folder whose files requests may name as `api_token_file`; unset: such requests are refused"""
     max_context_bytes: int = Field(default=65536, ge=1024)
     """Largest request context"""
     run_timeout_s: Seconds = 300.0

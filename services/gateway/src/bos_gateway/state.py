@@ -103,6 +103,7 @@ def waits(event: runlog.LogEvent) -> bool:
 def _run_accepted(state: RunState, accepted: runlog.RunAccepted) -> None:
     state.accepted = accepted
     state.accept_time = state.update_time
+    state.plan_trace += accepted.trace
 
 
 def _planned(state: RunState, planned: runlog.Planned) -> None:

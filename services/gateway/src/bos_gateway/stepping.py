@@ -147,7 +147,13 @@ class _StepRun:
             async for message in call:
                 begun = True
                 message.DiscardUnknownFields()  # no bound could see into them
-                match message.WhichOneof("payload"):
+                kind = message.WhichOneof("payload")
+                # Before anything is cut: half a credential is not found.
+                if kind == "file":
+                    message.file.name = run.masker.text(message.file.name)
+                else:
+                    run.masker.mask(message)
+                match kind:
                     case "result":
                         result = await self._checked(message.result)
                         await self._keep_files(result, files)
@@ -160,9 +166,11 @@ class _StepRun:
             failure = errors.from_rpc_error(error)
             refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
             unsent = refused and not begun
-            text = f"The agent {self._agent} could not do its part: {failure.message}"
-            kind = type(failure).__name__
-            result = await self._failed(kind, text, unsent=unsent, unknown=not unsent)
+            said = run.masker.text(failure.message)
+            text = f"The agent {self._agent} could not do its part: {said}"
+            result = await self._failed(
+                type(failure).__name__, text, unsent=unsent, unknown=not unsent
+            )
             return result, isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()

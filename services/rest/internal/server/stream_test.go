@@ -59,7 +59,8 @@ func TestAStreamHasIdsKindsAndAnEnd(t *testing.T) {
 
 func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
 	approval := &gatewayv1.Approval{
-		ApprovalId: "a1", AgentId: "mail_0", AgentName: "mail", TaskDescription: "Send it",
+		ApprovalId: "a1", AgentId: "mail_0", AgentName: "mail", TaskDescription: "Send\u202e it",
+		Display:    &gatewayv1.ApprovalDisplay{Task: []string{`Send\u{202E} it`, "now"}},
 		Actions:    []*agentv1.ProposedAction{{Tool: "send_email"}},
 		CreateTime: &timestamppb.Timestamp{Seconds: 100}, ExpireTime: &timestamppb.Timestamp{Seconds: 220},
 	}
@@ -104,6 +105,9 @@ func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
 				case "hitl_required":
 					if data["timeout_seconds"] != 120.0 || data["request_id"] != "a1" {
 						t.Errorf("%v", data)
+					}
+					if data["task_description"] != "Send\\u{202E} it\nnow" {
+						t.Errorf("the task is not as the gateway shows it: %v", data)
 					}
 				case "token":
 					if data["text"] != "All." {

@@ -3,6 +3,7 @@ package sse
 import (
 	"encoding/json"
 	"hash/maphash"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -129,7 +130,8 @@ func approvalRequested(approval *gatewayv1.Approval) map[string]any {
 		"agent_id":         approval.GetAgentId(),
 		"agent_name":       approval.GetAgentName(),
 		"tool_names":       tools,
-		"task_description": approval.GetTaskDescription(),
+		// For people: nothing in it is invisible.
+		"task_description": strings.Join(approval.GetDisplay().GetTask(), "\n"),
 		"timeout_seconds":  waits.Seconds(),
 	}
 }

@@ -16,8 +16,8 @@ from bos.gateway.v1 import ApprovalStatus
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.errors import BosError
 from bos_client.render import make_console
-from bos_client.render.parts import show_approval
-from bos_client.render.text import approval_status_text, clean, one_line, time_text
+from bos_client.render.parts import show_approval, titles
+from bos_client.render.text import approval_status_text, as_it_is, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -75,12 +75,11 @@ def list_approvals(target: Target, limit: int, status: str, page: str, as_json: 
         for column in ("approval", "until (UTC)", "status", "what"):
             grid.add_column(column, overflow="fold")
         for listed in found.approvals:
-            what = "; ".join(action.summary for action in listed.actions)
             grid.add_row(
                 Text(listed.approval_id),
                 time_text(listed.expire_time),
                 approval_status_text(listed.status),
-                Text(one_line(what, _SUMMARY_CHARS)),
+                Text(titles(listed, _SUMMARY_CHARS)),
             )
         console.print(grid if found.approvals else "no requests")
         if found.next_page_token:
@@ -154,7 +153,8 @@ def _tell(found: Approval, *, as_json: bool, whole: bool = False) -> None:
         Text(f"run {found.run_id}, step {found.step_id}, {found.agent_name}", style="dim")
     )
     console.print(Text(f"until {time_text(found.expire_time)} UTC", style="dim"))
-    console.print(Text(clean(found.task_description)))
+    for line in found.display.task:
+        console.print(Text(as_it_is(line)))
     show_approval(console, found)
 
 
@@ -207,8 +207,7 @@ class Asker:
             while self._waiting:
                 approval = self._waiting.pop(0)
                 self._asked = approval.approval_id
-                what = "; ".join(one_line(action.summary) for action in approval.actions)
-                click.echo(f"{what}\n{_PROMPT}", nl=False)
+                click.echo(f"{titles(approval)}\n{_PROMPT}", nl=False)
                 answer = (await line_from_terminal()).strip()
                 self._asked = ""  # what follows from it is no surprise
                 try:

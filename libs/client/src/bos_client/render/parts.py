@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bos.common.v1 import Clarification, Source, TraceEvent
-    from bos.gateway.v1 import Approval, OrchestratorResponse, Run
+    from bos.gateway.v1 import Approval, DisplayBlock, OrchestratorResponse, Run
     from bos.planner.v1 import Plan, PlannerDecision
 
 _TASK_CHARS = 160
@@ -159,14 +159,31 @@ def show_approval(console: Console, approval: Approval) -> None:
     if approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN:
         text = "  you approved this before, and nobody knows whether it was done: yes does it again"
         console.print(Text(text, style="yellow"))
-    for action in approval.actions:
-        line = Text(f"  {one_line(action.summary)}", style="bold")
-        console.print(line.append(f"  ({one_line(action.tool)})", style="dim"))
-        if action.tainted:
-            console.print(Text("    rests on content that others wrote", style="yellow"))
-        for name, value in sorted(action.arguments.fields.items()):
-            text = as_it_is(value_text(value)).replace("\n", "\n      ")
-            console.print(Text(f"    {one_line(name)}: {text}"))
+    if len(approval.display.actions) != len(approval.actions):
+        text = "  the gateway does not say how to show this: do not approve it from here"
+        console.print(Text(text, style="red"))
+    for action in approval.display.actions:
+        line = Text(f"  {as_it_is(action.title)}", style="bold")
+        console.print(line.append(f"  ({as_it_is(action.tool)})", style="dim"))
+        for note in action.notes:
+            console.print(Text(f"    {as_it_is(note)}", style="yellow"))
+        for argument in action.arguments:
+            _show_argument(console, argument)
+
+
+def titles(approval: Approval, limit: int = 0) -> str:
+    """What the actions are called, on one line; the gateway has made these fit to be shown."""
+    return one_line("; ".join(as_it_is(each.title) for each in approval.display.actions), limit)
+
+
+def _show_argument(console: Console, argument: DisplayBlock) -> None:
+    """An argument that would be used: one line behind its name, several below it."""
+    label = f"    {as_it_is(argument.label)} ({as_it_is(argument.type)})"
+    if len(argument.lines) == 1:
+        label += f": {as_it_is(argument.lines[0])}"
+    console.print(Text(label))
+    for line in argument.lines if len(argument.lines) > 1 else ():
+        console.print(Text(f"      {as_it_is(line)}"))
 
 
 def heading(console: Console, title: str, about: str = "") -> None:

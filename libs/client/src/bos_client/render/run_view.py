@@ -14,6 +14,7 @@ from bos_client.render.parts import (
     show_outcome,
     show_plan,
     show_trace,
+    titles,
 )
 from bos_client.render.text import (
     approval_status_text,
@@ -121,9 +122,8 @@ class RunView:
                 self._delta(event.answer_delta.text, event.answer_delta.attempt)
             case "approval_requested":
                 approval = event.approval_requested.approval
-                summaries = "; ".join(one_line(action.summary) for action in approval.actions)
                 self._busy("")
-                self._line(Text(f"⏸ waits for approval: {summaries}", style="yellow"))
+                self._line(Text(f"⏸ waits for approval: {titles(approval)}", style="yellow"))
                 show_approval(self._console, approval)
                 self._line(Text(f"  bos approvals approve {approval.approval_id}", style="dim"))
             case "approval_resolved":

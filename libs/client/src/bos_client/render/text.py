@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
 # Control characters could move the cursor, change colours or worse; tab and newline may stay.
 _CONTROLS = dict.fromkeys([*range(0x20), 0x7F, *range(0x80, 0xA0)])
 del _CONTROLS[ord("\t")], _CONTROLS[ord("\n")]
-_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
-_ESCAPED = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in (*_CONTROLS, *_TURNS)
-}
+# Not seen, or moving what is: by Unicode's categories, and fillers that count as something else.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_FILLERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff]|[^\\S ]"
+)
 ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
 
 
@@ -31,11 +35,17 @@ def clean(text: str) -> str:
 
 
 def as_it_is(text: str) -> str:
-    """``text`` with escapes for controls, and for marks that turn the direction of writing.
+    """``text`` with escapes for all that is not seen, or that changes how the rest is shown.
 
     For what somebody approves: nothing of it may vanish, or stand elsewhere than where it is read.
+    The gateway sends it so already; this is what holds with any other.
     """
-    return text.replace("\r\n", "\n").translate(_ESCAPED)
+    return "".join(
+        f"\\u{{{ord(each):X}}}"
+        if unicodedata.category(each) in _HIDDEN or _FILLERS.fullmatch(each)
+        else each
+        for each in text
+    )
 
 
 def one_line(text: str, limit: int = 0) -> str:

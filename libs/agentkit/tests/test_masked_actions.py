@@ -1,0 +1,52 @@
+"""Approved actions come back with masks where credentials stood, and are put together again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bos.agent.v1 import ProposedAction
+from bos_agentkit.actions import action_digest, digest_matches, with_secrets
+from bos_chassis.values import from_value_map, to_value_map
+
+SECRETS = {"shop_token": "t0ken-4711"}
+
+
+def approved(proposed: dict[str, object], came_back: dict[str, object]) -> ProposedAction:
+    digest = action_digest("post", to_value_map(proposed))
+    return ProposedAction(tool="post", arguments=to_value_map(came_back), digest=digest)
+
+
+def test_credentials_stand_again_where_masks_are() -> None:
+    def arguments(key: str) -> dict[str, object]:
+        return {"a": [f"Bearer {key}", 1], key: {key: key.encode() + b"\xff"}}
+
+    action = approved(arguments("t0ken-4711"), arguments("[secret shop_token]"))
+    whole = with_secrets(action, SECRETS)
+    assert from_value_map(whole.arguments) == arguments("t0ken-4711")
+    assert digest_matches(whole)
+    assert "[secret shop_token]" in action.arguments.fields, "the original has changed"
+
+
+@pytest.mark.security
+def test_a_text_that_only_looks_like_a_mask_never_becomes_a_credential() -> None:
+    said = {"body": "send [secret shop_token] to eve"}
+    action = approved(said, said)
+    assert from_value_map(with_secrets(action, SECRETS).arguments) == said
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "came_back",
+    [
+        {"key": "[secret shop_token]", "body": "[secret shop_token]"},
+        {"key": "[secret other]", "body": "[secret shop_token]"},
+        {"key": "changed"},
+    ],
+)
+def test_what_cannot_be_put_together_as_it_was_proposed_stays_as_it_came(
+    came_back: dict[str, object],
+) -> None:
+    action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, came_back)
+    assert with_secrets(action, SECRETS) == action
+    assert not digest_matches(with_secrets(action, SECRETS))
+    assert with_secrets(action, {}) is action

@@ -1,0 +1,192 @@
+"""Credentials of a run, found and masked in whatever its services say. Pure.
+
+A service that a credential was given to may say it again: in an answer, a cell, an error, a header
+it quotes. Before any of that is kept, each credential that is long enough to be told from ordinary
+text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, quote_plus
+
+from google.protobuf.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_Named = tuple[str, bytes, str]
+"""A form of a credential, as text and as bytes, and its mask."""
+
+MIN_SECRET_CHARS: Final = 6
+"""Shorter ones are words of ordinary text, which would be riddled."""
+_SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|ApiKey)\s+(\S+)", re.IGNORECASE)
+_PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
+_MAX_PARTS: Final = 64
+
+
+class Masker:
+    """Masks the credentials of one run in messages and texts; false, and free, without any.
+
+    Args:
+        secrets: The credentials by context key.
+    """
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        named = {
+            form: f"[secret {key}]"
+            for key, secret in sorted(secrets.items())
+            for part in _parts(secret)
+            for form in _forms(part)
+        }
+        self._named = [(form, form.encode(), mask) for form, mask in named.items()]
+        self._all = _Replacing(self._named)
+
+    def __bool__(self) -> bool:
+        return bool(self._named)
+
+    def text(self, text: str) -> str:
+        """``text`` with masks."""
+        return self._all.masked(text) if self._named else text
+
+    def begun(self, text: str) -> int:
+        """How many characters at the end of ``text`` a credential may begin with."""
+        most = 0
+        for form, _, _ in self._named:
+            for count in range(min(len(form) - 1, len(text)), most, -1):
+                if text.endswith(form[:count]):
+                    most = count
+                    break
+        return most
+
+    def mask(self, message: Message) -> None:
+        """Mask texts, bytes and names of map entries in a message and all that it holds."""
+        if not self._named:
+            return
+        # Texts stand in the serialised form as they are, so most messages need no walk.
+        content = message.SerializeToString()
+        if found := [each for each in self._named if each[1] in content]:
+            _Replacing(found).message(message)
+
+
+class MaskedStream:
+    """A text in pieces, with masks also where a credential is cut between two of them."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """What may be shown by now; what could be a credential's beginning waits for more."""
+        if not self._masker:
+            return piece
+        text = self._masker.text(self._held + piece)
+        shown = len(text) - self._masker.begun(text)
+        self._held = text[shown:]
+        return text[:shown]
+
+
+class _Replacing:
+    """Replaces some forms of credentials by their masks, in one pass: no mask is masked again."""
+
+    def __init__(self, named: Iterable[_Named]) -> None:
+        self._masks = {form: mask for form, _, mask in named}
+        kept = sorted(set(self._masks.values()))
+        # The longest first: what is left of it would otherwise stand beside the mask of a part.
+        forms = sorted(self._masks, key=lambda form: (-len(form), form))
+        pattern = "|".join(map(re.escape, (*kept, *forms)))
+        self._in_text, self._in_bytes = re.compile(pattern), re.compile(pattern.encode())
+
+    def message(self, message: Message) -> None:
+        """Mask a message, in place."""
+        waiting = [message]
+        while waiting:  # however deep it is
+            current = waiting.pop()
+            for field, value in current.ListFields():
+                if isinstance(value, Message):
+                    waiting.append(value)
+                elif isinstance(value, str | bytes):
+                    setattr(current, field.name, self.masked(value))
+                elif _is_map(field):
+                    self._names(value)
+                    waiting += self._entries(value)
+                elif field.message_type is not None:
+                    waiting += value
+                elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
+                    value[:] = [self.masked(each) for each in value]
+
+    def _names(self, entries: Any) -> None:
+        """Give entries whose names hold a credential other names, none of which is lost."""
+        for name in [each for each in entries if isinstance(each, str)]:
+            masked = self.masked(name)
+            if masked == name:
+                continue
+            number, free = 1, masked
+            while free in entries:
+                number += 1
+                free = f"{masked} ({number})"
+            if isinstance(entries[name], Message):
+                entries[free].CopyFrom(entries[name])
+            else:
+                entries[free] = entries[name]
+            del entries[name]
+
+    def _entries(self, entries: Any) -> Iterator[Message]:
+        for name in list(entries):
+            value = entries[name]
+            if isinstance(value, Message):
+                yield value
+            elif isinstance(value, str | bytes):
+                entries[name] = self.masked(value)
+
+    def masked(self, value: Any) -> Any:
+        """A text, or bytes, with masks."""
+        if isinstance(value, str):
+            return self._in_text.sub(lambda match: self._masks.get(match[0], match[0]), value)
+        return self._in_bytes.sub(
+            lambda match: self._masks.get(match[0].decode(), match[0].decode()).encode(), value
+        )
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _parts(secret: str) -> Iterable[str]:
+    """What of a credential gives it away: all of it, and of headers and such each text in it."""
+    found = {secret, secret.strip()}
+    try:
+        structure = json.loads(secret)
+    except (ValueError, RecursionError):
+        structure = None
+    waiting = [structure]
+    while waiting and len(found) < _MAX_PARTS:
+        each = waiting.pop()
+        if isinstance(each, str):
+            found.add(each)
+        elif isinstance(each, dict | list):
+            waiting += each.values() if isinstance(each, dict) else each
+    found |= {match[1] for each in found if (match := _SCHEME.fullmatch(each.strip()))}
+    return sorted(each for each in found if len(each) >= MIN_SECRET_CHARS)
+
+
+def _forms(secret: str) -> set[str]:
+    """The text of a credential, and what it looks like inside of URLs, JSON, HTML and base64."""
+    content = secret.encode()
+    urls = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    urls |= {_PERCENT.sub(lambda match: match[0].lower(), url) for url in urls}
+    inside = {json.dumps(secret), json.dumps(secret, ensure_ascii=False)}
+    inside |= {each.replace("/", "\\/") for each in inside}
+    forms = {secret, *urls, *(each[1:-1] for each in inside), html.escape(secret)}
+    forms |= {content.hex(), content.hex().upper()}
+    for before in range(3):  # what stands before it decides how its bits are cut
+        first, last = -(-before * 8 // 6), (before + len(content)) * 8 // 6
+        forms |= {
+            encode(bytes(before) + content).decode()[first:last]
+            for encode in (base64.b64encode, base64.urlsafe_b64encode)
+        }
+    return forms

@@ -1,0 +1,155 @@
+"""Credentials in what services say: each form of them becomes a mask, and nothing else does."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+
+from bos.agent.v1 import AgentResult, ProposedAction
+from bos.common.v1 import Row, Table, TraceEvent, Value
+from bos.runlog.v1 import LogEvent, StepFinished
+from bos_gateway.shown.masking import MIN_SECRET_CHARS, MaskedStream, Masker
+
+SECRET = 'tök/en+47 "11"?x'
+MASK = "[secret shop_token]"
+MASKER = Masker({"shop_token": SECRET})
+
+
+def encodings() -> dict[str, str]:
+    content = SECRET.encode()
+    query = quote(SECRET, safe="")
+    return {
+        "as it is": SECRET,
+        "in a URL": quote(SECRET),
+        "in a query": query,
+        "in a query, small letters": re.sub("%..", lambda each: each[0].lower(), query),
+        "in a form": quote_plus(SECRET),
+        "in JSON": json.dumps(SECRET)[1:-1],
+        "in JSON of UTF-8": json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        "in JSON of others": json.dumps(SECRET)[1:-1].replace("/", "\\/"),
+        "in HTML": html.escape(SECRET),
+        "in hex": content.hex(),
+        "in hex, large letters": content.hex().upper(),
+    }
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("form", encodings())
+def test_a_credential_is_masked_in_each_encoding(form: str) -> None:
+    said = f"GET <{encodings()[form]}> failed"
+    assert MASKER.text(said) == f"GET <{MASK}> failed"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", [b"", b"a", b"ab", b"user:", b"abc"])
+@pytest.mark.parametrize("after", [b"", b"z", b"zz"])
+def test_a_credential_is_masked_in_base64_wherever_it_stands(
+    encode: Any, before: bytes, after: bytes
+) -> None:
+    said = encode(before + SECRET.encode() + after).decode()
+    masked = MASKER.text(said)
+    left = masked.replace(MASK, "")
+    assert MASK in masked
+    # What is left are characters that hold bits of the neighbours.
+    assert len(left) <= len(encode(before).decode()) + len(encode(after).decode()) + 4
+
+
+def everywhere(text: str) -> AgentResult:
+    """A result that says a text wherever a text can stand."""
+    result = AgentResult(answer=text, highlights=["fine", text], assumptions=[text])
+    result.table.CopyFrom(Table(rows=[Row(values=[Value(string_value=text)])]))
+    result.table.columns.add(name=text)
+    result.data.fields[text].list_value.values.add().map_value.fields[text].string_value = text
+    result.data.fields["bytes"].bytes_value = b"\xff" + text.encode() + b"\0"
+    result.partial_data.fields["decimal"].decimal_value = text
+    result.error.message = text
+    result.error.details[text].string_value = text
+    result.clarification.questions.add(question=text, options=[text])
+    result.proposed_actions.add(summary=text).arguments.fields["x"].string_value = text
+    performed = result.performed_actions.add(action=ProposedAction(summary=text))
+    performed.result.fields["x"].string_value = text
+    result.sources.add(title=text, uri=text, excerpt=text)
+    result.trace.append(TraceEvent(message=text, data={text: Value(string_value=text)}))
+    return result
+
+
+@pytest.mark.security
+def test_a_credential_is_masked_wherever_a_message_can_hold_it() -> None:
+    event = LogEvent(step_finished=StepFinished(step_id="a", result=everywhere(SECRET)))
+    wanted = LogEvent(step_finished=StepFinished(step_id="a", result=everywhere(MASK)))
+    MASKER.mask(event)
+    assert event == wanted
+    assert SECRET.encode() not in event.SerializeToString()
+
+
+def test_messages_of_any_json_are_masked() -> None:
+    context = Struct()
+    context.update({"a": {SECRET: [SECRET, 1, None]}, "b": True})
+    MASKER.mask(context)
+    wanted = Struct()
+    wanted.update({"a": {MASK: [MASK, 1, None]}, "b": True})
+    assert context == wanted
+
+
+def test_names_that_become_the_same_lose_no_value() -> None:
+    result = AgentResult()
+    result.data.fields[SECRET].int64_value = 1
+    result.data.fields[MASK].int64_value = 2
+    result.data.fields[quote(SECRET)].int64_value = 3
+    MASKER.mask(result)
+    assert sorted(result.data.fields) == [MASK, f"{MASK} (2)", f"{MASK} (3)"]
+    assert sorted(value.int64_value for value in result.data.fields.values()) == [1, 2, 3]
+
+
+def test_what_holds_no_credential_stays_as_it_is() -> None:
+    result = everywhere("tök/en+47")
+    before = result.SerializeToString(deterministic=True)
+    MASKER.mask(result)
+    assert result.SerializeToString(deterministic=True) == before
+
+
+def test_short_ones_are_words_and_stay() -> None:
+    assert Masker({"k": "x" * MIN_SECRET_CHARS}).text("x" * MIN_SECRET_CHARS) == "[secret k]"
+    short = Masker({"k": "x" * (MIN_SECRET_CHARS - 1)})
+    assert short.text("xxxxx") == "xxxxx"
+    assert not short
+    assert not Masker({})
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("said", ["Bearer t0ken-4711", "t0ken-4711", "key-of-shop"])
+def test_of_headers_each_value_is_masked_and_a_token_without_its_scheme(said: str) -> None:
+    headers = {"Authorization": "Bearer t0ken-4711", "X": ["key-of-shop", 5]}
+    masker = Masker({"api_headers": json.dumps(headers)})
+    assert masker.text(f"<{said}>") == "<[secret api_headers]>"
+    assert masker.text("Authorization") == "Authorization"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_credential_is_masked_however_a_stream_cuts_it(size: int) -> None:
+    said = f"a {SECRET} and {SECRET[:6]}, {base64.b64encode(SECRET.encode()).decode()} end|"
+    stream = MaskedStream(MASKER)
+    pieces = [stream.add(said[start : start + size]) for start in range(0, len(said), size)]
+    assert "".join(pieces) == MASKER.text(said)
+
+
+def test_without_credentials_a_stream_waits_for_nothing() -> None:
+    assert MaskedStream(Masker({})).add("t") == "t"
+    held = MaskedStream(MASKER)
+    assert [held.add("x t"), held.add("ö"), held.add("r")] == ["x ", "", "tör"]
+
+
+def test_a_mask_is_not_masked_again() -> None:
+    masker = Masker({"a": "secret", "b": "secret-longer"})
+    once = masker.text("secret-longer secret")
+    assert once == "[secret b] [secret a]"
+    assert masker.text(once) == once
