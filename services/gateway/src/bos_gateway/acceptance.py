@@ -14,6 +14,7 @@ from bos_gateway.budget import MAX_RUN_TOKENS
 from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
+from bos_gateway.taint import begins_tainted
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def new_run(
         secret_keys=sorted(secrets),
     )
     freeze(accepted, goes_on_from)
+    accepted.tainted = begins_tainted(accepted)
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())
