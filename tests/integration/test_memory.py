@@ -41,7 +41,7 @@ PLAIN = "List all tables in the database"
 NEEDS_MODEL = "How many bicycles are there?"
 FOUND = fixture(
     "ada",
-    [f"look through {INTRODUCTION}"],
+    [f"look through <untrusted> {INTRODUCTION}"],
     schema="PersonalFacts",
     json={"found": True, "critical_facts": {"user_name": "Ada", "company_name": COMPANY}},
 )

@@ -54,6 +54,7 @@ class Caller:
     telemetry: Telemetry
     key: str = ""
     """Empty: nobody is asked who they are."""
+    address: str = ""
 
     async def call(self, method: str, request: Any, *, key: str | None = None) -> Any:
         """As a person."""
@@ -77,6 +78,7 @@ class Caller:
         conversation: str = "talk",
         run_id: str = "",
         asked: datetime | None = None,
+        tainted: bool = False,
     ) -> bool:
         asked = asked or datetime.now(UTC)
         request = RecordTurnRequest(
@@ -85,15 +87,21 @@ class Caller:
             conversation_id=conversation,
             question=question,
             answer=answer,
+            tainted=tainted,
         )
         request.ask_time.FromDatetime(asked)
         request.answer_time.FromDatetime(asked + timedelta(seconds=1))
         return bool((await self.tell("RecordTurn", request)).recorded)
 
     async def extract(
-        self, question: str, *, user: str = "local", asked: datetime | None = None
+        self,
+        question: str,
+        *,
+        user: str = "local",
+        asked: datetime | None = None,
+        tainted: bool = False,
     ) -> bool:
-        request = ExtractFactsRequest(user_id=user, question=question)
+        request = ExtractFactsRequest(user_id=user, question=question, tainted=tainted)
         request.ask_time.FromDatetime(asked or datetime.now(UTC))
         return bool((await self.tell("ExtractFacts", request)).remembered)
 
@@ -166,7 +174,11 @@ class Starter:
         server = await self.stack.enter_async_context(serve(settings, telemetry, models=models))
         channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(server.address))
         return Caller(
-            MemoryServiceStub(channel), MemoryTurnServiceStub(channel), scripted, telemetry
+            MemoryServiceStub(channel),
+            MemoryTurnServiceStub(channel),
+            scripted,
+            telemetry,
+            address=server.address,
         )
 
 

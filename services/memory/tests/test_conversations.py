@@ -213,13 +213,16 @@ async def test_l_10_three_turns_are_summarised_and_history_begins_with_the_summa
 
     assert (await memory.conversation()).turns_covered == 6
     assert await memory.history(most=3) == [
-        "Summary of the conversation so far: Six questions.",
+        "Six questions.",
         "Question 6",
         "An answer.",
     ]
-    assert await memory.history(most=1) == ["Summary of the conversation so far: Six questions."]
     (summary,) = (await memory.open(most=1)).conversation_history
-    assert summary.role == MessageRole.MESSAGE_ROLE_ASSISTANT, "what a model wrote instructs nobody"
+    assert (summary.role, summary.content, summary.tainted) == (
+        MessageRole.MESSAGE_ROLE_SUMMARY,
+        "Six questions.",
+        False,
+    )
 
 
 async def test_what_was_said_cannot_leave_its_fence_in_the_summary(start: Starter) -> None:

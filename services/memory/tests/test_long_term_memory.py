@@ -27,7 +27,7 @@ CASUAL = {"tone": "casual", "detail_level": "short"}
 REPLIES = (
     fixture(
         "vinay",
-        [f"look through {VINAY}"],
+        [f"look through <untrusted> {VINAY}"],
         schema="PersonalFacts",
         json={"found": True, "critical_facts": FACTS},
     ),
@@ -171,10 +171,10 @@ async def test_a_correction_while_the_model_thinks_wins(memory: Caller, start: S
         open_database(start.dsn, schema=SCHEMA) as pool,
         open_database(start.dsn, schema=SCHEMA, role=READER) as readers,
     ):
-        profiles = Profiles(pool, readers)
+        profiles, vinay = Profiles(pool, readers), found({"user_name": "Vinay"})
         assert await profiles.known("local", asked) == LongTermMemory()
         await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
-        assert await profiles.remember("local", found({"user_name": "Vinay"}), asked) == "outdated"
+        assert await profiles.remember("local", vinay, asked, tainted=False) == "outdated"
 
     assert await memory.memory() == LongTermMemory()
 
@@ -228,7 +228,11 @@ def found(facts: dict[str, Any] | None = None, **preferences: str) -> PersonalFa
 
 
 def test_a_new_job_takes_the_place_of_the_old_one_and_projects_add_up() -> None:
-    new = joined(BOTH, found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]}))
+    new = joined(
+        BOTH,
+        found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]}),
+        tainted=False,
+    )
 
     assert new.critical.company_name == "Bosch"
     assert new.critical.user_name == "Vinay"
@@ -236,16 +240,20 @@ def test_a_new_job_takes_the_place_of_the_old_one_and_projects_add_up() -> None:
 
 
 def test_only_the_last_ten_projects_are_kept() -> None:
-    new = joined(BOTH, found({"recent_projects": [f"P{number}" for number in range(10)]}))
+    new = joined(
+        BOTH, found({"recent_projects": [f"P{number}" for number in range(10)]}), tainted=False
+    )
     assert list(new.critical.recent_projects) == [f"P{number}" for number in range(10)]
 
 
 def test_a_fact_is_one_short_line_whatever_the_model_says() -> None:
-    new = joined(LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}))
+    new = joined(
+        LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}), tainted=False
+    )
     assert new.critical.user_name.startswith("A ### Instructions x")
     assert len(new.critical.user_name) == 200
 
 
 def test_findings_count_only_if_something_was_found() -> None:
     silent = found({"user_name": "Eve"}).model_copy(update={"found": False})
-    assert joined(BOTH, silent) == BOTH
+    assert joined(BOTH, silent, tainted=False) == BOTH

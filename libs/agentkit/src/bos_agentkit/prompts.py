@@ -39,7 +39,11 @@ _UNTRUSTED_TAG = re.compile(r"<(\s*/?\s*untrusted)", re.IGNORECASE)
 
 
 def format_user_profile(memory: LongTermMemory) -> str:
-    """What is remembered about the user, one line per fact; ``none`` if nothing is (SPEC L-08)."""
+    """What is remembered about the user, one line per fact; ``none`` if nothing is (SPEC L-08).
+
+    Marked as data, since facts may come from questions that others wrote. A prompt that shows it
+    needs :data:`UNTRUSTED_NOTICE`.
+    """
     critical, preferences = memory.critical, memory.preferences
     facts = (
         ("Name", critical.user_name),
@@ -50,9 +54,8 @@ def format_user_profile(memory: LongTermMemory) -> str:
         ("Preferred level of detail", preferences.detail_level),
         ("Preferred language", preferences.language),
     )
-    # One line per fact, whatever the fact holds: memory comes from what users typed.
     lines = [f"- {name}: {' '.join(fact.split())}" for name, fact in facts if fact.strip()]
-    return "\n".join(lines) or NOTHING
+    return mark_untrusted("\n".join(lines)) if lines else NOTHING
 
 
 def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:

@@ -29,6 +29,9 @@ class AskOptions(TypedDict, total=False):
     """The trace in the response."""
     system_prompt: str
     """For composing the answer."""
+    tainted: bool
+    """Question, context or system prompt hold text that others wrote, such as a page or a mail, or
+    a follow-up that a tainted response suggested."""
     conversation_id: str
     continues_run_id: str
     """Run that ended with clarifying questions; the question is the reply to them."""

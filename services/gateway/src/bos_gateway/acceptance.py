@@ -19,6 +19,7 @@ from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
 from bos_gateway.shown.masking import Masker
+from bos_gateway.taint import begins_tainted
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def new_run(
         )
     freeze(accepted, goes_on_from)
     mask_credentials(accepted, taken)
+    accepted.tainted = begins_tainted(accepted)
     limit = timedelta(seconds=settings.run_timeout_s)
     if normalised.HasField("timeout"):
         limit = min(limit, normalised.timeout.ToTimedelta())

@@ -9,6 +9,7 @@ from bos.agent.v1 import AgentInput, AgentResult, RetryConfig, TaskMetadata
 from bos.common.v1 import ValueMap
 from bos_gateway.continuing import question_of
 from bos_gateway.run_state import SUCCEEDED
+from bos_gateway.taint import is_tainted
 from bos_plans import output_field
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def agent_input(
         clarification_turn_count=accepted.clarification_turn_count,
         clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,
-        tainted=_is_tainted(state, step),
+        tainted=is_tainted(state, step),
         api_keys_config_ref=sub_task.api_keys_config_ref,
         # With wishes for the wording the composer has the last word, and its call is enough.
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
@@ -93,20 +94,6 @@ def _declared(state: RunState, step: StepState) -> set[str]:
     """Keys of the credentials that the step's agent takes."""
     card = state.card(step.step.agent)
     return set(card.secret_context_keys) if card else set()
-
-
-def _is_tainted(state: RunState, step: StepState) -> bool:
-    """Whether the step rests on untrusted content: on what it is handed, or on a plan made of it.
-
-    A revised plan is made by somebody who has read what came of the earlier attempts, and one after
-    clarifying questions by somebody who has read these, so its steps may repeat anything of that
-    without depending on it.
-    """
-    if any(turn.tainted for turn in state.request.clarifications):
-        return True
-    handed = [state.outputs[needed] for needed in step.needs if needed in state.outputs]
-    told = [each.result for attempt in state.past for each in attempt.steps.values()]
-    return any(result is not None and result.tainted for result in (*handed, *told))
 
 
 def _handed_on(result: AgentResult) -> ValueMap:

@@ -63,7 +63,6 @@ def continued(
         InvalidArgument: the reply is too long, or names another conversation than the run's.
     """
     asked = _asked(last)
-    results = last.run_finished.response.agent_results
     if len(request.question) > MAX_REPLY_CHARS:
         raise InvalidArgument.field(
             "request.question",
@@ -81,7 +80,7 @@ def continued(
         run_id=run_id,
         asked=asked,
         reply=request.question,
-        tainted=any(result.tainted for result in results),
+        tainted=accepted.tainted or last.run_finished.response.tainted,
     )
     return Continued(accepted.request, question_of(accepted), (*accepted.clarifications, turn))
 

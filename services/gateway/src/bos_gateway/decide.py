@@ -22,6 +22,7 @@ from bos_gateway.results import room_for_inputs
 from bos_gateway.revision import is_uncertain, may_revise, mendable, waits_for_revision
 from bos_gateway.run_state import AWAITING_APPROVAL, FAILED, NEEDS_CLARIFICATION, SKIPPED
 from bos_gateway.state import WAITING_FOR_APPROVAL
+from bos_gateway.taint import is_tainted
 from bos_plans import InputTooLarge, References, ReferenceUnresolved
 
 if TYPE_CHECKING:
@@ -203,7 +204,8 @@ class _Steps:
 
     def _go_on(self, step: StepState) -> None:
         if step.refused:
-            self.events += proposals.turned_down(step, self._now)
+            tainted = is_tainted(self._state, step)
+            self.events += proposals.turned_down(step, self._now, tainted=tainted)
         elif self._late:
             self._end_late(step)
         elif step.interrupted and step.sub_task is not None:
@@ -335,6 +337,8 @@ class _Steps:
             result = proposals.left_unknown(step, text)
         else:
             result = failures.failed_result(step, error_type, text, status)
+        # Nobody ran it, but whoever depends on it depends on what it was to be made of.
+        result.tainted = is_tainted(self._state, step)
         self.events += failures.ended(step, result, self._now)
 
 

@@ -33,6 +33,7 @@ from bos_gateway.planning import classify, make_plan, prepare_agents, taken_to_a
 from bos_gateway.response import broken_response
 from bos_gateway.state import RunState, UnknownEvent, apply, status_after, waits
 from bos_gateway.stepping import run_step
+from bos_gateway.taint import is_tainted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -240,6 +241,7 @@ class Orchestrator:
             case decide.RunStep(revision=revision, step_id=step_id):
                 step = self.state.steps[step_id]
                 result = failed_result(step, error_type, NEUTRAL)
+                result.tainted = is_tainted(self.state, step)
                 finished = StepFinished(
                     revision=revision, step_id=step_id, result=result, attempts=step.attempt
                 )

@@ -237,8 +237,8 @@ def left_unknown(step: StepState, why: str) -> AgentResult:
     return result
 
 
-def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
-    """The end of a step whose actions nobody allowed."""
+def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
+    """The end of a step whose actions nobody allowed; ``tainted`` is what the step is."""
     approval = step.approval or Approval()
     if approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
         result = left_unknown(step, "It was not done again.")
@@ -254,6 +254,7 @@ def turned_down(step: StepState, now: datetime) -> list[LogEvent]:
         told = result.partial_data.fields
         told["reason"].string_value = reason
         told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
+    result.tainted = tainted
     # Nothing was consumed since the request, and that is known.
     result.usage.SetInParent()
     return ended(step, result, now)

@@ -22,6 +22,7 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
 from bos_gateway.continuing import beside_exchanges
 from bos_gateway.rounds import for_ever
+from bos_gateway.taint import begins_tainted
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     import asyncpg
     from structlog.typing import FilteringBoundLogger
 
-    from bos.memory.v1 import MemoryTurnServiceAsyncStub
+    from bos.memory.v1 import MemoryTurnServiceAsyncStub, OpenTurnResponse
+    from bos.runlog.v1 import RunAccepted
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.effects import Tokens
     from bos_gateway.metrics import GatewayMetrics
@@ -103,11 +105,7 @@ class Remembering:
         except (BosError, TimeoutError) as error:
             self._missed("OpenTurn", run.run_id, error)
         else:
-            known.DiscardUnknownFields()
-            accepted.conversation_history.extend(
-                beside_exchanges(known.conversation_history, accepted.clarifications)
-            )
-            accepted.long_term_memory.CopyFrom(known.long_term_memory)
+            take_in(accepted, known)
         return replace(run, conversation_id=accepted.request.conversation_id, event=event)
 
     def asked(self, run: NewRun) -> None:
@@ -149,9 +147,7 @@ class Remembering:
             await asyncio.gather(*self._extractions, return_exceptions=True)
 
     async def _extract(self, run: NewRun) -> None:
-        request = ExtractFactsRequest(
-            user_id=run.user_id, question=run.question, ask_time=run.event.create_time
-        )
+        request = facts_request(run)
         timeout_s = self._settings.memory_extraction_timeout_s
         try:
             await self._call("ExtractFacts", request, run.run_id, timeout_s)
@@ -177,16 +173,7 @@ class Remembering:
             ((_, last),) = await self._runs.events(run_id, sequence - 1)
             if not last.HasField("run_finished"):
                 return  # not over after all
-            accepted = first.run_accepted
-            request = RecordTurnRequest(
-                user_id=accepted.user_id,
-                run_id=str(run_id),
-                conversation_id=accepted.request.conversation_id,
-                question=accepted.request.question,
-                answer=last.run_finished.response.answer[:_MAX_ANSWER_CHARS],
-                ask_time=first.create_time,
-                answer_time=last.create_time,
-            )
+            request = turn_request(str(run_id), first, last)
             await self._call("RecordTurn", request, run_id, _RECORD_TIMEOUT_S)
         except BosError as error:
             self._missed("RecordTurn", run_id, error)
@@ -217,3 +204,39 @@ class Remembering:
         self._log.info(
             "memory did not answer", method=method, run=str(run_id), error=type(error).__name__
         )
+
+
+def take_in(accepted: RunAccepted, known: OpenTurnResponse) -> None:
+    """Freeze what memory knows into a run's first event, and whether that taints the run."""
+    known.DiscardUnknownFields()
+    accepted.conversation_history.extend(
+        beside_exchanges(known.conversation_history, accepted.clarifications)
+    )
+    accepted.long_term_memory.CopyFrom(known.long_term_memory)
+    accepted.tainted = begins_tainted(accepted)
+
+
+def facts_request(run: NewRun) -> ExtractFactsRequest:
+    """What memory is to look through for personal facts."""
+    return ExtractFactsRequest(
+        user_id=run.user_id,
+        question=run.question,
+        ask_time=run.event.create_time,
+        # The question may be one that was suggested by what the run begins with.
+        tainted=run.event.run_accepted.tainted,
+    )
+
+
+def turn_request(run_id: str, first: LogEvent, last: LogEvent) -> RecordTurnRequest:
+    """What memory is told of a run, by the first and the last of its events."""
+    accepted, response = first.run_accepted, last.run_finished.response
+    return RecordTurnRequest(
+        user_id=accepted.user_id,
+        run_id=run_id,
+        conversation_id=accepted.request.conversation_id,
+        question=accepted.request.question,
+        answer=response.answer[:_MAX_ANSWER_CHARS],
+        ask_time=first.create_time,
+        answer_time=last.create_time,
+        tainted=accepted.tainted or response.tainted,
+    )

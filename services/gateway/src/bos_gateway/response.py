@@ -16,6 +16,7 @@ from bos_gateway.proposals import left_unknown, uncertain_actions
 from bos_gateway.results import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
 from bos_gateway.state import add_usage
+from bos_gateway.taint import is_tainted, mark, outcome_is_tainted
 from bos_plans import stages
 
 if TYPE_CHECKING:
@@ -154,10 +155,11 @@ def _first_table(results: Iterable[AgentResult]) -> Table | None:
     return next((result.table for result in results if result.HasField("table")), None)
 
 
-def _result_of(step: StepState) -> AgentResult:
+def _result_of(state: RunState, step: StepState) -> AgentResult:
     """The step's result with its trace, or what is to be said of a step that did not end."""
     result = AgentResult()
     result.CopyFrom(step.result or _unended(step))
+    mark(result, tainted=step.result is None and is_tainted(state, step))
     result.trace.extend(step.trace)
     return result
 
@@ -180,10 +182,11 @@ def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> Orch
     response = OrchestratorResponse(
         run_id=state.run_id,
         status=status,
-        agent_results=fit([_result_of(step) for step in steps], MAX_RESULTS_BYTES),
+        agent_results=fit([_result_of(state, step) for step in steps], MAX_RESULTS_BYTES),
         trace=[*state.plan_trace, *(event for step in replaced for event in step.trace)],
         planner=decision,
         intent=state.intent,
+        tainted=outcome_is_tainted(state),
         metadata=gateway.ResponseMetadata(
             agents=dict.fromkeys(step.step.agent for step in steps),
             stages=[gateway.Stage(step_ids=ids) for ids in stages(state.plan)]

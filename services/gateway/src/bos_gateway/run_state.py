@@ -66,6 +66,8 @@ class StepState:
     instructions: str = ""
     """What people added to its task, or put in its place."""
     instruction_mode: agent.InstructionMode = agent.INSTRUCTION_MODE_UNSPECIFIED
+    tainted: bool = False
+    """Something that it proposed rests on content that others wrote; what comes of it does too."""
     unclassified: bool = False
     """It is not known yet whether the latest of them add to the task or take its place."""
 

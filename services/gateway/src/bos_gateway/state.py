@@ -219,6 +219,7 @@ def _approval_requested(state: RunState, requested: runlog.ApprovalRequested) ->
     step.status = AWAITING_APPROVAL
     step.approval = requested.approval
     step.proposals += 1
+    step.tainted |= requested.result.tainted or any(a.tainted for a in step.approval.actions)
     step.performing = step.interrupted = False
     # The proposal is paid for; what comes after the decision is reserved anew.
     add_usage(state.usage, requested.result.usage)

@@ -15,7 +15,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis import errors
-from bos_gateway import failures, proposals, results
+from bos_gateway import failures, proposals, results, taint
 from bos_gateway.agent_input import agent_input, missing_secrets
 from bos_gateway.budget import counted, for_attempt
 from bos_gateway.continuing import clarification_limit
@@ -67,6 +67,8 @@ class _StepRun:
         self._access = run.services.access.of(run.state.request.groups)
         self._performing = command.approval.approved_actions if command.approval else ()
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
+        self._tainted = taint.is_tainted(run.state, self._step)
+        """Of what it is handed, whatever the agent says, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
         self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
         run.services.result_room.take(run.state, known=run.state.held_bytes)
@@ -98,6 +100,7 @@ class _StepRun:
             attempt += 1
             await self._dispatched(attempt)
         result.usage.CopyFrom(spent)
+        taint.mark(result, tainted=self._tainted)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         if (asked := self._to_be_asked(result)) is not None:
             event = LogEvent(approval_requested=asked)
@@ -155,6 +158,8 @@ class _StepRun:
                     run.masker.mask(message)
                 match kind:
                     case "result":
+                        # Also of a result that cannot be used, or that another attempt follows.
+                        self._tainted |= message.result.tainted
                         result = await self._checked(message.result)
                         await self._keep_files(result, files)
                         return result, _is_transient(result)

@@ -150,7 +150,9 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
         """What a question says about its author."""
         _require_run_of(request.user_id)
         asked = request.ask_time.ToDatetime(tzinfo=UTC)
-        remembered = await self._extractor.extract(request.user_id, request.question, asked)
+        remembered = await self._extractor.extract(
+            request.user_id, request.question, asked, tainted=request.tainted
+        )
         return ExtractFactsResponse(remembered=remembered)
 
     async def RecordTurn(self, request: RecordTurnRequest, context: Any) -> RecordTurnResponse:

@@ -29,35 +29,36 @@ if TYPE_CHECKING:
 
 SUMMARY_TURNS = 3
 """A summary is made for so many turns (SPEC L-10)."""
-SUMMARY_PREFIX = "Summary of the conversation so far: "
 _MAX_SHOWN_CHARS = 2_000
 _DEFAULT_PAGE = 50
 _ROLES = {
     "user": MessageRole.MESSAGE_ROLE_USER,
     "assistant": MessageRole.MESSAGE_ROLE_ASSISTANT,
-    "system": MessageRole.MESSAGE_ROLE_SYSTEM,
 }
 # Runs wait for a person for 30 days at most; after that nothing can come back.
 _TOMBSTONES_KEPT = "60 days"
 
-_COLUMNS = "c.conversation_key, c.conversation_id, c.title, c.turns, c.created_at, c.updated_at"
+_COLUMNS = (
+    "c.conversation_key, c.conversation_id, c.title, c.turns, c.tainted, c.created_at, c.updated_at"
+)
 _LATEST_SUMMARY = """
 LEFT JOIN LATERAL (
-    SELECT summary_text, turns_covered, s.created_at AS summarised_at
+    SELECT summary_text, turns_covered, s.tainted AS summary_tainted, s.created_at AS summarised_at
     FROM conversation_summaries AS s
     WHERE s.conversation_key = c.conversation_key ORDER BY turns_covered DESC LIMIT 1
 ) AS s ON true
 """
 _OPEN_TURN = for_user(f"""
-SELECT m.critical_facts, m.preferences, s.summary_text, s.summarised_at, t.said
+SELECT m.critical_facts, m.preferences, m.tainted, s.summary_text, s.summary_tainted,
+       s.summarised_at, t.said
 FROM (SELECT 1) AS one
 LEFT JOIN user_long_term_memory AS m ON m.user_id = $1
 LEFT JOIN conversations AS c ON c.user_id = $1 AND c.conversation_id = $2
 {_LATEST_SUMMARY}
 LEFT JOIN LATERAL (
     SELECT json_agg(json_build_array(role, left(content, $4), extract(epoch FROM created_at),
-                                     run_id) ORDER BY ordinal) AS said
-    FROM (SELECT role, content, created_at, run_id, ordinal FROM messages
+                                     run_id, tainted) ORDER BY ordinal) AS said
+    FROM (SELECT role, content, created_at, run_id, tainted, ordinal FROM messages
           WHERE conversation_key = c.conversation_key ORDER BY ordinal DESC LIMIT $3) AS last
 ) AS t ON true
 """)  # noqa: S608  our own text
@@ -72,7 +73,7 @@ SELECT {_COLUMNS}, s.summary_text, s.turns_covered FROM conversations AS c
 WHERE c.user_id = $1 AND c.conversation_id = $2
 """)  # noqa: S608
 _MESSAGES = for_user("""
-SELECT message_id, run_id, role, content, ordinal, created_at FROM messages
+SELECT message_id, run_id, role, content, tainted, ordinal, created_at FROM messages
 WHERE conversation_key = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """)
 _RENAME = "UPDATE conversations SET title = $3 WHERE user_id = $1 AND conversation_id = $2"
@@ -94,32 +95,33 @@ SELECT EXISTS (SELECT FROM messages WHERE run_id = $3)
 """
 _BEGIN_OR_GO_ON = """
 INSERT INTO conversations AS c
-    (conversation_key, user_id, conversation_id, title, turns, created_at, updated_at)
-VALUES ($1, $2, $3, $4, 1, $5, $6)
+    (conversation_key, user_id, conversation_id, title, turns, created_at, updated_at, tainted)
+VALUES ($1, $2, $3, $4, 1, $5, $6, $7)
 ON CONFLICT (user_id, conversation_id) DO UPDATE
-SET turns = c.turns + 1, updated_at = greatest(c.updated_at, excluded.updated_at)
+SET turns = c.turns + 1, tainted = c.tainted OR excluded.tainted,
+    updated_at = greatest(c.updated_at, excluded.updated_at)
 RETURNING conversation_key, turns
 """
 _ADD_MESSAGES = """
 INSERT INTO messages (message_id, conversation_key, user_id, run_id, role, content, turn, ordinal,
-                      created_at)
-SELECT t.message_id, $1, $2, $3, t.role, t.content, $4, t.ordinal, t.created_at
+                      created_at, tainted)
+SELECT t.message_id, $1, $2, $3, t.role, t.content, $4, t.ordinal, t.created_at, $10
 FROM unnest($5::uuid[], $6::text[], $7::text[], $8::integer[], $9::timestamptz[])
     AS t (message_id, role, content, ordinal, created_at)
 """
 _COVERED = """
-SELECT summary_text, turns_covered FROM conversation_summaries
+SELECT summary_text, turns_covered, tainted FROM conversation_summaries
 WHERE conversation_key = $1 ORDER BY turns_covered DESC LIMIT 1
 """
 _UNCOVERED = """
-SELECT turn, role, content FROM messages
+SELECT turn, role, content, tainted FROM messages
 WHERE conversation_key = $1 AND turn > $2 AND turn <= $3 ORDER BY ordinal
 """
 # A conversation that was deleted meanwhile gets none.
 _ADD_SUMMARY = """
 INSERT INTO conversation_summaries
-    (summary_id, conversation_key, user_id, summary_text, turns_covered)
-SELECT $2, conversation_key, user_id, $3, $4 FROM conversations WHERE conversation_key = $1
+    (summary_id, conversation_key, user_id, summary_text, turns_covered, tainted)
+SELECT $2, conversation_key, user_id, $3, $4, $5 FROM conversations WHERE conversation_key = $1
 ON CONFLICT DO NOTHING
 """
 
@@ -140,6 +142,8 @@ class ToSummarise:
     former: str
     turns: list[tuple[str, str]]
     """Questions with their answers."""
+    tainted: bool
+    """Whether the summary, or one of these turns, rests on content that others wrote."""
 
 
 class Conversations:
@@ -164,9 +168,9 @@ class Conversations:
         said = [_said(*each) for each in json.loads(row["said"] or "[]")]
         if row["summary_text"] is not None and max_messages > 0:
             summary = ConversationMessage(
-                # A model wrote it from what was said: no prompt is to take it for instructions.
-                role=MessageRole.MESSAGE_ROLE_ASSISTANT,
-                content=SUMMARY_PREFIX + row["summary_text"],
+                role=MessageRole.MESSAGE_ROLE_SUMMARY,
+                content=row["summary_text"],
+                tainted=row["summary_tainted"],
             )
             summary.create_time.FromDatetime(row["summarised_at"])
             room = max_messages - 1
@@ -243,6 +247,7 @@ class Conversations:
                         title_of(turn.question),
                         asked,
                         answered,
+                        turn.tainted,
                     )
                     assert row is not None
                     key, turns = row["conversation_key"], row["turns"]
@@ -259,6 +264,7 @@ class Conversations:
                         [storable(content) for _, content, _ in said],
                         [2 * turns + place for place in range(len(said))],
                         [at for _, _, at in said],
+                        turn.tainted,
                     )
         return Recorded(key, turns)
 
@@ -267,7 +273,7 @@ class Conversations:
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 covered = await connection.fetchrow(_COVERED, conversation_key)
-                former, first = ("", 0) if covered is None else covered
+                former, first, tainted = ("", 0, False) if covered is None else covered
                 if first >= up_to:
                     return None
                 rows = await connection.fetch(_UNCOVERED, conversation_key, first, up_to)
@@ -275,12 +281,16 @@ class Conversations:
         for row in rows:
             turns.setdefault(row["turn"], {})[row["role"]] = row["content"]
         said = [(each.get("user", ""), each.get("assistant", "")) for each in turns.values()]
-        return ToSummarise(former, said) if said else None
+        tainted = tainted or any(row["tainted"] for row in rows)
+        return ToSummarise(former, said, tainted) if said else None
 
-    async def add_summary(self, conversation_key: UUID, text: str, turns_covered: int) -> None:
+    async def add_summary(
+        self, conversation_key: UUID, text: str, turns_covered: int, *, tainted: bool
+    ) -> None:
         """Store a summary, unless there is one or the conversation was deleted meanwhile."""
+        content = storable(text)
         await execute(
-            self._pool, _ADD_SUMMARY, conversation_key, uuid4(), storable(text), turns_covered
+            self._pool, _ADD_SUMMARY, conversation_key, uuid4(), content, turns_covered, tainted
         )
 
     async def list(
@@ -318,9 +328,9 @@ def _not_found(conversation_id: str) -> NotFound:
     return NotFound("There is no such conversation.", metadata={"conversation_id": conversation_id})
 
 
-def _said(role: str, content: str, at: float, run_id: str) -> ConversationMessage:
+def _said(role: str, content: str, at: float, run_id: str, tainted: bool) -> ConversationMessage:
     message = ConversationMessage(
-        role=_ROLES[role], content=cut(content, _MAX_SHOWN_CHARS), run_id=run_id
+        role=_ROLES[role], content=cut(content, _MAX_SHOWN_CHARS), run_id=run_id, tainted=tainted
     )
     message.create_time.FromDatetime(datetime.fromtimestamp(at, UTC))
     return message
@@ -328,7 +338,10 @@ def _said(role: str, content: str, at: float, run_id: str) -> ConversationMessag
 
 def _conversation(row: asyncpg.Record) -> Conversation:
     found = Conversation(
-        conversation_id=row["conversation_id"], title=row["title"], turn_count=row["turns"]
+        conversation_id=row["conversation_id"],
+        title=row["title"],
+        turn_count=row["turns"],
+        tainted=row["tainted"],
     )
     found.create_time.FromDatetime(row["created_at"])
     found.update_time.FromDatetime(row["updated_at"])
@@ -341,6 +354,7 @@ def _message(row: asyncpg.Record) -> Message:
         run_id=row["run_id"],
         role=_ROLES[row["role"]],
         content=row["content"],
+        tainted=row["tainted"],
     )
     message.create_time.FromDatetime(row["created_at"])
     return message

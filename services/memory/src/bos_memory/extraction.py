@@ -45,8 +45,17 @@ class Extractor:
         self._log = telemetry.logger("bos.memory.extraction")
         self._under_way = 0
 
-    async def extract(self, user_id: str, question: str, ask_time: datetime) -> bool:
-        """Look through a question; whether something new is remembered."""
+    async def extract(
+        self, user_id: str, question: str, ask_time: datetime, *, tainted: bool
+    ) -> bool:
+        """Look through a question; whether something new is remembered.
+
+        Args:
+            user_id: Whose question it is.
+            question: The question.
+            ask_time: When it was asked (UTC).
+            tainted: Whether others may have written it.
+        """
         if self._model is None or not self._model.configured:
             return False
         if self._under_way >= self._settings.max_extractions:
@@ -55,7 +64,12 @@ class Extractor:
         self._under_way += 1
         try:
             async with asyncio.timeout(self._settings.extraction_timeout_s):
-                outcome = await self._extract(self._model, user_id, question, ask_time)
+                found = await self._found(self._model, user_id, question, ask_time)
+                outcome = (
+                    found
+                    if isinstance(found, str)
+                    else await self._profiles.remember(user_id, found, ask_time, tainted=tainted)
+                )
         except (BosError, TimeoutError) as error:
             self._log.info("no facts extracted", error=type(error).__name__)
             outcome = "failed"
@@ -64,7 +78,10 @@ class Extractor:
         self._metrics.extractions.labels(outcome).inc()
         return outcome == "remembered"
 
-    async def _extract(self, model: Model, user_id: str, question: str, ask_time: datetime) -> str:
+    async def _found(
+        self, model: Model, user_id: str, question: str, ask_time: datetime
+    ) -> PersonalFacts | str:
+        """What the model found; why nothing is to be remembered, if it is not."""
         known = await self._profiles.known(user_id, ask_time)
         if known is None:
             return "outdated"
@@ -74,6 +91,4 @@ class Extractor:
             max_tokens=self._settings.max_reply_tokens,
             patient=False,  # what is missed now is found when it is said again
         )
-        if not reply.value.found:
-            return "nothing"
-        return await self._profiles.remember(user_id, reply.value, ask_time)
+        return reply.value if reply.value.found else "nothing"

@@ -48,11 +48,12 @@ class PersonalFacts(BaseModel):
     preferences: FoundPreferences = Field(default_factory=FoundPreferences)
 
 
-def joined(known: LongTermMemory, found: PersonalFacts) -> LongTermMemory:
+def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> LongTermMemory:
     """What is known with what was found; equal to ``known`` if nothing of that is new.
 
     A new value takes the place of another one; projects are added, the last ten are kept. What is
-    known already, in whatever case, stays as it is.
+    known already, in whatever case, stays as it is. Something new that is ``tainted`` taints the
+    whole, and only the user can say that it is right.
     """
     result = LongTermMemory()
     result.CopyFrom(known)
@@ -69,6 +70,7 @@ def joined(known: LongTermMemory, found: PersonalFacts) -> LongTermMemory:
     projects = _distinct([*known.critical.recent_projects, *found.critical_facts.recent_projects])
     del result.critical.recent_projects[:]
     result.critical.recent_projects.extend(projects[-MAX_PROJECTS:])
+    result.tainted |= tainted
     return result if as_stored(result) != as_stored(known) else known
 
 
@@ -95,7 +97,9 @@ def checked(memory: LongTermMemory) -> LongTermMemory:
         )
     if violations:
         raise InvalidArgument("What is to be remembered is too long.", violations=violations)
-    return from_stored(*as_stored(memory))
+    kept = from_stored(*as_stored(memory))
+    kept.tainted = memory.tainted
+    return kept
 
 
 def as_stored(memory: LongTermMemory) -> tuple[dict[str, object], dict[str, object]]:

@@ -21,26 +21,28 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 5
 
-_OWN = for_user("SELECT critical_facts, preferences FROM user_long_term_memory WHERE user_id = $1")
+_OWN = for_user(
+    "SELECT critical_facts, preferences, tainted FROM user_long_term_memory WHERE user_id = $1"
+)
 _FIND = """
-SELECT critical_facts, preferences, version, corrected_at >= $2 AS corrected
+SELECT critical_facts, preferences, tainted, version, corrected_at >= $2 AS corrected
 FROM user_long_term_memory WHERE user_id = $1
 """
 # SPEC L-05. Only over what was read before: what the user has changed meanwhile is not put back.
 _REMEMBER = """
-INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences)
-VALUES ($1, $2, $3)
+INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, tainted)
+VALUES ($1, $2, $3, $4)
 ON CONFLICT (user_id) DO UPDATE
 SET critical_facts = excluded.critical_facts, preferences = excluded.preferences,
-    version = m.version + 1, updated_at = now()
-WHERE m.version = $4
+    tainted = excluded.tainted, version = m.version + 1, updated_at = now()
+WHERE m.version = $5
 """
 _REPLACE = """
-INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, corrected_at)
-VALUES ($1, $2, $3, now())
+INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, tainted, corrected_at)
+VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (user_id) DO UPDATE
 SET critical_facts = excluded.critical_facts, preferences = excluded.preferences,
-    version = m.version + 1, updated_at = now(), corrected_at = now()
+    tainted = excluded.tainted, version = m.version + 1, updated_at = now(), corrected_at = now()
 """
 
 
@@ -72,17 +74,18 @@ class Profiles:
 
     async def replace(self, user_id: str, memory: LongTermMemory) -> None:
         """Remember exactly this; what is being found out in earlier questions counts no more."""
-        facts, preferences = _dumped(memory)
         async with acting_for(self._readers, user_id) as connection:
-            await connection.execute(_REPLACE, user_id, facts, preferences)
+            await connection.execute(_REPLACE, user_id, *_dumped(memory))
 
     async def known(self, user_id: str, ask_time: datetime) -> LongTermMemory | None:
         """What is remembered; None if the user has changed it since ``ask_time``."""
         stored = await self._find(user_id, ask_time)
         return None if stored.corrected else stored.memory
 
-    async def remember(self, user_id: str, found: PersonalFacts, ask_time: datetime) -> str:
-        """Add what a question of ``ask_time`` revealed.
+    async def remember(
+        self, user_id: str, found: PersonalFacts, ask_time: datetime, *, tainted: bool
+    ) -> str:
+        """Add what a question of ``ask_time`` revealed; ``tainted`` if others may have written it.
 
         Returns:
             ``remembered``; ``known`` if none of it is new; ``outdated`` if the user has changed or
@@ -92,7 +95,7 @@ class Profiles:
             stored = await self._find(user_id, ask_time)
             if stored.corrected:
                 return "outdated"
-            memory = joined(stored.memory, found)
+            memory = joined(stored.memory, found, tainted=tainted)
             if memory == stored.memory:
                 return "known"
             status = await execute(self._pool, _REMEMBER, user_id, *_dumped(memory), stored.version)
@@ -108,12 +111,14 @@ class Profiles:
 
 
 def parsed(row: asyncpg.Record) -> LongTermMemory:
-    """The columns ``critical_facts`` and ``preferences``; null counts as empty."""
-    return from_stored(
+    """``critical_facts``, ``preferences`` and ``tainted``; null counts as empty."""
+    memory = from_stored(
         json.loads(row["critical_facts"] or "{}"), json.loads(row["preferences"] or "{}")
     )
+    memory.tainted = bool(row["tainted"])
+    return memory
 
 
-def _dumped(memory: LongTermMemory) -> tuple[str, str]:
+def _dumped(memory: LongTermMemory) -> tuple[str, str, bool]:
     facts, preferences = as_stored(memory)
-    return json.dumps(facts), json.dumps(preferences)
+    return json.dumps(facts), json.dumps(preferences), memory.tainted

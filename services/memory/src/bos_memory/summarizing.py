@@ -105,7 +105,7 @@ class Summaries:
         text = await self._by_model(wanted)
         outcome = "by_model" if text else "by_rule"
         text = text or summary_by_rule(wanted.former, wanted.turns)
-        await self._conversations.add_summary(conversation_key, text, up_to)
+        await self._conversations.add_summary(conversation_key, text, up_to, tainted=wanted.tainted)
         self._metrics.summaries.labels(outcome).inc()
 
     async def _by_model(self, wanted: ToSummarise) -> str:

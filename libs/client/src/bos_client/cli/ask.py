@@ -77,6 +77,11 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--conversation", metavar="ID", help="Conversation that it follows up.")
 @click.option("--system-prompt", metavar="TEXT", help="Instructions for writing the answer.")
 @click.option(
+    "--tainted",
+    is_flag=True,
+    help="Question or context hold text that others wrote: every action needs your approval.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -98,6 +103,7 @@ def ask(
     trace: bool,
     conversation: str | None,
     system_prompt: str | None,
+    tainted: bool,
     timeout: float | None,
     no_data: bool,
     rows: int,
@@ -113,6 +119,7 @@ def ask(
         "disable_agents": disable,
         "trace": trace,
         "include_data": not no_data,
+        "tainted": tainted,
     }
     if continues:
         options["continues_run_id"] = continues

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _TITLE_CHARS = 80
 _PAGE = 200
+_TAINTED = (
+    "Some of this was found in a conversation that rests on content that others wrote, so every "
+    "action needs your approval. If all of it is right: bos memory confirm"
+)
 _WROTE = {MessageRole.MESSAGE_ROLE_USER: "You", MessageRole.MESSAGE_ROLE_ASSISTANT: "Bos"}
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
@@ -125,6 +129,26 @@ def show(target: Target, as_json: bool) -> None:
 
 
 @memory_group.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def confirm(target: Target, yes: bool) -> None:
+    """Say that what is remembered is right, although others may have written it."""
+
+    async def work() -> int:
+        async with _client(target) as memory:
+            found = await memory.remembered()
+            lines = _lines(found)
+            click.echo("\n".join(lines) or "Nothing is remembered about you.")
+            if found.tainted and (yes or click.confirm("Is all of it right?", abort=True)):
+                found.tainted = False
+                await memory.remember(found)
+                click.echo("Confirmed.")
+        return ANSWERED
+
+    run(work())
+
+
+@memory_group.command()
 @click.confirmation_option(prompt="Forget everything that is remembered about you?")
 @click.pass_obj
 def forget(target: Target) -> None:
@@ -159,4 +183,5 @@ def _lines(memory: LongTermMemory) -> list[str]:
         ("Level of detail", wishes.detail_level),
         ("Language", wishes.language),
     )
-    return [f"{name}: {one_line(value)}" for name, value in named if value]
+    lines = [f"{name}: {one_line(value)}" for name, value in named if value]
+    return [*lines, *([_TAINTED] if memory.tainted else [])]

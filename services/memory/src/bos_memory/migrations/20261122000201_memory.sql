@@ -7,10 +7,13 @@ CREATE TABLE conversations (
     conversation_id  text NOT NULL,
     title            text NOT NULL,
     turns            integer NOT NULL DEFAULT 0,
+    tainted          boolean NOT NULL,
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
     UNIQUE (user_id, conversation_id)
 );
+COMMENT ON COLUMN conversations.tainted IS
+    'a turn of it, and so perhaps its title, rests on content that others wrote';
 CREATE INDEX conversations_by_use ON conversations (user_id, updated_at DESC, conversation_key DESC);
 
 -- What was asked before the deletion must not bring a conversation back when its run ends.
@@ -26,15 +29,17 @@ CREATE TABLE messages (
     conversation_key uuid NOT NULL REFERENCES conversations ON DELETE CASCADE,
     user_id          text NOT NULL,
     run_id           text NOT NULL,
-    role             text NOT NULL CHECK (role IN ('user', 'assistant', 'system')),
+    role             text NOT NULL CHECK (role IN ('user', 'assistant')),
     content          text NOT NULL,
     metadata         jsonb NOT NULL DEFAULT '{}',
+    tainted          boolean NOT NULL,
     turn             integer NOT NULL,
     ordinal          integer NOT NULL,
     created_at       timestamptz NOT NULL,
     UNIQUE (run_id, role),
     UNIQUE (conversation_key, ordinal)
 );
+COMMENT ON COLUMN messages.tainted IS 'its turn rests on content that others wrote';
 COMMENT ON COLUMN messages.turn IS 'turn of the conversation, from 1';
 COMMENT ON COLUMN messages.ordinal IS 'place in the conversation; questions before their answers';
 
@@ -44,20 +49,25 @@ CREATE TABLE conversation_summaries (
     user_id          text NOT NULL,
     summary_text     text NOT NULL,
     turns_covered    integer NOT NULL,
+    tainted          boolean NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     UNIQUE (conversation_key, turns_covered)
 );
 COMMENT ON COLUMN conversation_summaries.turns_covered IS 'turns in it, from the first';
+COMMENT ON COLUMN conversation_summaries.tainted IS 'one of these turns is';
 
 -- A row stays when everything in it is forgotten: it says when that was.
 CREATE TABLE user_long_term_memory (
     user_id        text PRIMARY KEY,
     critical_facts jsonb NOT NULL DEFAULT '{}',
     preferences    jsonb NOT NULL DEFAULT '{}',
+    tainted        boolean NOT NULL DEFAULT false,
     version        bigint NOT NULL DEFAULT 1,
     corrected_at   timestamptz,
     updated_at     timestamptz NOT NULL DEFAULT now()
 );
+COMMENT ON COLUMN user_long_term_memory.tainted IS
+    'some of it was found in a run that rests on content that others wrote, and nobody confirmed it';
 COMMENT ON COLUMN user_long_term_memory.corrected_at IS
     'when the user last changed it or had it deleted; questions asked before that add nothing';
 

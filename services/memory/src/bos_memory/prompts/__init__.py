@@ -24,9 +24,12 @@ def extraction_messages(question: str, known: LongTermMemory) -> list[Message]:
     """The messages of the call that looks for facts."""
     facts, preferences = as_stored(known)
     lines = [f"{name}: {value}" for name, value in {**facts, **preferences}.items()]
-    before = f"### Known\n{chr(10).join(lines)}\n\n" if lines else ""
-    asked = cut(question, _MAX_QUESTION_CHARS)
-    return [system(_FACTS.fill()), user(f"{before}### Question to look through\n{asked}")]
+    before = f"### Known\n{mark_untrusted(chr(10).join(lines))}\n\n" if lines else ""
+    asked = mark_untrusted(cut(question, _MAX_QUESTION_CHARS))
+    return [
+        system(_FACTS.fill()),
+        user(f"{before}### Question to look through\n{asked}"),
+    ]
 
 
 def summary_messages(former: str, turns: Sequence[tuple[str, str]]) -> list[Message]:

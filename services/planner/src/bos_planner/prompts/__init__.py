@@ -57,7 +57,7 @@ _MAX_TOOL_CHARS = 64
 _CLAUSE_END = re.compile(r"[.:;](?:\s|\Z)")
 _ROLES = {
     MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
-    MessageRole.MESSAGE_ROLE_SYSTEM: "system",
+    MessageRole.MESSAGE_ROLE_SUMMARY: "summary",
 }
 # Told as a date, not as keys.
 _TEMPORAL_KEYS = frozenset(
