@@ -133,7 +133,9 @@ def server_credentials(
         return _server_configuration(now)
 
     return grpc.dynamic_ssl_server_credentials(
-        _server_configuration(given), fetch, require_client_authentication=client_certificates
+        _server_configuration(given),
+        fetch,  # type: ignore[arg-type]  # the library takes None for no change
+        require_client_authentication=client_certificates,
     )
 
 
@@ -179,9 +181,10 @@ def server_context(files: CertificateFiles, *, client_certificates: bool) -> ssl
         return context if files.show(context) else None
 
     given = files.current()
-    first = serving = make(given)
+    first = make(given)
     if first is None:
         raise _unusable("BOS_TLS_CERT_FILE", "and BOS_TLS_KEY_FILE cannot be used for TLS")
+    serving = first
 
     def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
         nonlocal given, serving
@@ -190,7 +193,7 @@ def server_context(files: CertificateFiles, *, client_certificates: bool) -> ssl
             given, serving = now, made
         connection.context = serving
 
-    first.sni_callback = choose  # type: ignore[assignment]  # also called where no name is sent
+    first.sni_callback = choose  # also called where no name is sent
     return first
 
 

@@ -124,7 +124,7 @@ async def seal(session: Session) -> Checkpoint | None:
 
 async def read(session: Session, after: int, limit: int = _BATCH) -> Sequence[SealedEntry]:
     """At most ``limit`` rows behind position ``after``, in order."""
-    return [_entry(row) for row in await session.fetch(_READ, after, limit)]
+    return [_entry(dict(row)) for row in await session.fetch(_READ, after, limit)]
 
 
 async def checkpoint(session: Session) -> Checkpoint:
