@@ -127,7 +127,8 @@ def reset_password(target: Target, code: str, password_stdin: bool) -> None:
     password = _password(password_stdin, confirm=True)
 
     async def work() -> int:
-        async with IdentityClient(target.identity()) as identity:
+        found = target.connection()
+        async with IdentityClient(found.identity_target or found.target) as identity:
             username = one_line(await identity.reset_password(code, password))
         click.echo(f"The password is set. Sign in: bos login {username}")
         return ANSWERED

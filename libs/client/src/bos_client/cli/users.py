@@ -276,7 +276,8 @@ def revoke(target: Target, key_id: str) -> None:
 def _client(kind: type[C], target: Target) -> C:
     """A client of identity that calls as whoever signed in, or by the key."""
     found = target.connection()
-    return kind(target.identity(), api_key=found.api_key, tokens=found.tokens)
+    at = found.identity_target or found.target
+    return kind(at, api_key=found.api_key, tokens=found.tokens)
 
 
 async def _user_id(target: Target, username: str) -> str:
