@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways, whats_of_ada
 from isolation_house import api_key
 
-from bos_chassis.scopes import ANY_SCOPE, PEOPLE_ONLY, SCOPE_OF, SCOPES
+from bos.identity.v1 import ApiKeyServiceStub, RevokeApiKeyRequest
+from bos_chassis.scopes import PEOPLE_ONLY, SCOPE_OF, SCOPES
 
 if TYPE_CHECKING:
     from isolation_house import IsolationHouse
@@ -27,14 +29,6 @@ QUIET = (
 """Calls that change nothing and name nothing."""
 
 
-def test_every_public_rpc_has_one_scope_and_every_scope_has_rpcs() -> None:
-    wanted = {rpc.path.removeprefix("/") for rpc in CLOSED}
-    internal = {"bos.identity.v1.CredentialService/CheckSession"}
-    assert wanted | internal == set(SCOPE_OF), "say in bos_chassis.scopes what keys may do there"
-    assert set(SCOPE_OF.values()) == {*SCOPES, ANY_SCOPE, PEOPLE_ONLY}
-    assert not {rpc.path.removeprefix("/") for rpc in RPCS if rpc.name in OPEN} & set(SCOPE_OF)
-
-
 @named(CLOSED)
 async def test_a_key_without_the_scope_opens_nothing(rpc: PublicRpc, house: IsolationHouse) -> None:
     scope = SCOPE_OF[rpc.path.removeprefix("/")]
@@ -44,6 +38,25 @@ async def test_a_key_without_the_scope_opens_nothing(rpc: PublicRpc, house: Isol
     for way, answer in (await ways(house, rpc, request(rpc, **fields), key)).items():
         reason = "SIGN_IN_REQUIRED" if scope == PEOPLE_ONLY else "SCOPE_REQUIRED"
         assert answer.shape[:2] == ("PERMISSION_DENIED", reason), way
+
+
+@named(CLOSED)
+async def test_a_key_that_was_revoked_or_made_up_opens_nothing(
+    rpc: PublicRpc, house: IsolationHouse
+) -> None:
+    ada = house.people["ada"]
+    key_id, revoked = await api_key(house, ada, SCOPES)
+    await ApiKeyServiceStub(house.channels["bos.identity.v1"]).RevokeApiKey(
+        RevokeApiKeyRequest(key_id=key_id),
+        metadata=(("authorization", f"Bearer {ada.access_token}"),),
+    )
+    fields = {name: whats_of_ada(house, name)[0] for name in references_of_ada(rpc)}
+    shapes = set()
+    for key in (revoked, f"bosk_{uuid4().hex}_{'x' * 43}", "bosk_"):
+        for answer in (await ways(house, rpc, request(rpc, **fields), key)).values():
+            shapes.add(answer.shape)
+    assert {shape[:2] for shape in shapes} == {("UNAUTHENTICATED", "API_KEY_INVALID")}
+    assert len(shapes) == 1
 
 
 @named([rpc for rpc in RPCS if rpc.name in QUIET])

@@ -7,7 +7,7 @@ from typing import Any
 
 import jwt
 import pytest
-from identity_house import PASSWORD, Caller, Starter, coming_from
+from identity_house import PASSWORD, Caller, Starter, coming_from, until
 
 from bos.identity.v1 import (
     CreateInvitationRequest,
@@ -54,6 +54,36 @@ async def test_of_fifty_who_register_at_once_one_is_the_administrator(
     async with connect(postgres_dsn, schema="identity") as connection:
         assert await connection.fetchval("SELECT count(*) FROM users") == 50
         assert await connection.fetchval("SELECT count(*) FROM founder") == 1
+
+
+async def test_of_those_who_all_saw_an_empty_house_one_is_the_administrator(
+    start: Starter, postgres_dsn: str
+) -> None:
+    replicas = [await start(), await start()]
+    async with (
+        connect(postgres_dsn, schema="identity") as connection,
+        connect(postgres_dsn) as watcher,
+    ):
+        # Somebody is first, and has not said so yet; everybody else comes up to here.
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("INSERT INTO founder (founder_id) VALUES (gen_random_uuid())")
+        working = asyncio.gather(
+            *(replicas[number % 2].register(f"user{number}") for number in range(10))
+        )
+
+        async def all_wait() -> bool:
+            return bool(
+                await watcher.fetchval(
+                    "SELECT count(*) = 10 FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+            )
+
+        await until(all_wait)
+        await transaction.rollback()
+        users = await working
+    assert sum("administrator" in user.roles for user in users) == 1
 
 
 async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_registers_next(

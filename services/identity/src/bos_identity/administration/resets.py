@@ -34,6 +34,11 @@ ON CONFLICT (user_id) DO UPDATE SET
 RETURNING expires_at
 """
 _OWNER = "SELECT user_id FROM password_resets WHERE code_digest = $1 AND expires_at > now()"
+# The account first, as everywhere, so that nobody waits for each other.
+_LOCK_OWNER = """
+SELECT FROM users WHERE user_id = (SELECT user_id FROM password_resets WHERE code_digest = $1)
+FOR NO KEY UPDATE
+"""
 _USE = "DELETE FROM password_resets WHERE code_digest = $1 AND expires_at > now() RETURNING user_id"
 _SET = """
 UPDATE users SET password = $2, password_changed_at = now()
@@ -95,6 +100,7 @@ class Resets:
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 async with connection.transaction():
+                    await connection.execute(_LOCK_OWNER, digest(code))
                     user_id = await connection.fetchval(_USE, digest(code))
                     if user_id is None:
                         return False
