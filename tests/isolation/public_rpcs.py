@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pool
@@ -38,7 +39,8 @@ class Binding:
         fields = MessageToDict(message, preserving_proto_field_name=True)
         path = _VARIABLE.sub(lambda found: str(fields.pop(found[1], "")), self.template)
         if not self.body:
-            return self.verb, path, None
+            query = urlencode({key: value for key, value in fields.items() if value != {}})
+            return self.verb, f"{path}?{query}" if query else path, None
         return self.verb, path, fields if self.body == "*" else fields.get(self.body, {})
 
 
@@ -98,7 +100,7 @@ def public_rpcs() -> list[PublicRpc]:
 
 def _public() -> Iterator[PublicRpc]:
     pool = descriptor_pool.Default()
-    for service in _service_names():
+    for service in dict.fromkeys(_service_names()):
         methods = pool.FindServiceByName(service).methods
         if any(m.GetOptions().HasExtension(annotations_pb2.http) for m in methods):
             yield from (PublicRpc(service, method) for method in methods)

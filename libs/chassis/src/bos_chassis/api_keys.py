@@ -97,15 +97,18 @@ class ApiKeyVerifier:
     Args:
         exchange: An access token for a key; raises Unauthenticated if it is none.
         verify: Whom the access token names.
+        now: Seconds that only ever grow.
     """
 
     def __init__(
         self,
         exchange: Callable[[str], Awaitable[str]],
         verify: Callable[[str], Awaitable[Principal]],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._exchange = exchange
         self._verify = verify
+        self._now = now
         self._turns = KeyTurns()
         self._accepted: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._refused: OrderedDict[bytes, float] = OrderedDict()
@@ -129,7 +132,7 @@ class ApiKeyVerifier:
             return known or await self._looked_up(key, digest)
 
     def _remembered(self, digest: bytes) -> Principal | None:
-        now = time.monotonic()
+        now = self._now()
         if self._refused.get(digest, 0.0) > now:
             raise key_refused()
         principal, until = self._accepted.get(digest, (None, 0.0))
@@ -137,7 +140,7 @@ class ApiKeyVerifier:
 
     async def _looked_up(self, key: str, digest: bytes) -> Principal:
         # From before the question: what was revoked meanwhile is not remembered for longer.
-        asked = time.monotonic()
+        asked = self._now()
         try:
             principal = await self._verify(await self._exchange(key))
         except Unauthenticated:

@@ -45,7 +45,7 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_ORCHESTRATOR, "runs.ask"): "Ask AskStream PlanQuestion CancelRun",
     (_ORCHESTRATOR, "runs.read"): "GetRun WatchRun ListRuns ListAgents",
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
-    (_APPROVALS, "approvals.respond"): "ListApprovals RespondApproval",
+    (_APPROVALS, "approvals.respond"): "ListApprovals GetApproval RespondApproval",
     (_MEMORY, "memory"): (
         "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "
         "GetLongTermMemory UpdateLongTermMemory DeleteLongTermMemory"
@@ -77,10 +77,10 @@ def require_scope(principal: Principal | None, service: str, method: str) -> Non
     if principal is None or principal.scopes is None:
         return
     scope = SCOPE_OF.get(f"{service}/{method}", PEOPLE_ONLY)
-    if scope == ANY_SCOPE or scope in principal.scopes:
-        return
     if scope == PEOPLE_ONLY:
         raise PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
+    if scope == ANY_SCOPE or scope in principal.scopes:
+        return
     raise PermissionDenied(
         f"The API key lacks the scope {scope}.",
         reason="SCOPE_REQUIRED",

@@ -121,7 +121,12 @@ class IdentityServicer(IdentityServiceServicer):
     async def GetUser(self, request: GetUserRequest, context: Context) -> GetUserResponse:
         """The caller."""
         caller = await self._callers.caller()
-        return GetUserResponse(user=await self._identity.user(caller.user_id))
+        user = await self._identity.user(caller.user_id)
+        if caller.rights.roles != set(user.roles) or caller.rights.groups != set(user.groups):
+            # The holder of the static key has those of the settings.
+            user.roles[:] = sorted(caller.rights.roles)
+            user.groups[:] = sorted(caller.rights.groups)
+        return GetUserResponse(user=user)
 
     async def ChangePassword(
         self, request: ChangePasswordRequest, context: Context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from bos.identity.v1 import LogInResponse, Tokens
 from bos_chassis.errors import (
@@ -19,8 +20,6 @@ from bos_identity.names import clean_name
 from bos_identity.tokens import digest, new_refresh_token
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import LogInRequest, User
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from bos_identity.settings import IdentitySettings
     from bos_identity.throttle import Throttle
     from bos_identity.tokens import AccessTokens
+
+
+_NOBODY = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Identity:
         account = await self.accounts.by_name(request.username)
         # By id where there is one: name and e-mail address are the same account.
         name = request.username if account is None else str(account.user_id)
-        is_known = account is not None and await self._was_there(account, origin)
+        is_known = await self._was_there(account, origin)
         subjects = self.throttle.log_in(name, origin.network, is_known=is_known)
         stored = None if account is None else account.password
         if not await self.attempts.matches(stored, request.password, subjects):
@@ -170,10 +172,12 @@ class Identity:
         self.log.info("password reset", user=str(account.user_id))
         return account.user.username
 
-    async def _was_there(self, account: Account, origin: Origin) -> bool:
+    async def _was_there(self, account: Account | None, origin: Origin) -> bool:
         if not origin.network:
             return False
-        return await self.sessions.was_there(account.user_id, origin.network)
+        # Also of accounts that do not exist: they must cost what others cost.
+        user_id = _NOBODY if account is None else account.user_id
+        return await self.sessions.was_there(user_id, origin.network)
 
     def _tokens(self, session: StoredSession, refresh_token: str) -> Tokens:
         tokens = Tokens(

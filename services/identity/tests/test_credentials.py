@@ -1,0 +1,81 @@
+"""What other services do with the credentials that they are sent, against a real identity."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.identity.v1 import CreateApiKeyRequest, RevokeApiKeyRequest, RevokeSessionRequest
+from bos_chassis.channels import Channels
+from bos_chassis.errors import Unauthenticated, Unavailable
+from bos_chassis.session_check import SessionCheck
+from bos_chassis.settings import AuthSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.user_tokens import open_authenticator
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from identity_house import Caller
+
+
+@asynccontextmanager
+async def session_check(address: str) -> AsyncIterator[SessionCheck]:
+    async with Channels(Telemetry.for_tests("gateway")) as channels:
+        yield SessionCheck(channels, address)
+
+
+async def key(identity: Caller, token: str, *scopes: str) -> Any:
+    request = CreateApiKeyRequest(name="ci", scopes=scopes)
+    return await identity.call("CreateApiKey", request, token)
+
+
+async def test_another_service_takes_a_key_with_its_users_rights_and_its_own_scopes(
+    identity: Caller,
+) -> None:
+    await identity.register("ada")
+    token = (await identity.log_in("ada")).tokens.access_token
+    made = await key(identity, token, "runs.ask", "memory")
+    settings = AuthSettings.load(issuer="bos-identity", identity_target=identity.address)
+    async with open_authenticator(settings, "gateway", Telemetry.for_tests("gateway")) as door:
+        assert door is not None
+        principal = await door.authenticate({"authorization": f"Bearer {made.secret}"})
+        assert principal is not None
+        assert (principal.kind, principal.session_id) == ("api_key", made.api_key.key_id)
+        assert principal.user_id == made.api_key.user_id
+        assert principal.scopes == {"runs.ask", "memory"}
+        person = await door.authenticate({"authorization": f"Bearer {token}"})
+        assert person is not None
+        assert (person.kind, person.scopes) == ("user_token", None)
+        flipped = made.secret[:-1] + ("A" if made.secret[-1] != "A" else "B")
+        with pytest.raises(Unauthenticated):
+            await door.authenticate({"authorization": f"Bearer {flipped}"})
+
+
+async def test_a_service_hears_at_once_that_a_session_or_key_has_ended(identity: Caller) -> None:
+    await identity.register("ada")
+    mine, other = await identity.log_in("ada"), await identity.log_in("ada")
+    made = await key(identity, mine.tokens.access_token, "approvals.respond")
+    async with session_check(identity.address) as check:
+        for credential in (other.tokens.access_token, made.secret):
+            roles, groups = await check.require_open(f"Bearer {credential}")
+            assert (roles, groups) == ({"user", "administrator"}, frozenset())
+        for method, request in (
+            ("RevokeSession", RevokeSessionRequest(session_id=other.session.session_id)),
+            ("RevokeApiKey", RevokeApiKeyRequest(key_id=made.api_key.key_id)),
+        ):
+            await identity.call(method, request, mine.tokens.access_token)
+        for credential in (other.tokens.access_token, made.secret, "nonsense"):
+            with pytest.raises(Unauthenticated):
+                await check.require_open(f"Bearer {credential}")
+        assert await check.require_open(f"Bearer {mine.tokens.access_token}")
+
+
+async def test_that_identity_is_away_is_no_yes(identity: Caller) -> None:
+    await identity.register("ada")
+    token = (await identity.log_in("ada")).tokens.access_token
+    async with session_check("127.0.0.1:1") as check:
+        with pytest.raises(Unavailable):
+            await check.require_open(f"Bearer {token}")

@@ -1,0 +1,162 @@
+"""``bos users`` and ``bos keys`` against a standalone: inviting, roles, keys, new passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from bos.identity.v1 import IdentityServiceStub, RegisterUserRequest
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.errors import PermissionDenied
+from bos_chassis.telemetry import Telemetry
+from bos_identity.key_ring import new_key_encryption_key
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from bos_standalone.service import Standalone
+
+BOS = Path(sys.executable).with_name("bos")
+PASSWORD, NEW = "correct horse battery", "another one, longer"
+CODE = re.compile(r"\bbos[ip]_[\w-]{43}")
+KEY = re.compile(r"\bbosk_[0-9a-f]{32}_[\w-]{43}")
+
+
+@pytest.fixture(autouse=True)
+def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_IDENTITY_ARGON2_MEMORY_KIB", "8")
+    monkeypatch.setenv("BOS_IDENTITY_ARGON2_TIME_COST", "1")
+    monkeypatch.setenv("BOS_STANDALONE_REST", "false")
+
+
+@dataclass
+class Person:
+    """Somebody at a terminal of their own."""
+
+    house: Standalone
+    home: Path
+
+    async def bos(self, *arguments: str, code: int = 0, says: str = PASSWORD, key: str = "") -> str:
+        """What a command says, with this on its standard input."""
+        process = await asyncio.create_subprocess_exec(
+            *(BOS, *arguments),
+            cwd=self.home,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+                "HOME": str(self.home),
+                "BOS_TARGET": self.house.target,
+                "BOS_IDENTITY_TARGET": self.house.addresses["identity"],
+                "BOS_MEMORY_TARGET": self.house.addresses["memory"],
+                **({"BOS_API_KEY": key} if key else {}),
+            },
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate(f"{says}\n".encode())
+        assert process.returncode == code, (arguments, out.decode())
+        return out.decode()
+
+    async def sign_up(self, name: str, *more: str) -> None:
+        """Register, and sign in."""
+        email = f"{name}@example.com"
+        await self.bos("register", name, "--email", email, "--password-stdin", *more)
+        await self.bos("login", name, "--password-stdin")
+
+
+async def test_an_administrator_invites_gives_roles_and_closes_accounts(tmp_path: Path) -> None:
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
+        ada, eve = _people(house, tmp_path)
+        await ada.sign_up("ada")
+        assert "Roles: user, administrator" in await ada.bos("whoami")
+        (code,) = CODE.findall(await ada.bos("users", "invite", "--group", "finance"))
+        assert "finance" in await ada.bos("users", "invitations")
+        await eve.sign_up("eve", "--invitation", code)
+        assert "Groups: finance" in await eve.bos("whoami")
+        assert "role administrator" in await eve.bos("users", "list", code=2)
+        assert "eve; user, approver; in finance" in await ada.bos(
+            "users", "roles", "eve", "user", "approver"
+        )
+        assert "in hr" in await ada.bos("users", "groups", "eve", "hr")
+        assert "eve; user, approver\n" in await ada.bos("users", "groups", "eve", "--none")
+        await ada.bos("users", "groups", "eve", code=2)
+        assert "last administrator" in await ada.bos("users", "deactivate", "ada", code=1)
+
+        (code,) = CODE.findall(await ada.bos("users", "reset-password", "eve"))
+        said = await eve.bos("reset-password", "--code", code, "--password-stdin", says=NEW)
+        assert "bos login eve" in said
+        assert "wrong" in await eve.bos("login", "eve", "--password-stdin", code=2)
+        await eve.bos("login", "eve", "--password-stdin", says=NEW)
+        assert "deactivated" in await ada.bos("users", "deactivate", "eve")
+        assert "deactivated" in await eve.bos("login", "eve", "--password-stdin", says=NEW, code=2)
+        assert "deactivated" not in await ada.bos("users", "reactivate", "eve")
+        assert "There is no user carl" in await ada.bos("users", "reactivate", "carl", code=2)
+
+
+async def test_programs_call_with_keys_that_are_limited_and_can_be_ended(tmp_path: Path) -> None:
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
+        ada, program = _people(house, tmp_path)
+        await ada.sign_up("ada")
+        made = await ada.bos("keys", "create", "reports", "--scope", "runs.read")
+        (key,) = KEY.findall(made)
+        assert "reports: runs.read" in await ada.bos("keys", "list")
+        assert "no runs" in await program.bos("runs", "list", key=key)
+        for refused in (("ask", "Who leads?"), ("whoami",), ("users", "list")):
+            assert "Error" in await program.bos(*refused, key=key, code=2)
+
+        await ada.bos("users", "add-service", "robot", "--group", "finance")
+        (robots,) = KEY.findall(
+            await ada.bos("keys", "create", "ci", "--scope", "account", "--for", "robot")
+        )
+        assert "Groups: finance" in await program.bos("whoami", key=robots)
+        key_id = (await ada.bos("keys", "list", "--for", "robot")).split()[0]
+        await ada.bos("keys", "revoke", key_id)
+        assert await ada.bos("keys", "list", "--for", "robot") == ""
+
+
+async def test_where_strangers_could_come_first_the_first_account_needs_the_operators_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", new_key_encryption_key())
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", host="0.0.0.0", grace_s=0.1)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
+        port = house.addresses["identity"].rpartition(":")[2]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+
+            async def register(name: str, invitation: str = "") -> set[str]:
+                request = RegisterUserRequest(
+                    username=name,
+                    email=f"{name}@example.com",
+                    password=PASSWORD,
+                    invitation=invitation,
+                )
+                with translate_rpc_errors():
+                    made = await IdentityServiceStub(channel).RegisterUser(request, timeout=20)
+                return set(made.user.roles)
+
+            with pytest.raises(PermissionDenied):
+                await register("eve")
+            assert house.bootstrap_file is not None
+            assert house.bootstrap_file.stat().st_mode & 0o777 == 0o600
+            token = house.bootstrap_file.read_text().strip()
+            assert "administrator" in await register("ada", token)
+            with pytest.raises(PermissionDenied):
+                await register("eve", token)
+
+
+def _people(house: Standalone, folder: Path) -> tuple[Person, Person]:
+    homes = folder / "first", folder / "second"
+    for home in homes:
+        home.mkdir()
+    return Person(house, homes[0]), Person(house, homes[1])
