@@ -89,7 +89,9 @@ class Hostile(SlowAgent):
     """Keeps what it is handed, and works until it is told to end."""
 
     def __init__(self) -> None:
-        card = agent_card("hostile", "Wants everything.", downstream_audiences=WANTED)
+        card = agent_card(
+            "hostile", "Wants all.", downstream_audiences=WANTED, default_timeout_s=3600
+        )
         super().__init__("hostile", card=card)
         self.token = ""
 
@@ -158,7 +160,9 @@ async def target(
         found = Target(house, Hostile(), CountingAgent(protected=True), EchoAgent("other"))
         for agent in (found.hostile, found.counting, found.other):
             await house.add_agent(agent, auth=inside)
-        house.planner.steps = [step("a", "hostile"), step("b", "counting", "mark it")]
+        proposing = step("b", "counting", "mark it")
+        proposing.tools.append("leave_mark")
+        house.planner.steps = [step("a", "hostile"), proposing]
         memory = await enter(process("bos_memory", BOS_MEMORY_STORE_URL=postgres_dsn, **people))
         identity = await enter(
             process(
@@ -212,6 +216,7 @@ async def at_work(target: Target) -> AsyncIterator[tuple[str, str]]:
     run_id = message.event.run_id
     while not message.event.HasField("approval_requested"):
         message = await call.read()
+        assert message is not grpc.aio.EOF, run_id
     await target.hostile.started.wait()
     listed = await decisions.ListApprovals(ListApprovalsRequest(), **as_ada())
     (approval,) = listed.approvals

@@ -275,7 +275,7 @@ async def test_static_key_and_run_tokens_are_accepted_beside_access_tokens(tmp_p
     ) as (authenticator, _):
         assert (await accepts(authenticator, STATIC_KEY)).user_id == "u0"
         assert (await accepts(authenticator, issuer.token())).user_id == "u1"
-        run_token = RunTokenSigner(PRIVATE).mint("u2", "r", "s", ["echo"], 60)
+        run_token = RunTokenSigner(PRIVATE).mint("u2", "r", "", ["echo"], 60)
         assert (await authenticator.authenticate({"bos-run-token": run_token})).user_id == "u2"
         assert await authenticator.authenticate({}) is None
         with pytest.raises(Unauthenticated, match="not valid"):

@@ -57,6 +57,11 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
                 assert list(response.metadata.agents) == list(question.agents)
             unknown = await bos.ask("List all tables in the database", context=house.context)
             assert unknown.data.row_count > 10
+        # What steps call has asked the gateway whether they were under way.
+        for name in ("mcp_db", "sandbox"):
+            asked = {"service": name, "grpc_method": "CheckRunToken", "grpc_code": "OK"}
+            asked["grpc_service"] = "bos.gateway.v1.RunTokenService"
+            assert telemetry.registry.get_sample_value("bos_rpc_client_handled_total", asked)
         key, target = house.api_key, house.target
         assert stat.S_IMODE((tmp_path / "data/standalone.json").stat().st_mode) == 0o600
 
