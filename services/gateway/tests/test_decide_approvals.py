@@ -38,12 +38,15 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_TIMED_OUT,
     RUN_STATUS_CANCELLED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approvers,
 )
 from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_gateway.budget import counted
 from bos_gateway.decide import Classify, Compose, Record, RunStep, decide, next_wake
 from bos_gateway.state import BrokenLog, RunState, apply, fold
 from bos_testkit.plans import step
+
+APPROVERS = Approvers(groups=["finance"], four_eyes=True)
 
 
 def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
@@ -141,6 +144,7 @@ def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
 def interrupted(effect: int) -> RunState:
     """A run whose owner died while what was approved was being performed."""
     state, requested = asking(step("b", "echo"), effect=effect)
+    requested.approval_requested.approval.approvers.CopyFrom(APPROVERS)
     apply(state, decided(requested))
     recorded(state)
     apply(state, adopted())
@@ -172,6 +176,7 @@ def test_person_is_asked_about_an_outcome_that_nobody_knows() -> None:
     assert approval.status == APPROVAL_STATUS_PENDING
     assert approval.task_description.startswith("It is not known whether this was done: ")
     assert [action.digest for action in approval.actions] == ["sha256:1"]
+    assert approval.approvers == APPROVERS  # whoever could answer before, and nobody else
     assert wanted(state) == ["b"]
 
 

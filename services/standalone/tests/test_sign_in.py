@@ -14,6 +14,7 @@ from bos.identity.v1 import (
     LogInRequest,
     RegisterUserRequest,
 )
+from bos_chassis.auth import ROLES
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
@@ -59,6 +60,8 @@ async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
             with pytest.raises(NotFound):
                 await ours.get_run(run_id)
             assert not (await ours.list_runs()).runs
+            assert list((await ours.access()).roles) == sorted(ROLES)
+            assert "approver" not in (await hers.access()).roles
     file = tmp_path / "data" / "identity.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 

@@ -128,10 +128,16 @@ class AccessSettings(Settings):
         '["sql"], "tools": ["sql.*"], "tables": {"company": ["public.orders", "public.sales_*"]}, '
         '"database_role": {"company": "company_analysts"}}}',
     )
-    everybody: Grant = Field(
-        default=_EVERYTHING,
-        description="What everybody may use, groups or none, in the same form; unset everything",
+    everybody: Grant | None = Field(
+        default=None,
+        description="What everybody may use, groups or none, as JSON in the form of one group; "
+        "unset: everything",
     )
+
+    @property
+    def of_everybody(self) -> Grant:
+        """What everybody may use."""
+        return _EVERYTHING if self.everybody is None else self.everybody
 
     @field_validator("groups")
     @classmethod
@@ -152,9 +158,9 @@ class AccessSettings(Settings):
         # ways, no member could read it at all.
         for name, grant in self.groups.items():
             for database in grant.tables:
-                if not self.everybody.reads(database) or database == ALL:
+                if not self.of_everybody.reads(database) or database == ALL:
                     continue
-                own, all_of = grant.database_role.get(database), self.everybody.database_role
+                own, all_of = grant.database_role.get(database), self.of_everybody.database_role
                 if own != all_of.get(database):
                     raise ValueError(
                         f'BOS_ACCESS_GROUPS: group "{name}" reads the database "{database}" by '
@@ -247,7 +253,7 @@ class AccessRules:
     """
 
     def __init__(self, settings: AccessSettings) -> None:
-        self._everybody = settings.everybody
+        self._everybody = settings.of_everybody
         self._groups = dict(settings.groups)
 
     def of(self, groups: Iterable[str]) -> Access:

@@ -23,7 +23,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from bos_chassis.errors import ConfigurationError, PermissionDenied, Unauthenticated
+from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, required_names
 
 if TYPE_CHECKING:
@@ -114,20 +114,6 @@ _run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
 def current_principal() -> Principal | None:
     """Who is behind the server call in progress; None outside of one or without authentication."""
     return _principal.get()
-
-
-def require_role(principal: Principal | None, role: Role) -> None:
-    """Refuse a caller that lacks ``role``; where nobody is asked who they are, nobody lacks any.
-
-    Raises:
-        PermissionDenied: ROLE_REQUIRED; says which role.
-    """
-    if principal is not None and role not in principal.roles:
-        raise PermissionDenied(
-            f'This needs the role "{role}", which you do not have. Ask an administrator for it.',
-            reason="ROLE_REQUIRED",
-            metadata={"role": role},
-        )
 
 
 def current_run_token() -> str | None:

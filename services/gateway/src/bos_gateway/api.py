@@ -17,9 +17,9 @@ from bos_chassis.auth import (
     LOCAL_USER,
     USER,
     current_principal,
-    require_role,
 )
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
+from bos_chassis.roles import require_role
 from bos_gateway.cursors import Cursor, Piece
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.projection import project, project_text, visible_response

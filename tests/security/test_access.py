@@ -1,0 +1,255 @@
+"""Members of one group reach for what is for another: through planners, agents and their tokens.
+
+Gateway and mcp_db are processes of their own. Planner and agent are ours: the planner plans what it
+is told, and the agent hands its token to the test, which reads with it what it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sqlite3
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import httpx2
+import pytest
+from gateway_house import House, gateway_settings, open_house
+from mcp.client.client import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+from signed_in_callers import ISSUER, signed_in, token
+
+from bos.gateway.v1 import (
+    RUN_STATUS_FAILED,
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
+    ListAgentsRequest,
+    OrchestratorServiceStub,
+    PlanQuestionRequest,
+)
+from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token, generate_keypair
+from bos_chassis.errors import from_rpc_error
+from bos_chassis.settings import AuthSettings
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+
+pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+
+GROUPS = {
+    "analysts": {"tables": {"main": ["orders"]}},
+    "people_team": {"agents": ["payroll"], "tables": {"main": ["salar*"]}},
+}
+EVERYBODY = {"agents": ["reader"]}
+ANALYST, HR = token("ann", "analysts"), token("hal", "people_team")
+STRANGER = token("eve", "unheard-of")
+_TIMEOUT_S = 60.0
+
+
+class Reader(SlowAgent):
+    """Keeps what it is handed, and works until it is told to end."""
+
+    token = ""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Keep the token, then wait."""
+        self.token = current_run_token() or ""
+        return await super().behave(task)
+
+
+@asynccontextmanager
+async def process(module: str, **variables: str) -> AsyncIterator[str]:
+    """A service in a process of its own; yields its address."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module),
+        env={**os.environ, **variables},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert running.stdout is not None
+    try:
+        async with asyncio.timeout(120):
+            line = await running.stdout.readline()
+        yield json.loads(line)["address"]
+    finally:
+        if running.returncode is None:
+            running.kill()
+        await running.wait()
+
+
+@dataclass
+class Target:
+    """What runs, and what the test holds of it."""
+
+    house: House
+    reader: Reader
+    payroll: EchoAgent
+    gateway: grpc.aio.Channel
+    mcp_url: str
+
+    @property
+    def runs(self) -> Any:
+        return OrchestratorServiceStub(self.gateway)
+
+
+@pytest.fixture
+async def target(
+    postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Target]:
+    private, public = generate_keypair()
+    database = tmp_path / "company.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript(
+            "CREATE TABLE orders (item TEXT); INSERT INTO orders VALUES ('tea');"
+            "CREATE TABLE salaries (name TEXT); INSERT INTO salaries VALUES ('Asha earns most');"
+        )
+    monkeypatch.setenv("BOS_ACCESS_GROUPS", json.dumps(GROUPS))
+    monkeypatch.setenv("BOS_ACCESS_EVERYBODY", json.dumps(EVERYBODY))
+    people = {"BOS_AUTH_ISSUER": ISSUER, "BOS_AUTH_JWKS_FILE": str(signed_in(tmp_path).jwks_file)}
+    inside = AuthSettings.load(static_key=None, run_token_public_keys=public)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        house = await enter(open_house(postgres_dsn))
+        reader, payroll = Reader("reader"), EchoAgent("payroll")
+        for agent in (reader, payroll):
+            await house.add_agent(agent, auth=inside)
+        settings = gateway_settings(
+            house, run_token_private_key=private, run_timeout_s=3600, agent_timeout_s=3600
+        )
+        gateway = await enter(process("bos_gateway", **{**settings, **people}))
+        mcp_db = await enter(
+            process(
+                "bos_mcp_db",
+                BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS=public,
+                BOS_AUTH_RUN_TOKEN_CHECK_TARGET=gateway,
+                BOS_DATABASE_URL=f"sqlite:///{database}",
+                BOS_DATABASE_ALLOWED_TABLES="orders,salaries",
+            )
+        )
+        channel = await enter(grpc.aio.insecure_channel(gateway))
+        yield Target(house, reader, payroll, channel, f"http://{mcp_db}/mcp")
+
+
+@asynccontextmanager
+async def at_work(target: Target, caller: Any) -> AsyncIterator[str]:
+    """While the agent works for a step of the caller's; yields its token."""
+    target.house.planner.steps = [step("a", "reader")]
+    target.reader.started.clear()
+    request = AskStreamRequest(request=AgentRequest(question="What is there?"))
+    call = target.runs.AskStream(request, timeout=3600, metadata=caller)
+    assert await call.read()
+    await target.reader.started.wait()
+    try:
+        yield target.reader.token
+    finally:
+        call.cancel()
+
+
+@asynccontextmanager
+async def database(target: Target, run_token: str) -> AsyncIterator[McpClient]:
+    headers = {RUN_TOKEN_KEY: run_token}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT_S) as http,
+        McpClient(streamable_http_client(target.mcp_url, http_client=http)) as client,
+    ):
+        yield client
+
+
+async def said(client: McpClient, tool: str, **arguments: Any) -> dict[str, Any]:
+    answer = await client.call_tool(tool, arguments)
+    found: dict[str, Any] = answer.structured_content or {}
+    return found
+
+
+async def refusal(call: Any) -> Any:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    return from_rpc_error(raised.value)
+
+
+async def test_an_agent_of_another_group_is_neither_offered_nor_planned_nor_sent_anything(
+    target: Target,
+) -> None:
+    target.house.planner.steps = [step("a", "payroll", "who earns most?")]
+    request = AgentRequest(question="Who earns most?")
+    forged = await target.runs.Ask(
+        AskRequest(request=request), timeout=_TIMEOUT_S, metadata=ANALYST
+    )
+    assert forged.response.status == RUN_STATUS_FAILED
+    dry = target.runs.PlanQuestion(
+        PlanQuestionRequest(request=request), timeout=_TIMEOUT_S, metadata=ANALYST
+    )
+    assert (await refusal(dry)).reason == "INVALID_PLAN"
+    offered = [[card.name for card in made.cards] for made in target.house.planner.requests]
+    assert offered == [["reader"], ["reader"]]
+    listed = await target.runs.ListAgents(ListAgentsRequest(), metadata=ANALYST)
+    assert [each.card.name for each in listed.agents] == ["reader"]
+    assert not target.payroll.inputs
+    member = await target.runs.Ask(AskRequest(request=request), timeout=_TIMEOUT_S, metadata=HR)
+    assert member.response.status != RUN_STATUS_FAILED
+    assert len(target.payroll.inputs) == 1
+
+
+async def test_an_agent_reads_what_its_asker_may_read_whatever_it_asks_for(target: Target) -> None:
+    wants = [
+        "SELECT name FROM salaries",
+        "SELECT o.item, s.name FROM orders AS o CROSS JOIN salaries AS s",
+        "WITH s AS (SELECT * FROM main.salaries) SELECT * FROM s",
+        'SELECT (SELECT max(name) FROM "salaries") AS name, item FROM orders',
+        "SELECT item FROM orders UNION SELECT name FROM salaries",
+        "SELECT sql FROM sqlite_master",
+    ]
+    async with at_work(target, ANALYST) as its, database(target, its) as client:
+        for query in wants:
+            answer = await said(client, "mcp_db_query", query=query)
+            assert (answer["success"], answer["data"]) == (False, []), query
+        listed = await said(client, "mcp_db_schema")
+        assert [table["name"] for table in listed["tables"]] == ["orders"]
+        for tables in (["salaries"], ["main.salaries"], ["orders", "salaries"]):
+            answer = await said(client, "mcp_db_schema", tables=tables)
+            assert (answer["success"], answer["tables"]) == (False, [])
+            assert "Asha" not in str(answer)
+        answer = await said(client, "mcp_db_query", query="SELECT item FROM orders")
+        assert answer["data"] == [["tea"]]
+    async with at_work(target, HR) as its, database(target, its) as client:
+        answer = await said(client, "mcp_db_query", query="SELECT name FROM salaries")
+        assert answer["data"] == [["Asha earns most"]]
+        assert not (await said(client, "mcp_db_query", query="SELECT item FROM orders"))["success"]
+
+
+async def test_whoever_is_in_no_group_reads_nothing(target: Target) -> None:
+    async with at_work(target, STRANGER) as its, database(target, its) as client:
+        for tool, arguments in (
+            ("mcp_db_schema", {}),
+            ("mcp_db_query", {"query": "SELECT item FROM orders"}),
+        ):
+            answer = await said(client, tool, **arguments)
+            assert answer["error"]["reason"] == "NOTHING_READABLE"
+
+
+async def test_groups_cannot_be_written_into_a_token(target: Target) -> None:
+    async with at_work(target, ANALYST) as its:
+        head, claims, signature = its.split(".")
+        content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        assert content["groups"] == ["analysts"]
+        content["groups"] = ["people_team"]
+        forged = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+        async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as http:
+            for credential, status in ((f"{head}.{forged}.{signature}", 401), (its, 406)):
+                reply = await http.post(
+                    target.mcp_url, json={}, headers={RUN_TOKEN_KEY: credential}
+                )
+                assert reply.status_code == status
