@@ -169,6 +169,16 @@ async def test_every_refusal_looks_the_same(case: str, tmp_path: Path) -> None:
     assert [entry for entry in telemetry.logs if entry["event"] == "token refused"]
 
 
+async def test_of_refused_tokens_there_are_samples_in_the_log(tmp_path: Path) -> None:
+    signer = Issuer()
+    async with opened(jwks_file=key_file(tmp_path, signer.jwk)) as (authenticator, telemetry):
+        for _ in range(200):
+            with pytest.raises(Unauthenticated):
+                await accepts(authenticator, "e30.e30.e30")
+    lines = [entry for entry in telemetry.logs if entry["event"] == "token refused"]
+    assert 0 < len(lines) <= 40, "20 in an interval, of which there may be two"
+
+
 @pytest.mark.parametrize("token_type", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", None])
 async def test_issuers_name_the_type_of_access_tokens_or_leave_it_out(
     token_type: str | None, tmp_path: Path

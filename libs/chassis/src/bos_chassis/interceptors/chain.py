@@ -121,7 +121,9 @@ class Chain(grpc.aio.ServerInterceptor):
         except BaseException as exc:
             # Only our own limit counts as the deadline; a TimeoutError from within is a defect.
             up = isinstance(exc, TimeoutError) and limit.expired()
-            call.error = self._why_ended(call) if up else exc
+            # What gRPC says of calls that are gone, before it cancels us.
+            gone = isinstance(exc, grpc.aio.InternalError)
+            call.error = self._why_ended(call) if up else asyncio.CancelledError() if gone else exc
             call.code = code_of(call.error, call, context)
         finally:
             for end in method.hooks.end:
@@ -219,6 +221,7 @@ async def _refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception)
     try:
         async with asyncio.timeout(_STATUS_S):
             await abort_with(context, error)
-    except TimeoutError:
-        # gRPC drops the call then, with whatever it holds.
+    except (TimeoutError, grpc.aio.InternalError):
+        # The client does not read, or its connection is gone. gRPC drops the call then, with
+        # whatever it holds; of an error it would write a traceback.
         raise asyncio.CancelledError from None
