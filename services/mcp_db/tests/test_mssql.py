@@ -27,8 +27,8 @@ from bos_mcp_db.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend, ServerErro
 from bos_mcp_db.mssql_driver import parse_address
 from bos_mcp_db.mssql_wire import ConnectionFailed
 from bos_mcp_db.names import literal
-from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.places import Places
+from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.samples import HiddenColumns, sample_values
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import Guard, GuardPolicy
