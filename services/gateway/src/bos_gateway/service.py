@@ -17,6 +17,7 @@ from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
+from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
 from bos_gateway.api import (
@@ -158,7 +159,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             ),
         ]
         server = await enter(
-            grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
+            grpc_server(
+                _server_settings(settings),
+                services,
+                telemetry=telemetry,
+                auth=auth,
+                from_proxy=from_proxy(settings.auth),
+            )
         )
         try:
             yield server

@@ -10,6 +10,7 @@ from bos.memory.v1 import (
     add_MemoryServiceServicer_to_server,
     add_MemoryTurnServiceServicer_to_server,
 )
+from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
 from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
@@ -82,5 +83,11 @@ async def serve(
             ),
         ]
         yield await stack.enter_async_context(
-            grpc_server(settings.server, servicers, telemetry=telemetry, auth=auth)
+            grpc_server(
+                settings.server,
+                servicers,
+                telemetry=telemetry,
+                auth=auth,
+                from_proxy=from_proxy(settings.auth),
+            )
         )
