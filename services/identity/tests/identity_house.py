@@ -26,6 +26,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_identity.key_ring import new_key_encryption_key
 from bos_identity.service import serve
 from bos_identity.settings import IdentitySettings
+from bos_testkit.address_tokens import AddressTokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,13 +40,13 @@ KEY = new_key_encryption_key()
 CHEAP = {"argon2_time_cost": 1, "argon2_memory_kib": 8}
 
 
+REST = AddressTokens()
+"""The gateway in front."""
+
+
 def coming_from(address: str) -> dict[str, str]:
-    """Metadata of calls from there, for services that believe what this machine says of it."""
-    return {"x_forwarded_for": address}
-
-
-BELIEVING = {"trusted_proxies": ["127.0.0.0/8"]}
-"""Settings of a service that does."""
+    """Metadata of calls from there, for services that know the gateway."""
+    return {"bos_proxy_token": REST.token(address)}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -130,7 +131,7 @@ class Starter:
         telemetry = Telemetry.for_tests("identity")
         given = {
             "server": ServerSettings.load(grace_s=0.1),
-            "auth": AuthSettings.load(),
+            "auth": AuthSettings.load(proxy_public_keys=REST.public_key),
             "telemetry": TelemetrySettings.load(),
             "store_url": self.dsn,
             "key_encryption_keys": KEY,

@@ -1,34 +1,69 @@
 from __future__ import annotations
 
-from ipaddress import ip_network
-
 import pytest
+from identity_house import REST, Starter, coming_from
 
+from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated
+from bos_chassis.settings import AuthSettings
 from bos_identity.client_address import client_address, throttled_address
-
-PROXIES = (ip_network("10.0.0.0/8"),)
+from bos_testkit.address_tokens import AddressTokens
 
 
 @pytest.mark.parametrize(
-    ("peer", "forwarded", "address"),
+    ("peer", "told", "address"),
     [
-        ("ipv4:203.0.113.7:1234", "", "203.0.113.7"),
-        ("ipv6:%5B2001:db8::1%5D:1234", "", "2001:db8::1"),
-        ("ipv6:[::ffff:203.0.113.7]:1234", "", "203.0.113.7"),
-        ("unix:/tmp/socket", "", "unknown"),
+        ("ipv4:203.0.113.7:1234", None, "203.0.113.7"),
+        ("ipv6:%5B2001:db8::1%5D:1234", None, "2001:db8::1"),
+        ("ipv6:[::ffff:203.0.113.7]:1234", None, "203.0.113.7"),
+        ("unix:/tmp/socket", None, ""),
         ("ipv4:10.0.0.1:1234", "203.0.113.7", "203.0.113.7"),
-        ("ipv4:10.0.0.1:1234", "203.0.113.7, 10.0.0.2", "203.0.113.7"),
-        # Whoever is no proxy of ours can write what it likes.
-        ("ipv4:198.51.100.1:1234", "203.0.113.7", "198.51.100.1"),
-        ("ipv4:10.0.0.1:1234", "1.2.3.4, 203.0.113.7", "203.0.113.7"),
-        ("ipv4:10.0.0.1:1234", "nonsense", "unknown"),
+        ("unix:/tmp/socket", "::ffff:203.0.113.7", "203.0.113.7"),
+        ("ipv4:10.0.0.1:1234", "", ""),
+        ("ipv4:10.0.0.1:1234", "nonsense", ""),
     ],
 )
-def test_the_nearest_address_that_is_not_ours(peer: str, forwarded: str, address: str) -> None:
-    assert client_address(peer, forwarded, PROXIES) == address
+def test_where_a_client_is(peer: str, told: str | None, address: str) -> None:
+    assert client_address(peer, told) == address
 
 
 def test_an_ipv6_site_is_slowed_down_as_one() -> None:
     assert throttled_address("2001:db8::1") == throttled_address("2001:db8::ffff:1")
     assert throttled_address("2001:db8::1") != throttled_address("2001:db8:0:1::1")
     assert throttled_address("203.0.113.7") != throttled_address("203.0.113.8")
+
+
+async def test_a_header_that_anybody_can_write_hides_nobody(start: Starter) -> None:
+    identity = await start(address_attempts=3, throttle_first_s=100.0)
+    await identity.register()
+    for number in range(3):
+        with pytest.raises(Unauthenticated):
+            await identity.log_in(f"user{number}", x_forwarded_for=f"203.0.113.{number}")
+    with pytest.raises(ResourceExhausted):
+        await identity.log_in(x_forwarded_for="203.0.113.9")
+    assert await identity.log_in(**coming_from("203.0.113.9"))
+
+
+async def test_strangers_whose_address_nobody_knows_slow_down_no_others(start: Starter) -> None:
+    identity = await start(address_attempts=3, throttle_first_s=100.0)
+    await identity.register()
+    nowhere = coming_from("")
+    for number in range(10):
+        with pytest.raises(Unauthenticated):
+            await identity.log_in(f"user{number}", **nowhere)
+    opened = await identity.log_in(**nowhere)
+    sessions = await identity.sessions(opened.tokens.access_token)
+    assert [session.client_address for session in sessions] == [""]
+
+
+async def test_a_gateway_that_is_not_known_is_told_so(start: Starter) -> None:
+    known, none = await start(), await start(auth=AuthSettings.load())
+    await known.register()
+    stranger = {"bos_proxy_token": AddressTokens().token("203.0.113.7")}
+    for identity in (known, none):
+        with pytest.raises(PermissionDenied, match="BOS_AUTH_PROXY_PUBLIC_KEYS") as error:
+            await identity.log_in(**stranger)
+        assert error.value.reason == "PROXY_UNKNOWN"
+    late = {"bos_proxy_token": REST.token("203.0.113.7", iat=1, exp=61)}
+    with pytest.raises(PermissionDenied):
+        await known.log_in(**late)
+    assert await known.log_in(**coming_from("203.0.113.7"))

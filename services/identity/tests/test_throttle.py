@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from identity_house import PASSWORD, Caller, Starter
+from identity_house import PASSWORD, Caller, Starter, coming_from
 
 from bos_chassis.errors import BosError, ResourceExhausted, Unauthenticated
 from bos_postgres import connect
@@ -98,15 +98,13 @@ async def test_success_starts_the_account_anew(start: Starter) -> None:
 
 
 async def test_an_address_has_to_wait_whichever_accounts_it_tries(start: Starter) -> None:
-    identity = await start(
-        address_attempts=3, throttle_first_s=100.0, trusted_proxies=["127.0.0.0/8"]
-    )
+    identity = await start(address_attempts=3, throttle_first_s=100.0)
     await identity.register()
-    there = {"x_forwarded_for": "203.0.113.7"}
+    there = coming_from("203.0.113.7")
     for number in range(3):
         await guess(identity, f"user{number}", **there)
     assert 90 < await blocked(identity, **there) <= 100
-    assert await identity.log_in(x_forwarded_for="203.0.113.8")
+    assert await identity.log_in(**coming_from("203.0.113.8"))
 
 
 async def test_an_account_that_has_to_wait_costs_the_address_nothing(start: Starter) -> None:
@@ -122,20 +120,15 @@ async def test_an_account_that_has_to_wait_costs_the_address_nothing(start: Star
 
 
 async def test_an_address_that_has_to_wait_costs_the_account_nothing(start: Starter) -> None:
-    identity = await start(
-        account_attempts=2,
-        address_attempts=2,
-        throttle_first_s=100.0,
-        trusted_proxies=["127.0.0.0/8"],
-    )
+    identity = await start(account_attempts=2, address_attempts=2, throttle_first_s=100.0)
     await identity.register()
-    there = {"x_forwarded_for": "203.0.113.7"}
+    there = coming_from("203.0.113.7")
     for number in range(2):
         await guess(identity, f"user{number}", **there)
     for _ in range(3):
         assert await blocked(identity, **there)
-    await guess(identity, x_forwarded_for="203.0.113.8")
-    assert await identity.log_in(x_forwarded_for="203.0.113.8")
+    await guess(identity, **coming_from("203.0.113.8"))
+    assert await identity.log_in(**coming_from("203.0.113.8"))
 
 
 async def test_ones_own_success_does_not_pay_for_guesses_at_others(start: Starter) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from identity_house import BELIEVING, PASSWORD, Caller, Starter, coming_from, until
+from identity_house import PASSWORD, Caller, Starter, coming_from, until
 
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
 from bos_chassis.errors import BosError, InvalidArgument, ResourceExhausted, Unauthenticated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 HOME, AWAY = coming_from("203.0.113.1"), coming_from("198.51.100.1")
-SLOW = {"throttle_first_s": 100.0, "throttle_max_s": 300.0, **BELIEVING}
+SLOW = {"throttle_first_s": 100.0, "throttle_max_s": 300.0}
 
 
 async def guess(identity: Caller, username: str = "ada", **metadata: str) -> str:

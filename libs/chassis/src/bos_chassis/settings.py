@@ -296,6 +296,12 @@ class AuthSettings(Settings):
     jwks_max_age_s: float = Field(
         default=300.0, gt=0, description="Keys older than this are fetched anew"
     )
+    proxy_public_keys: str | None = Field(
+        default=None,
+        description="Ed25519 public keys (PEM, one after another) of the REST gateways in front. "
+        "What is signed with their `BOS_REST_SIGNING_KEY_FILE` is believed about the client's "
+        "address and the trace",
+    )
 
     @property
     def configured(self) -> bool:

@@ -19,6 +19,7 @@ from bos_artefacts import open_artefacts
 from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
+from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
@@ -181,7 +182,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 )
             )
         server = await enter(
-            grpc_server(_server_settings(settings), services, telemetry=telemetry, auth=auth)
+            grpc_server(
+                _server_settings(settings),
+                services,
+                telemetry=telemetry,
+                auth=auth,
+                from_proxy=from_proxy(settings.auth),
+            )
         )
         try:
             yield server

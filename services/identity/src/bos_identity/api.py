@@ -17,8 +17,10 @@ from bos.identity.v1 import (
     ResetPasswordResponse,
     RevokeSessionResponse,
 )
+from bos_chassis.errors import PermissionDenied
+from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
 from bos_identity.administration.registration import all_local
-from bos_identity.client_address import UNKNOWN, client_address, throttled_address
+from bos_identity.client_address import client_address, throttled_address
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
 from bos_identity.sessions import Origin, no_session
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         ResetPasswordRequest,
         RevokeSessionRequest,
     )
+    from bos_chassis.proxy_tokens import ProxyTokenVerifier
     from bos_identity.administration.registration import Registration
     from bos_identity.credentials.callers import Callers
     from bos_identity.identity import Identity
@@ -64,8 +67,14 @@ class IdentityServicer(IdentityServiceServicer):
     """Implements ``bos.identity.v1.IdentityService``; requests are validated before."""
 
     def __init__(
-        self, identity: Identity, registration: Registration, callers: Callers, keys: KeyRing
+        self,
+        identity: Identity,
+        registration: Registration,
+        callers: Callers,
+        keys: KeyRing,
+        proxies: ProxyTokenVerifier | None = None,
     ) -> None:
+        self._proxies = proxies
         self._identity = identity
         self._registration = registration
         self._callers = callers
@@ -165,14 +174,23 @@ class IdentityServicer(IdentityServiceServicer):
         )
 
     def _origin(self, context: Context) -> Origin:
-        address = client_address(
-            context.peer(), _forwarded_for(context), self._identity.settings.trusted_proxies
-        )
-        if address in ("", UNKNOWN):
-            return Origin("", "")
+        metadata = _metadata(context)
+        told = self._proxies.verify(metadata) if self._proxies else None
+        if told is None and PROXY_TOKEN_KEY in metadata:
+            # Taken for the client, the proxy would be slowed down for the guesses of all its users;
+            # and a token made up must not hide where somebody is.
+            raise PermissionDenied(
+                "The call comes through a gateway that identity does not know. Its operator has "
+                "to name the gateway's key in BOS_AUTH_PROXY_PUBLIC_KEYS, and to set the clocks.",
+                reason="PROXY_UNKNOWN",
+            )
+        address = client_address(context.peer(), told)
         return Origin(address, throttled_address(address))
 
 
+def _metadata(context: Context) -> dict[str, str]:
+    return {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
+
+
 def _forwarded_for(context: Context) -> str:
-    forwarded = dict(context.invocation_metadata() or ()).get("x-forwarded-for", "")
-    return forwarded if isinstance(forwarded, str) else ""
+    return _metadata(context).get("x-forwarded-for", "")

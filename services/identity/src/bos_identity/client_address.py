@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from ipaddress import IPv4Network, IPv6Network
-
-    Network = IPv4Network | IPv6Network
-
-UNKNOWN = "unknown"
 _IPV6_SITE = 64
 
 
-def client_address(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
-    """The nearest address that is not one of our proxies, or ``unknown``.
+def client_address(peer: str, told: str | None) -> str:
+    """Where the client is; empty if nobody knows.
 
     Args:
-        peer: As gRPC has it, such as ``ipv4:10.0.0.7:51234``.
-        forwarded_for: The header ``x-forwarded-for``; whatever a proxy of ours did not add itself
-            could be a lie, so it is read from its end.
-        trusted: Networks of our proxies.
+        peer: Who is at the other end, as gRPC has it, such as ``ipv4:10.0.0.7:51234``.
+        told: What a proxy of ours says under its signature; empty if it does not know either, None
+            if the call comes through none. Nothing else is believed.
     """
-    address = _of_peer(peer)
-    for hop in reversed([part.strip() for part in forwarded_for.split(",") if part.strip()]):
-        if address is None or not any(_within(address, network) for network in trusted):
-            break
-        address = _parse(hop)
-    return UNKNOWN if address is None else str(address)
+    address = _of_peer(peer) if told is None else _parse(told)
+    return "" if address is None else str(address)
 
 
 def throttled_address(address: str) -> str:
@@ -55,7 +42,3 @@ def _parse(text: str) -> IPv4Address | IPv6Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def _within(address: IPv4Address | IPv6Address, network: Network) -> bool:
-    return address.version == network.version and address in network

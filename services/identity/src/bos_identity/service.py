@@ -16,6 +16,7 @@ from bos.identity.v1 import (
 )
 from bos_chassis.api_keys import ApiKeyVerifier
 from bos_chassis.jwks import KeySet
+from bos_chassis.proxy_tokens import from_proxy, proxy_tokens_from
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import UserTokenVerifier, with_users
 from bos_identity.accounts import LOCAL_USER_ID, Accounts
@@ -130,7 +131,9 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         )
         servicers = (
             Servicer(
-                IdentityServicer(identity, registration, callers, keys),
+                IdentityServicer(
+                    identity, registration, callers, keys, proxy_tokens_from(settings.auth)
+                ),
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
                 open_methods=OPEN_METHODS,
@@ -163,6 +166,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 servicers,
                 telemetry=telemetry,
                 auth=with_users(settings.auth, None, users, api_keys=verifier),
+                from_proxy=from_proxy(settings.auth),
             )
         )
 

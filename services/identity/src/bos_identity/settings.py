@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Self
 
@@ -125,9 +124,6 @@ class IdentitySettings(Settings):
     throttle_max_s: float = Field(default=300.0, gt=0, description="Longest wait")
     throttle_forget_s: float = Field(
         default=3600.0, gt=0, description="Failures are forgotten after this long without another"
-    )
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
-        default=(), description="Networks of proxies whose x-forwarded-for is believed"
     )
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from bos.memory.v1 import (
     add_MemoryTurnServiceServicer_to_server,
 )
 from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
+from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
 from bos_memory.account_data import AccountDataServicer
@@ -90,5 +91,11 @@ async def serve(
             ),
         ]
         yield await stack.enter_async_context(
-            grpc_server(settings.server, servicers, telemetry=telemetry, auth=auth)
+            grpc_server(
+                settings.server,
+                servicers,
+                telemetry=telemetry,
+                auth=auth,
+                from_proxy=from_proxy(settings.auth),
+            )
         )

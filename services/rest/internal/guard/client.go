@@ -16,8 +16,6 @@ func Client(trusted []netip.Prefix) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			address := addressOf(r, trusted)
-			// Nothing behind this is to look for itself.
-			r.Header.Del("X-Forwarded-For")
 			next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
 		})
 	}

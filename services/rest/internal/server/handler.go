@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
+	accountService  = "bos.identity.v1.AdministrationService"
+	keyService      = "bos.identity.v1.ApiKeyService"
 	identityPackage = "bos.identity.v1."
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
@@ -101,9 +104,16 @@ func (s *Server) metricsHere() bool {
 }
 
 func (s *Server) offers(service string) bool {
-	return service == gatewayService || service == approvalService ||
-		(strings.HasPrefix(service, identityPackage) && s.identity != nil) ||
-		(service == memoryService && s.memory != nil)
+	switch service {
+	case gatewayService, approvalService:
+		return true
+	case identityService, accountService, keyService:
+		return s.identity != nil
+	case memoryService:
+		return s.memory != nil
+	default:
+		return false
+	}
 }
 
 // services is the generated mux with the streams before it.
@@ -151,7 +161,11 @@ func (s *Server) services() (http.Handler, error) {
 		return nil, err
 	}
 	if s.identity != nil {
-		if err := identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity); err != nil {
+		if err := errors.Join(
+			identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+		); err != nil {
 			return nil, err
 		}
 		if err := identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity); err != nil {

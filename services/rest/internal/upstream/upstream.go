@@ -97,24 +97,18 @@ func Dial(
 	)
 }
 
-// signed is ctx with the token for a call, and without what the mux says of the client: services
-// believe no plain header.
+// signed is ctx with the token for a call. What the mux itself says of the client, x-forwarded-for,
+// goes on as well: services believe it where it makes a call foreign, and never where it names one.
 func signed(ctx context.Context, signer *proxytoken.Signer) (context.Context, error) {
+	if signer == nil {
+		return ctx, nil
+	}
+	token, err := signer.Token(ctx)
+	if err != nil || token == "" {
+		return ctx, err
+	}
 	sent, _ := metadata.FromOutgoingContext(ctx)
-	sent = sent.Copy()
-	if sent == nil {
-		sent = metadata.MD{}
-	}
-	sent.Delete("x-forwarded-for")
-	sent.Delete("x-forwarded-host")
-	if signer != nil {
-		token, err := signer.Token(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if token != "" {
-			sent.Set(proxytoken.Header, token)
-		}
-	}
+	sent = metadata.Join(sent) // a copy, even of none
+	sent.Set(proxytoken.Header, token)
 	return metadata.NewOutgoingContext(ctx, sent), nil
 }

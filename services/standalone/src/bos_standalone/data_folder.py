@@ -26,6 +26,7 @@ _CONNECTION_FILE = FILE
 _SECRETS_FILE = "secrets.key"
 _IDENTITY_FILE = "identity.key"
 BOOTSTRAP_FILE = "bootstrap.token"
+_REST_KEY_FILE = "rest.key"
 _LOCK_FILE = LOCK
 LOG_FILE = "standalone.log"
 _LOG_BYTES = 8 * 1024 * 1024
@@ -96,6 +97,21 @@ class DataFolder:
             ConfigurationError: it cannot be read or written.
         """
         return self._kept(BOOTSTRAP_FILE, lambda: secrets.token_urlsafe(32), "another one is made")
+
+    def rest_key(self, private_key: str) -> Path:
+        """The file with the key that the REST gateway of this start signs with.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        file = self.path / _REST_KEY_FILE
+        try:
+            _write_private(file, private_key)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The key file {file} cannot be written ({type(error).__name__})."
+            ) from error
+        return file
 
     def _kept(self, name: str, make: Callable[[], str], if_removed: str) -> str:
         file = self.path / name

@@ -74,6 +74,7 @@ async def serve_rest(
     identity_target: str = "",
     memory_target: str = "",
     api_key: str = "",
+    signing_key: Path | None = None,
     host: str = _HOST,
     ports: tuple[int, ...],
     grace_s: float,
@@ -88,6 +89,7 @@ async def serve_rest(
         memory_target: Where memory is; empty leaves its paths out.
         api_key: The only key that it lets pass; empty leaves that to gateway and identity, which
             accept access tokens as well.
+        signing_key: File with the key by which services know its calls; None: they do not.
         host: Address to bind.
         ports: Ports to try, in this order; 0 takes any.
         grace_s: Time that requests in flight have at the end, in seconds.
@@ -99,7 +101,7 @@ async def serve_rest(
     """
     targets = {"GATEWAY": gateway_target, "IDENTITY": identity_target, "MEMORY": memory_target}
     process, address = await _start_on_one_of(
-        ports, binary, _environment(targets, api_key, host, grace_s)
+        ports, binary, _environment(targets, api_key, signing_key, host, grace_s)
     )
     assert process.stderr is not None
     try:
@@ -156,7 +158,7 @@ async def _start(binary: Path, environment: Mapping[str, str]) -> tuple[Process,
 
 
 def _environment(
-    targets: Mapping[str, str], api_key: str, host: str, grace_s: float
+    targets: Mapping[str, str], api_key: str, signing_key: Path | None, host: str, grace_s: float
 ) -> dict[str, str]:
     """Its own variables and no other: keys of models and databases are none of its business."""
     passed_on = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
@@ -166,6 +168,8 @@ def _environment(
         "BOS_REST_HOST": host,
         **{f"BOS_REST_{name}_TARGET": target for name, target in targets.items()},
         "BOS_AUTH_STATIC_KEY": api_key,
+        # The process may work in another folder than this one.
+        **({"BOS_REST_SIGNING_KEY_FILE": str(signing_key.absolute())} if signing_key else {}),
         # Should this process be killed, the pipe closes and the child goes as well.
         "BOS_REST_STOP_WITH_STDIN": "true",
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from bos_standalone.settings import StandaloneSettings
 
 _HOST = "127.0.0.1"
-_LOOPBACK = ("127.0.0.0/8", "::1/128")
 _ARTEFACTS = "artefacts"
 _SCRIPTED = "scripted"
 
@@ -123,6 +121,8 @@ class _House:
         self._folder = folder
         self._group = group
         self._private_key, self._public_key = generate_keypair()
+        # REST's own: what it says of its callers' addresses is believed, and nobody else's word.
+        self._rest_private_key, self._rest_public_key = generate_keypair()
         self._issuer = self._audience = self._gateway_address = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
         self._auth_given = AuthSettings.load()
@@ -247,8 +247,6 @@ class _House:
             update["key_encryption_keys"] = SecretStr(self._folder.identity_keys())
         if self._first_is_made_by_token() and settings.bootstrap_token is None:
             update["bootstrap_token"] = SecretStr(self._folder.bootstrap_token())
-        if not settings.trusted_proxies:
-            update["trusted_proxies"] = tuple(ip_network(each) for each in _LOOPBACK)
         self._issuer, self._audience = settings.issuer, settings.audience
         settings = settings.model_copy(update=update)
         telemetry = self._telemetry.named("identity")
@@ -291,6 +289,7 @@ class _House:
                 gateway_target=gateway_target,
                 identity_target=identity_target,
                 memory_target=memory_target,
+                signing_key=self._folder.rest_key(self._rest_private_key),
                 # Without identity it knows of nobody who could ask for tokens: loopback only.
                 host=self._settings.host if identity_target else _HOST,
                 ports=ports,
@@ -433,6 +432,9 @@ class _House:
         update: dict[str, Any] = {
             "static_key": SecretStr(api_key) if api_key else None,
             "run_token_public_keys": None,
+            "proxy_public_keys": "\n".join(
+                filter(None, (self._auth_given.proxy_public_keys, self._rest_public_key))
+            ),
         }
         if "static_key_user" not in self._auth_given.model_fields_set:
             update["static_key_user"] = str(LOCAL_USER_ID)

@@ -1,0 +1,154 @@
+"""Address tokens: how the REST gateway proves that a call comes through it, and whose call it is.
+
+The REST gateway sends ``bos-proxy-token`` with each call: a JWT signed by its own key (EdDSA) that
+lives for a minute and holds the address of its client. Nothing else says where a client is: plain
+headers such as ``x-forwarded-for`` can be written by anybody who reaches the port.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from bos_chassis.settings import AuthSettings
+
+PROXY_TOKEN_KEY = "bos-proxy-token"  # noqa: S105  The name of a metadata key, not a secret.
+
+_ISSUER = "bos-rest"
+_AUDIENCE = "bos"
+_ALGORITHM = "EdDSA"
+_REQUIRED_CLAIMS = ["iss", "aud", "iat", "exp", "adr"]
+_LONGEST_LIFE_S = 60
+_CLOCK_SKEW_S = 5
+_MAX_TOKEN_CHARS = 1024
+# An address has one token for a quarter of a minute, so this is for as many clients.
+_VERIFIED_TOKENS = 4096
+
+
+class ProxyTokenVerifier:
+    """Accepts address tokens that were signed by the owner of one of the keys.
+
+    Args:
+        public_keys: Ed25519 public keys, each a PEM text that may hold several.
+        now: Seconds since 1970.
+
+    Raises:
+        ConfigurationError: There is no usable key.
+    """
+
+    def __init__(self, public_keys: Sequence[str], now: Callable[[], float] | None = None) -> None:
+        self._keys = {_key_id(key): key for text in public_keys for key in _keys_in(text)}
+        if not self._keys:
+            raise _unusable()
+        self._now = now or time.time
+        self._verified: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def verify(self, metadata: Mapping[str, str]) -> str | None:
+        """The address of the client whose call this is; None if it comes through no proxy of ours.
+
+        Empty if the proxy itself does not know it.
+        """
+        token = metadata.get(PROXY_TOKEN_KEY)
+        if token is None or len(token) > _MAX_TOKEN_CHARS:
+            return None
+        known = self._verified.get(token)
+        if known is not None and self._now() < known[1]:
+            self._verified.move_to_end(token)
+            return known[0]
+        checked = self._check(token)
+        if checked is None:
+            return None
+        self._verified[token] = checked
+        while len(self._verified) > _VERIFIED_TOKENS:
+            self._verified.popitem(last=False)
+        return checked[0]
+
+    def _check(self, token: str) -> tuple[str, float] | None:
+        """Address and end of a valid token."""
+        try:
+            key = self._keys.get(str(jwt.get_unverified_header(token).get("kid")))
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[_ALGORITHM],
+                audience=_AUDIENCE,
+                issuer=_ISSUER,
+                # Times are looked at below, by the clock given.
+                options={"require": _REQUIRED_CLAIMS, "verify_exp": False, "verify_iat": False},
+            )
+            address, issued, ends = claims["adr"], float(claims["iat"]), float(claims["exp"])
+            if not isinstance(address, str):
+                return None
+            if address:
+                address = str(ip_address(address))
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError, RecursionError):
+            return None
+        now = self._now()
+        timely = issued - _CLOCK_SKEW_S <= now < ends + _CLOCK_SKEW_S
+        # Not a number compares as false.
+        if not (timely and 0 < ends - issued <= _LONGEST_LIFE_S):
+            return None
+        return address, ends + _CLOCK_SKEW_S
+
+
+def proxy_tokens_from(settings: AuthSettings) -> ProxyTokenVerifier | None:
+    """The verifier that ``settings`` describe; None if they name no proxy.
+
+    Raises:
+        ConfigurationError: A key is not usable.
+    """
+    keys = settings.proxy_public_keys
+    return None if keys is None else ProxyTokenVerifier([keys])
+
+
+def from_proxy(settings: AuthSettings) -> Callable[[Mapping[str, str]], bool] | None:
+    """Whether metadata prove that a call comes through a proxy of ours; None: none does.
+
+    Raises:
+        ConfigurationError: A key is not usable.
+    """
+    verifier = proxy_tokens_from(settings)
+    if verifier is None:
+        return None
+    return lambda metadata: verifier.verify(metadata) is not None
+
+
+def _keys_in(text: str) -> Iterator[Ed25519PublicKey]:
+    end = "-----END PUBLIC KEY-----"
+    for part in text.split(end):
+        if not part.strip():
+            continue
+        try:
+            key = serialization.load_pem_public_key(f"{part.strip()}\n{end}\n".encode())
+        except (ValueError, UnsupportedAlgorithm):
+            raise _unusable() from None
+        if not isinstance(key, Ed25519PublicKey):
+            raise _unusable()
+        yield key
+
+
+def _key_id(key: Ed25519PublicKey) -> str:
+    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def _unusable() -> ConfigurationError:
+    return ConfigurationError(
+        "BOS_AUTH_PROXY_PUBLIC_KEYS must hold Ed25519 public keys in PEM form, one after another: "
+        "those that `openssl pkey -pubout` makes of the keys of REST gateways."
+    )
