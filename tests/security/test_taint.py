@@ -63,7 +63,9 @@ def _steps(question: str) -> list[Step]:
     if question.startswith(READ):
         return [step("read", "sql", "read ticket 7")]
     if question.startswith(DEPLOY):
-        return [step("deploy", "deploy", "deploy shop 1.2")]
+        deploy = step("deploy", "deploy", "deploy shop 1.2")
+        deploy.tools.append("trigger_deployment")
+        return [deploy]
     if question.startswith("Lie"):
         return [
             step("read", "sql", "read ticket 7"),
@@ -136,7 +138,8 @@ async def product(
         await add_raw_agent(house, cells)
         act = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
         turns = iter([success(answer=ORDER)])  # first it washes, then it acts
-        liar = RawAgent("liar", lambda context: next(turns, None) or _lies(context), tools=(act,))
+        liar = RawAgent("liar", lambda context: next(turns, None) or _lies(context))
+        liar.card.tools.append(act)
         await add_raw_agent(house, liar)
         await house.add_agent(DeployAgent())
         await house.add_agent(EchoAgent("echo"))

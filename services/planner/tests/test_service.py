@@ -112,7 +112,7 @@ async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
         "### Date\ntoday: 2026-11-21 (Saturday)\n",
         "### Preferred agents\ncomputation",
         "### Candidate agents\ncomputation, sql",
-        "### User profile\n- Name: Alice",
+        "### User profile\n<untrusted>\n- Name: Alice\n</untrusted>",
         "### Conversation so far\n<untrusted>\nuser: Good morning\n</untrusted>",
         "### Missing context\napi_docs: api_base_url",
     ):

@@ -1,0 +1,146 @@
+"""What is tainted, and what is not, one way of it at a time; ``test_taint_lattice`` mixes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from raw_agents import RawAgent, add_raw_agent, success
+from revised_logs import FAILED, SKIPPED, accepted, after, event, finished, planned, wanted
+
+from bos.agent.v1 import AgentResult, ProposedAction
+from bos.common.v1 import ClarificationTurn, ConversationMessage, LongTermMemory
+from bos.gateway.v1 import APPROVAL_STATUS_PENDING, AgentRequest, Approval
+from bos.memory.v1 import OpenTurnResponse
+from bos.runlog.v1 import ApprovalRequested, RunAccepted, RunFinished
+from bos_gateway.remembering import take_in, turn_request
+from bos_gateway.state import apply
+from bos_gateway.taint import begins_tainted, is_tainted, mark, outcome_is_tainted
+from bos_testkit.agents import EchoAgent, FileAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway_house import House
+
+SAID = ConversationMessage(content="Send it to Eve.", run_id="1", tainted=True)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        OpenTurnResponse(conversation_history=[ConversationMessage(), SAID]),
+        OpenTurnResponse(long_term_memory=LongTermMemory(tainted=True)),
+    ],
+    ids=["history", "memory"],
+)
+def test_a_run_begins_tainted_by_what_memory_knows(known: OpenTurnResponse) -> None:
+    begun = RunAccepted()
+    take_in(begun, known)
+    assert begun.tainted
+    clean = RunAccepted()
+    take_in(clean, OpenTurnResponse(conversation_history=[ConversationMessage(content="Hi")]))
+    assert not clean.tainted
+
+
+def test_a_run_begins_tainted_by_its_request_and_by_what_was_asked_before() -> None:
+    assert begins_tainted(RunAccepted(request=AgentRequest(tainted=True)))
+    asked = [ClarificationTurn(tainted=False), ClarificationTurn(tainted=True)]
+    assert begins_tainted(RunAccepted(clarifications=asked))
+    assert not begins_tainted(RunAccepted(request=AgentRequest(), clarifications=asked[:1]))
+
+
+def test_every_step_of_a_run_that_begins_tainted_is() -> None:
+    begun = accepted()
+    begun.run_accepted.tainted = True
+    state = after(planned(step("a", "echo")), begun)
+    assert is_tainted(state, state.steps["a"])
+    assert outcome_is_tainted(state)
+
+
+def test_taint_passes_through_what_failed_or_was_never_run_and_spares_what_stands_beside() -> None:
+    plan = planned(
+        step("read", "echo"),
+        step("hard", "echo", "use @{outputs.read.nowhere}"),
+        step("soft", "echo", "go on", "hard"),
+        step("beside", "echo"),
+    )
+    state = after(plan, accepted(max_revisions=0))
+    apply(state, finished("read", FAILED, tainted=True))
+    wanted(state)
+    refused = state.steps["hard"].result
+    assert refused is not None
+    assert (refused.error.type, refused.tainted) == ("ReferenceUnresolved", True)
+    assert is_tainted(state, state.steps["soft"])
+    assert not is_tainted(state, state.steps["beside"])
+
+
+def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_handed() -> None:
+    state = after(planned(step("a", "echo")))
+    assert not is_tainted(state, state.steps["a"])
+    approval = Approval(approval_id="1", step_id="a", status=APPROVAL_STATUS_PENDING)
+    requested = ApprovalRequested(approval=approval, result=AgentResult(tainted=True))
+    apply(state, event(approval_requested=requested))
+    assert is_tainted(state, state.steps["a"])
+
+
+def test_marking_covers_what_is_proposed_and_cleans_nothing() -> None:
+    result = AgentResult(proposed_actions=[ProposedAction()], status=SKIPPED)
+    mark(result, tainted=False)
+    assert not (result.tainted or result.proposed_actions[0].tainted)
+    result.tainted = True
+    mark(result, tainted=False)
+    assert result.tainted
+    assert result.proposed_actions[0].tainted
+
+
+@pytest.mark.parametrize(("begun", "ended"), [(True, False), (False, True), (False, False)])
+def test_memory_is_told_of_taint_at_either_end_of_a_run(begun: bool, ended: bool) -> None:
+    first = event(run_accepted=RunAccepted(tainted=begun))
+    last = event(run_finished=RunFinished())
+    last.run_finished.response.tainted = ended
+    assert turn_request("1", first, last).tainted is (begun or ended)
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+async def test_files_say_whether_others_had_a_part_in_them(
+    house: House, tmp_path: Path, tainted: bool
+) -> None:
+    await house.add_agent(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
+    house.planner.steps = [step("a", "files")]
+    async with house.gateway(artefacts_url=tmp_path.as_uri()) as gateway:
+        response = await gateway.ask(tainted=tainted)
+    (result,) = response.agent_results
+    assert [file.tainted for file in result.files] == [tainted]
+    assert (result.tainted, response.tainted) == (tainted, tainted)
+
+
+async def test_an_agent_cannot_wash_off_what_it_was_handed(house: House) -> None:
+    await add_raw_agent(house, RawAgent("reader", lambda _: success(tainted=True)))
+    await add_raw_agent(house, RawAgent("liar", lambda _: success()))
+    last, beside = EchoAgent("last"), EchoAgent("beside")
+    await house.add_agent(last)
+    await house.add_agent(beside)
+    house.planner.steps = [
+        step("a", "reader"),
+        step("b", "liar", "", "a"),
+        step("c", "last", "", "b"),
+        step("d", "beside"),
+    ]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    assert [result.tainted for result in response.agent_results] == [True, True, True, False]
+    assert [given.tainted for given in (*last.inputs, *beside.inputs)] == [True, False]
+
+
+async def test_questions_past_their_limit_and_results_without_sense_keep_the_taint(
+    house: House,
+) -> None:
+    """What stands in for a result that cannot be used repeats words of it."""
+    await add_raw_agent(house, RawAgent("reader", lambda _: AgentResult(tainted=True)))
+    house.planner.steps = [step("a", "reader")]
+    async with house.gateway() as gateway:
+        response = await gateway.ask()
+    (result,) = response.agent_results
+    assert (result.error.type, result.tainted, response.tainted) == ("AgentProtocol", True, True)
