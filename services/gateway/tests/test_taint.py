@@ -88,7 +88,8 @@ def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_hande
 def test_marking_covers_what_is_proposed_and_cleans_nothing() -> None:
     result = AgentResult(proposed_actions=[ProposedAction()], status=SKIPPED)
     mark(result, tainted=False)
-    assert not (result.tainted or result.proposed_actions[0].tainted)
+    assert not result.tainted
+    assert not result.proposed_actions[0].tainted
     result.tainted = True
     mark(result, tainted=False)
     assert result.tainted

@@ -106,7 +106,7 @@ class DataFolder:
         """
         file = self.path / _REST_KEY_FILE
         try:
-            _write_private(file, private_key)
+            write_private(file, private_key)
         except OSError as error:
             raise ConfigurationError(
                 f"The key file {file} cannot be written ({type(error).__name__})."
