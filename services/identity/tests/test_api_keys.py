@@ -19,6 +19,7 @@ from bos.identity.v1 import (
     ListApiKeysRequest,
     ListSessionsRequest,
     ListUsersRequest,
+    ReactivateUserRequest,
     ResetPasswordRequest,
     RevokeApiKeyRequest,
 )
@@ -230,6 +231,9 @@ async def test_closing_an_account_and_a_new_password_by_code_end_its_keys(
             with pytest.raises(Unauthenticated):
                 await identity.call(method, request_, short)
         assert not (await identity.call("CheckSession", CheckSessionRequest(), short)).open
+        # An account that is opened again does not bring its keys back.
+        await identity.call("ReactivateUser", ReactivateUserRequest(user_id=user.user_id), token)
+        await refused(identity, made.secret)
 
 
 async def test_a_key_is_made_or_the_account_closed_and_never_both(start: Starter) -> None:
