@@ -244,3 +244,14 @@ def test_a_variant_that_never_runs_can_be_checked_for_syntax_alone() -> None:
     problem = tsql.check_syntax("SELECT x FROM WHERE")
     assert problem is not None
     assert problem.rule == "PARSE"
+
+
+def test_a_narrowed_guard_allows_some_of_the_tables_and_leaves_the_whole_one_as_it_is() -> None:
+    whole = Guard(GuardPolicy("postgres", frozenset({"orders", "crm.accounts"})))
+    part = whole.narrowed(["orders"])
+    assert part.check("SELECT id FROM orders").is_safe
+    assert not part.check("SELECT id FROM crm.accounts").is_safe
+    assert not part.check("SELECT 1 FROM orders JOIN crm.accounts ON true").is_safe
+    assert whole.check("SELECT id FROM crm.accounts").is_safe
+    with pytest.raises(ValueError, match="salaries"):
+        whole.narrowed(["orders", "salaries"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -24,7 +25,7 @@ from bos_sqlguard.rules import Violation, load_rules
 from bos_sqlguard.wording import same_text, same_wording
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlglot import Token
 
@@ -93,6 +94,19 @@ class Guard:
         self._functions = load_functions(policy.dialect)
         self._tables = policy.table_index()
         self._grammar = Grammar(policy.dialect)
+
+    def narrowed(self, tables: Collection[str]) -> Guard:
+        """Return the same guard for some of the tables; what it has read for itself is shared.
+
+        Raises:
+            ValueError: a table that this guard does not allow.
+        """
+        if foreign := set(tables) - self.policy.allowed_tables:
+            raise ValueError(f"not on the allow-list: {', '.join(sorted(foreign))}")
+        part = copy(self)
+        part.policy = replace(self.policy, allowed_tables=frozenset(tables))
+        part._tables = part.policy.table_index()
+        return part
 
     def check(self, sql: str) -> Verdict:
         """Return whether ``sql`` may run, and the text to run (SPEC D-14..D-17).

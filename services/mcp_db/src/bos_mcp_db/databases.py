@@ -76,11 +76,10 @@ class Database:
         """
         if tables == self.tables and not role:
             return self
-        policy = replace(self.guard.policy, allowed_tables=frozenset(tables))
         return replace(
             self,
             tables=tables,
-            guard=Guard(policy),
+            guard=self.guard.narrowed(tables),
             backend=self.backend.reading(tables, role),
             role=role,
             narrowed=True,
@@ -138,8 +137,9 @@ class Databases:
     def __init__(self, databases: Mapping[str, Database], rules: AccessRules) -> None:
         self._databases = dict(databases)
         self._rules = rules
-        # A guard takes a moment to build. The key holds all that a caller may read, so none is
-        # handed to somebody who may read anything else.
+        # The keys hold all that decides about a caller, so nothing is handed to somebody who may
+        # read anything else: the groups that are defined, and what may be read by which role.
+        self._readable: OrderedDict[tuple[str, ...], dict[str, tuple[str, ...]]] = OrderedDict()
         self._narrowed: OrderedDict[tuple[str, tuple[str, ...], str], Database] = OrderedDict()
 
     def all(self) -> list[Database]:
@@ -157,8 +157,7 @@ class Databases:
             ConflictingRoles: the groups read it by different roles.
         """
         access = self._rules.of(groups)
-        found = {each.name: each.readable(access) for each in self._databases.values()}
-        readable = {each: tables for each, tables in found.items() if tables}
+        readable = self._tables(access)
         if not readable:
             raise NothingReadable
         chosen = name or next(iter(readable))
@@ -183,6 +182,17 @@ class Databases:
     def unknown(self) -> list[str]:
         """Return the names of databases that groups may read, and that are not here."""
         return sorted(self._rules.databases() - self._databases.keys())
+
+    def _tables(self, access: Access) -> dict[str, tuple[str, ...]]:
+        """What a caller may read, by database; databases of which that is nothing are left out."""
+        if (known := self._readable.get(access.groups)) is None:
+            found = {each.name: each.readable(access) for each in self._databases.values()}
+            known = {each: tables for each, tables in found.items() if tables}
+            self._readable[access.groups] = known
+        self._readable.move_to_end(access.groups)
+        while len(self._readable) > _MOST_NARROWED:
+            self._readable.popitem(last=False)
+        return known
 
     def _reading(self, name: str, tables: tuple[str, ...], role: str) -> Database:
         key = (name, tables, role)
