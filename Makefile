@@ -79,8 +79,9 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
 
 .PHONY: test-floods
-test-floods: install ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N)
-	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000)
+test-floods: install ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service)
+	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
+	    $(addprefix --only ,$(ONLY))
 
 .PHONY: check
 check: install rest ## Lint, format, types, import floors, contracts, licences

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 from bos_testkit.raw_http2 import RawConnection, grpc_frame, raw_connection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from flood_targets import Target
 
 _WATCH = "/grpc.health.v1.Health/Watch"
 _CHECK = "/grpc.health.v1.Health/Check"
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-_BOMB_BYTES = 8 * 1024 * 1024
+# Four million empty values of a list in two bytes each, which unpack to 25 times that.
+_BOMB = grpc_frame(b"\x0a\x00" * (4 * 1024 * 1024 - 3))
 
 
-def _bomb() -> bytes:
-    """Four million empty values of a list in two bytes each, which unpack to fifty times that."""
-    return grpc_frame(b"\x0a\x00" * (_BOMB_BYTES // 2 - 3))
+def _in_turn(connection: RawConnection, methods: Sequence[str]) -> str:
+    return methods[connection.calls % len(methods)]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ async def _silent(connection: RawConnection, target: Target) -> None:
 
 
 async def _silent_open(connection: RawConnection, target: Target) -> None:
-    for method in target.open_methods:
-        connection.begin(method)
+    connection.begin(_in_turn(connection, target.open_methods))
 
 
 async def _wrong_token(connection: RawConnection, target: Target) -> None:
@@ -62,19 +61,18 @@ async def _wrong_token(connection: RawConnection, target: Target) -> None:
 
 
 async def _garbage(connection: RawConnection, target: Target) -> None:
-    for method in (target.method, *target.open_methods):
-        connection.call(method, b"\xff" * 64)
+    methods = (target.method, *target.open_methods)
+    connection.call(_in_turn(connection, methods), b"\xff" * 64)
 
 
 async def _bombs(connection: RawConnection, target: Target) -> None:
-    bomb = _bomb()
-    for method in (target.method, *target.open_methods):
-        await connection.send(connection.begin(method), bomb, end=True)
+    methods = (target.method, *target.open_methods)
+    await connection.send(connection.begin(_in_turn(connection, methods)), _BOMB, end=True)
 
 
 async def _log_ins(connection: RawConnection, target: Target) -> None:
-    for method in target.open_methods:
-        connection.call(method, b"\x0a\x05nobdy\x12\x0awrong-pass")
+    method = _in_turn(connection, target.open_methods)
+    connection.call(method, b"\x0a\x05nobdy\x12\x0awrong-pass")
 
 
 FLOODS = (

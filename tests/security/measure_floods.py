@@ -30,7 +30,7 @@ from bos_testkit.postgres import embedded_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_CALLS = 200
+_CALLS = 100
 _MEMORY_MB = 1000.0
 _HONEST = "honest"
 
@@ -98,12 +98,14 @@ async def _honest_caller(target: Target) -> None:
             await target.honest(channel)
 
 
-async def _report(connections: int) -> int:
+async def _report(connections: int, only: str | None) -> int:
     failures = 0
     with tempfile.TemporaryDirectory() as name, embedded_server(Path(name)) as server:
         dsn = await create_database(server.dsn(), "floods")
         async with separate_processes(dsn, Path(name)) as targets:
             for target in targets:
+                if only not in (None, target.name):
+                    continue
                 quiet = await _measure(target)
                 async with _load(target, _HONEST, connections):
                     honest = await _measure(target)
@@ -132,6 +134,7 @@ def main() -> int:
     """Measure, or be the load of a measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--only", help="one service: identity, memory or gateway")
     parser.add_argument("--load", help=argparse.SUPPRESS)
     parser.add_argument("--target", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -139,7 +142,7 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if given.load is None:
-        return asyncio.run(_report(given.connections))
+        return asyncio.run(_report(given.connections, given.only))
     asyncio.run(_keep_up(target_at(*json.loads(given.target)), given.load, given.connections))
     return 0
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-_HONEST = 10
+_HONEST = 5
 # All floods one after another; what a service needs when it is quiet is within.
 _MEMORY_MB = 600.0
 

@@ -53,6 +53,11 @@ class RawConnection:
         """Set when the server has hung up."""
 
     @property
+    def calls(self) -> int:
+        """How many calls were begun."""
+        return self._next // 2
+
+    @property
     def ended(self) -> int:
         """How many streams the server has ended, one way or the other."""
         return len(self.statuses.keys() | self.reset)
