@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # As many as mcp_db describes at once.
 _TABLES_PER_CALL = 100
 # Failures of mcp_db that another attempt may not meet.
-_TRANSIENT_REASONS = frozenset({"DATABASE_UNAVAILABLE"})
+_TRANSIENT_REASONS = frozenset({"DATABASE_UNAVAILABLE", "DATABASE_BUSY"})
 
 
 @dataclass(frozen=True, slots=True)
