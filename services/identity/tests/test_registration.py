@@ -118,9 +118,17 @@ async def test_a_service_on_loopback_is_open_to_this_machine_and_to_nobody_behin
         )
         return await identity.call("RegisterUser", request, **metadata)
 
-    for address in ("203.0.113.7", "127.0.0.1, 203.0.113.7", "nobody"):
+    behind_a_proxy = (
+        coming_from("203.0.113.7"),
+        coming_from(""),
+        {"x_forwarded_for": "203.0.113.7"},
+        {"x_forwarded_for": "127.0.0.1, 203.0.113.7"},
+        {"x_forwarded_for": "nobody"},
+        {"x_forwarded_for": "203.0.113.7", **coming_from("127.0.0.1")},
+    )
+    for metadata in behind_a_proxy:
         with pytest.raises(PermissionDenied) as error:
-            await register("eve", **coming_from(address))
+            await register("eve", **metadata)
         assert error.value.reason == "REGISTRATION_CLOSED"
     assert await register("eve", **coming_from("127.0.0.1"))
     assert await register("ada")

@@ -85,7 +85,10 @@ class IdentityServicer(IdentityServiceServicer):
     ) -> RegisterUserResponse:
         """Make an account."""
         origin = self._origin(context)
-        local = all_local(context.peer(), _forwarded_for(context), origin.address)
+        metadata = _metadata(context)
+        # Somebody behind a gateway that does not know where is no neighbour.
+        believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
+        local = all_local(context.peer(), metadata.get("x-forwarded-for", ""), believed)
         user = await self._registration.register(request, origin.network, is_local=local)
         return RegisterUserResponse(user=user)
 
@@ -190,7 +193,3 @@ class IdentityServicer(IdentityServiceServicer):
 
 def _metadata(context: Context) -> dict[str, str]:
     return {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
-
-
-def _forwarded_for(context: Context) -> str:
-    return _metadata(context).get("x-forwarded-for", "")

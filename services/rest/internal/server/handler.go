@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -32,7 +31,6 @@ const (
 	identityService = "bos.identity.v1.IdentityService"
 	accountService  = "bos.identity.v1.AdministrationService"
 	keyService      = "bos.identity.v1.ApiKeyService"
-	identityPackage = "bos.identity.v1."
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	bodyGrace       = 2 * time.Second
@@ -166,12 +164,6 @@ func (s *Server) services() (http.Handler, error) {
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
 		); err != nil {
-			return nil, err
-		}
-		if err := identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity); err != nil {
-			return nil, err
-		}
-		if err := identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity); err != nil {
 			return nil, err
 		}
 	}

@@ -59,6 +59,7 @@ type body struct {
 	address string
 	place   *list.Element
 	begun   time.Time
+	moved   time.Time
 	held    int64
 	content []byte
 	whole   bool
@@ -102,9 +103,10 @@ func (r *Room) Read(w http.ResponseWriter, request *http.Request, address string
 }
 
 func (r *Room) enter(address string, limit func(time.Time)) *body {
-	one := &body{room: r, address: address, begun: time.Now(), limit: limit}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	now := time.Now()
+	one := &body{room: r, address: address, begun: now, moved: now, limit: limit}
 	own := r.shares[address]
 	if own == nil {
 		own = &share{bodies: list.New()}
@@ -118,16 +120,19 @@ func (r *Room) enter(address string, limit func(time.Time)) *body {
 	return one
 }
 
-// cut ends the body that came on least recently, of the share that measures most. Called with the
-// mutex held.
+// cut ends the body that came on least recently, of the share that measures most. There is one.
+// Called with the mutex held.
 func (r *Room) cut(measure func(*share) int64) {
-	var largest *share
+	var one *body
+	most := int64(-1)
 	for _, each := range r.shares {
-		if largest == nil || measure(each) > measure(largest) {
-			largest = each
+		stillest, _ := each.bodies.Front().Value.(*body)
+		size := measure(each)
+		// Of equal shares, that which came on least recently: never the one that is new.
+		if size > most || (size == most && stillest.moved.Before(one.moved)) {
+			one, most = stillest, size
 		}
 	}
-	one, _ := largest.bodies.Front().Value.(*body)
 	one.cut = true
 	r.remove(one)
 	one.limit(time.Unix(1, 0)) // ends the read that it is in
@@ -176,6 +181,7 @@ func (b *body) await() bool {
 	if b.cut {
 		return false
 	}
+	b.moved = time.Now()
 	b.room.shares[b.address].bodies.MoveToBack(b.place)
 	earned := time.Duration(float64(len(b.content)) / b.room.limits.Rate * float64(time.Second))
 	b.limit(b.begun.Add(min(b.room.limits.Within, b.room.limits.Grace+earned)))

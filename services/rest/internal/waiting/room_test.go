@@ -17,11 +17,28 @@ const patience = 60 * time.Second
 // sender is a body whose bytes come when the test sends them; it ends at a deadline that is over.
 type sender struct {
 	bytes chan []byte
+	reads chan struct{}
 	over  chan struct{}
 	once  sync.Once
 }
 
-func newSender() *sender { return &sender{bytes: make(chan []byte), over: make(chan struct{})} }
+func newSender() *sender {
+	return &sender{
+		bytes: make(chan []byte), reads: make(chan struct{}, 10_000), over: make(chan struct{}),
+	}
+}
+
+// awaited returns when so many more reads have begun: the room has noted what came before.
+func (s *sender) awaited(t *testing.T, reads int) {
+	t.Helper()
+	for range reads {
+		select {
+		case <-s.reads:
+		case <-time.After(patience):
+			t.Fatal("nobody reads")
+		}
+	}
+}
 
 type late struct{ error }
 
@@ -29,6 +46,10 @@ func (late) Timeout() bool   { return true }
 func (late) Temporary() bool { return true }
 
 func (s *sender) Read(into []byte) (int, error) {
+	select {
+	case s.reads <- struct{}{}:
+	default: // of some, nobody counts them
+	}
 	select {
 	case more, open := <-s.bytes:
 		if !open {
@@ -147,13 +168,33 @@ func TestOfOneAddressTheBodyThatCameOnLeastRecentlyGoes(t *testing.T) {
 	moving.send(t, "{")
 	second := begin(r, "", still, 1000)
 	still.send(t, "{")
+	still.awaited(t, 2)
 	moving.send(t, " ") // older, and yet it is this one that comes on
-	moving.send(t, " ") // when this is taken the one before has been noted
+	moving.awaited(t, 3)
 	begin(r, "", third, 1000)
 	if one := end(t, second); !errors.Is(one.err, ErrCut) {
 		t.Errorf("%+v", one)
 	}
 	waits(t, first)
+}
+
+func TestOfManyAddressesTheStillestGoesAndNeverTheNewest(t *testing.T) {
+	const places = 20
+	r := room(places, 1<<30)
+	var waiting []<-chan outcome
+	for i := range 3 * places {
+		one := newSender()
+		waiting = append(waiting, begin(r, strings.Repeat("x", i), one, 1000))
+		one.awaited(t, 1)
+		if i >= places {
+			if cut := end(t, waiting[i-places]); !errors.Is(cut.err, ErrCut) {
+				t.Fatalf("%d: %+v", i, cut)
+			}
+		}
+	}
+	for _, each := range waiting[2*places:] {
+		waits(t, each)
+	}
 }
 
 func TestManyBytesMakeWayAndFewDoNot(t *testing.T) {
