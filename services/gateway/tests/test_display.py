@@ -180,6 +180,21 @@ def test_long_lists_that_differ_where_nobody_sees_it_differ_in_their_digest() ->
     assert value_lines(list(range(MAX_LINES)))[0] == f"list of {MAX_LINES}"
 
 
+@pytest.mark.security
+def test_however_values_are_nested_what_is_shown_fits_into_a_message() -> None:
+    deep: Any = [None] * 2000
+    for _ in range(22):
+        deep = [deep]
+    made = action(**{f"a{number:02}": deep for number in range(32)})
+    assert made.ByteSize() < 256 * 1024
+    shown = approval_display(Approval(actions=[made] * 3))
+    assert shown.ByteSize() < 2 * 1024 * 1024
+    first, *_, last = shown.actions[0].arguments
+    assert len(first.lines) == MAX_LINES + 1
+    assert last.lines == ["(2022 more lines are not shown)"]
+    assert last.type.startswith("list of 1, sha256:")
+
+
 def test_long_summaries_say_what_is_missing() -> None:
     whole, cut = "x" * MAX_TITLE_CHARS, "x" * (MAX_TITLE_CHARS + 1)
     assert action_display(action(whole)).title == whole

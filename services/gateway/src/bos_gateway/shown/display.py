@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from bos.agent.v1 import SideEffectClass
@@ -30,6 +31,8 @@ MAX_TEXT_CHARS: Final = 65_536
 """Characters shown of one text."""
 MAX_SHOWN_BYTES: Final = 256
 """Bytes shown of one value of bytes."""
+MAX_SHOWN_CHARS: Final = 1024 * 1024
+"""Characters shown of one request: it must fit into a message, however its values are nested."""
 MAX_TITLE_CHARS: Final = 500
 """Characters shown of a summary."""
 _SHORT_CHARS: Final = 200
@@ -53,20 +56,24 @@ def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDispl
         approval: The request.
         whole: With task and arguments; without them for lists.
     """
-    task = _bounded(visible_lines(approval.task_description)) if whole else ()
-    actions = (action_display(action, whole=whole) for action in approval.actions)
+    room = _Room()
+    task = room.fitting(visible_lines(approval.task_description)) if whole else ()
+    actions = [action_display(action, whole=whole, room=room) for action in approval.actions]
     return ApprovalDisplay(task=task, actions=actions)
 
 
-def action_display(action: ProposedAction, *, whole: bool = True) -> ActionDisplay:
+def action_display(
+    action: ProposedAction, *, whole: bool = True, room: _Room | None = None
+) -> ActionDisplay:
     """One action: its summary, its tool, what to know of it, and its exact arguments by name."""
+    room = room or _Room()
     effect = _EFFECTS.get(action.side_effect, f"effect of unknown kind {action.side_effect}")
     fields = sorted(action.arguments.fields.items()) if whole else ()
     return ActionDisplay(
         title=_title(action.summary),
         tool=visible(action.tool),
         notes=[*([_TAINTED] if action.tainted else ()), effect],
-        arguments=[_block(name, value) for name, value in fields],
+        arguments=[_block(name, value, room) for name, value in fields],
     )
 
 
@@ -84,20 +91,31 @@ def _title(summary: str) -> str:
     return f"{visible(summary[:MAX_TITLE_CHARS])} {about}"
 
 
-def _block(name: str, value: Value) -> DisplayBlock:
+class _Room:
+    """What may still be shown of a request."""
+
+    def __init__(self) -> None:
+        self._chars = MAX_SHOWN_CHARS
+
+    def fitting(self, lines: list[str]) -> list[str]:
+        """The lines that there is room for; what is left out is said."""
+        ends = accumulate(len(line) for line in lines[:MAX_LINES])
+        count = sum(end <= self._chars for end in ends)
+        self._chars -= sum(map(len, lines[:count]))
+        left = len(lines) - count
+        return [*lines[:count], f"({left} more lines are not shown)"] if left else lines
+
+
+def _block(name: str, value: Value, room: _Room) -> DisplayBlock:
     kind, lines = _typed(value)
-    if len(lines) > MAX_LINES:
+    shown = room.fitting(lines)
+    if shown is not lines:
         kind = f"{kind}, {_sha256(value.SerializeToString(deterministic=True))}"
-    return DisplayBlock(label=_name(name), type=kind, lines=_bounded(lines))
+    return DisplayBlock(label=_name(name), type=kind, lines=shown)
 
 
-def _bounded(lines: list[str]) -> list[str]:
-    left = len(lines) - MAX_LINES
-    return lines if left <= 0 else [*lines[:MAX_LINES], f"({left} more lines are not shown)"]
-
-
-def _typed(value: Value) -> tuple[str, list[str]]:
-    """The type of a value in words, and the value in lines."""
+def _typed(value: Value, indent: str = "") -> tuple[str, list[str]]:
+    """The type of a value in words, and the value in lines; parts of lists and maps indented."""
     match value.WhichOneof("kind"):
         case "bool_value":
             return "boolean", ["true" if value.bool_value else "false"]
@@ -119,23 +137,29 @@ def _typed(value: Value) -> tuple[str, list[str]]:
         case "list_value":
             items = value.list_value.values
             numbered = ((f"[{number}]", item) for number, item in enumerate(items, 1))
-            return f"list of {len(items)}", list(_nested(numbered))
+            return f"list of {len(items)}", list(_nested(numbered, indent))
         case "map_value":
             fields = sorted(value.map_value.fields.items())
             named = ((_name(name), item) for name, item in fields)
-            return f"map of {len(fields)}", list(_nested(named))
+            return f"map of {len(fields)}", list(_nested(named, indent))
         case _:
             return "null", []
 
 
-def _nested(parts: Iterator[tuple[str, Value]]) -> Iterator[str]:
+def _nested(parts: Iterator[tuple[str, Value]], indent: str) -> Iterator[str]:
     """Parts of a list or map: what is one line stands behind its type, all else below it."""
     for label, value in parts:
-        kind, lines = _typed(value)
-        below = value.WhichOneof("kind") in ("list_value", "map_value") or len(lines) != 1
-        yield f"{label} ({kind}):" if below else f"{label} ({kind}): {lines[0]}"
-        if below:
-            yield from (_INDENT + line for line in lines)
+        deeper = indent + _INDENT
+        kind, lines = _typed(value, deeper)
+        head = f"{indent}{label} ({kind}):"
+        if value.WhichOneof("kind") in ("list_value", "map_value"):
+            yield head
+            yield from lines
+        elif len(lines) == 1:
+            yield f"{head} {lines[0]}"
+        else:
+            yield head
+            yield from (deeper + line for line in lines)
 
 
 def _long(kind: str, text: str) -> tuple[str, list[str]]:
