@@ -133,10 +133,8 @@ async def test_an_agent_cannot_wash_off_what_it_was_handed(house: House) -> None
     assert [given.tainted for given in (*last.inputs, *beside.inputs)] == [True, False]
 
 
-async def test_questions_past_their_limit_and_results_without_sense_keep_the_taint(
-    house: House,
-) -> None:
-    """What stands in for a result that cannot be used repeats words of it."""
+async def test_what_stands_in_for_a_result_without_sense_keeps_its_taint(house: House) -> None:
+    """It may repeat words of it."""
     await add_raw_agent(house, RawAgent("reader", lambda _: AgentResult(tainted=True)))
     house.planner.steps = [step("a", "reader")]
     async with house.gateway() as gateway:
