@@ -155,11 +155,12 @@ async def test_orders_of_a_cell_in_the_next_question_s_history_are_known_as_such
     clean = await product.proposal()
     assert [action.tainted for action in clean.actions] == [False]
 
-    assert (await product.ask(READ, "talk")).tainted
+    read = await product.ask(READ, "talk")
+    assert read.tainted
     approval = await product.proposal()
     assert [action.tainted for action in approval.actions] == [True]
     shown = product.house.planner.requests[-1].conversation_history
-    assert [each.tainted for each in shown] == [*[False] * 4, True, True]
+    assert {each.run_id for each in shown if each.tainted} == {read.run_id}
     # And nothing spreads into what has nothing to do with it.
     other = await product.proposal(conversation_id="another")
     assert [action.tainted for action in other.actions] == [False]
@@ -170,7 +171,7 @@ async def test_neither_a_summary_nor_another_title_washes_them(product: Product)
     await product.ask(READ, "talk")
     for _ in range(5):
         await product.ask(ADD, "talk")
-    await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 2)
+    await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") >= 2)
     title = UpdateConversationRequest(conversation_id="talk", title="Quite harmless")
     await memory.call("UpdateConversation", title)
 

@@ -63,6 +63,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
         gateway,
         *("ask", "Who leads?", "--context", "shop=north", "--context", "limits:=[1, 2]"),
         *("--prefer", "sql", "--disable", "web", "--system-prompt", "Be brief", "--timeout", "9"),
+        "--tainted",
     )
 
     assert (done.code, done.err) == (0, "")
@@ -75,6 +76,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
     assert list(asked.context["limits"]) == [1, 2]
     assert (list(asked.prefer_agents), list(asked.disable_agents)) == (["sql"], ["web"])
     assert asked.system_prompt == "Be brief"
+    assert asked.tainted
     assert asked.timeout.ToMilliseconds() == 9000
     assert asked.include_data
     assert not asked.trace

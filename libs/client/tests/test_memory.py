@@ -133,6 +133,12 @@ async def test_what_is_remembered_is_shown_and_forgotten_on_the_command_line(
         return process.returncode, out.decode()
 
     assert await bos("memory", "show") == (0, "Name: Ada\n")
+    memory.known.tainted = True
+    assert "content that others wrote" in (await bos("memory", "show"))[1]
+    assert (await bos("memory", "confirm"))[0] == 1  # asked, and declined
+    assert memory.known.tainted
+    assert (await bos("memory", "confirm", "--yes"))[1].endswith("Confirmed.\n")
+    assert memory.known == LongTermMemory(critical=CriticalFacts(user_name="Ada"))
     assert (await bos("memory", "forget"))[0] == 1  # asked, and declined
     assert memory.known.critical.user_name == "Ada"
     assert await bos("memory", "forget", "--yes") == (0, "Forgotten.\n")
