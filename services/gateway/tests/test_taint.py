@@ -88,12 +88,7 @@ def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_hande
 def test_marking_covers_what_is_proposed_and_cleans_nothing() -> None:
     result = AgentResult(proposed_actions=[ProposedAction()], status=SKIPPED)
     mark(result, tainted=False)
-<<<<<<< HEAD
-    assert not result.tainted
-    assert not result.proposed_actions[0].tainted
-=======
     assert (result.tainted, result.proposed_actions[0].tainted) == (False, False)
->>>>>>> taint
     result.tainted = True
     mark(result, tainted=False)
     assert (result.tainted, result.proposed_actions[0].tainted) == (True, True)
