@@ -212,7 +212,7 @@ async def at_work(target: Target) -> AsyncIterator[tuple[str, str]]:
     decisions = ApprovalServiceStub(target.channels["gateway"])
     request = AskStreamRequest(request=AgentRequest(question="What is new?"))
     call = runs.AskStream(request, **{**as_ada(), "timeout": 3600})
-    message = await call.read()
+    message: Any = await call.read()
     run_id = message.event.run_id
     while not message.event.HasField("approval_requested"):
         message = await call.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +149,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.past_s = 0.0
-        real = run_token_checks.time
         monkeypatch.setattr(run_token_checks, "time", self)
-        self._monotonic, self._time = real.monotonic(), real.time()
+        self._monotonic, self._time = time.monotonic(), time.time()
 
     def monotonic(self) -> float:
         return self._monotonic + self.past_s

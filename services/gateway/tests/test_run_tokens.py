@@ -11,6 +11,7 @@ import jwt
 import pytest
 
 from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
     AgentRequest,
     ApprovalServiceStub,
     AskRequest,
@@ -278,7 +279,7 @@ def everything(channel: grpc.aio.Channel, metadata: Any) -> dict[str, Any]:
         "ListApprovals": decisions.ListApprovals(ListApprovalsRequest(), **how),
         "GetApproval": decisions.GetApproval(GetApprovalRequest(approval_id=run), **how),
         "RespondApproval": decisions.RespondApproval(
-            RespondApprovalRequest(approval_id=run, decision=1), **how
+            RespondApprovalRequest(approval_id=run, decision=APPROVAL_DECISION_APPROVE), **how
         ),
     }
 
