@@ -36,11 +36,11 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from gateway_house import Client
 
-    from bos.gateway.v1 import Approval, OrchestratorResponse
+    from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent
     from bos.planner.v1 import Step
     from bos_testkit.models import ScriptedModelFactory
 
@@ -99,7 +99,7 @@ class Product:
         raise AssertionError("nobody was asked")
 
 
-async def _events(call: Any) -> AsyncIterator[Any]:
+async def _events(call: Any) -> AsyncGenerator[RunEvent, None]:
     async for message in call:
         yield message.event
 
