@@ -36,11 +36,11 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from gateway_house import Client
 
-    from bos.gateway.v1 import Approval, OrchestratorResponse
+    from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent
     from bos.planner.v1 import Step
     from bos_testkit.models import ScriptedModelFactory
 
@@ -99,7 +99,7 @@ class Product:
         raise AssertionError("nobody was asked")
 
 
-async def _events(call: Any) -> AsyncIterator[Any]:
+async def _events(call: Any) -> AsyncGenerator[RunEvent, None]:
     async for message in call:
         yield message.event
 
@@ -160,7 +160,8 @@ async def test_orders_of_a_cell_in_the_next_question_s_history_are_known_as_such
     approval = await product.proposal()
     assert [action.tainted for action in approval.actions] == [True]
     shown = product.house.planner.requests[-1].conversation_history
-    assert {each.run_id for each in shown if each.tainted} == {read.run_id}
+    # A summary, once there is one, belongs to no run.
+    assert {each.run_id for each in shown if each.tainted and each.run_id} == {read.run_id}
     # And nothing spreads into what has nothing to do with it.
     other = await product.proposal(conversation_id="another")
     assert [action.tainted for action in other.actions] == [False]
