@@ -37,7 +37,7 @@ LARGEST = (
     "SELECT length(string_agg(repeat('x', 80), '')) FROM generate_series(1, 100000) AS g(i)",
     "SELECT length(string_agg(repeat('x', 9000), '')) FROM generate_series(1, 1000) AS g(i)",
     "SELECT length(json_agg(g)::text) FROM generate_series(1, 100000) AS g(i)",
-    "SELECT length(string_agg(lpad(note, 90), '')) FROM orders, generate_series(1, 999) AS g",
+    "SELECT length(string_agg(lpad(note, 90), '')) FROM orders, generate_series(1, 50) AS g",
     "WITH RECURSIVE r(s, n) AS (SELECT 'x', 1 UNION ALL SELECT s || repeat('y', 200), n + 1 FROM r"
     " WHERE n < 9000) SELECT max(length(s)) FROM r",
     "SELECT count(DISTINCT a.i * b.i) FROM generate_series(1, 3000) AS a(i),"
