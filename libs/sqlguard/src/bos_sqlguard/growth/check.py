@@ -58,7 +58,7 @@ _KEPT_BYTES = 10_000_000
 # An aggregate over a table may have any number of rows.
 _KEPT_PER_ROW_BYTES = 500
 _KEPT_COPIES = 40
-_KEPT_ROWS_PER_ROW = 1_000
+_KEPT_TOGETHER_BYTES = 20_000
 _ELEMENT_BYTES = 16
 _AGGREGATED = Size(natural=10.0)
 # Bytes that a step of a recursive query may add to what it made before, and how many steps count.
@@ -384,7 +384,7 @@ class GrowthCheck:
         elif over.natural and (
             given.made > _KEPT_PER_ROW_BYTES
             or given.natural + given.again > _KEPT_COPIES
-            or over.rows > _KEPT_ROWS_PER_ROW
+            or over.rows * max(given.made, _ELEMENT_BYTES) > _KEPT_TOGETHER_BYTES
         ):
             self._grows(f"{name} would hold too much for each row")
         made = Size(min(kept, _VALUE_BYTES))
