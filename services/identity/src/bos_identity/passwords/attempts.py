@@ -70,7 +70,7 @@ async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _ended(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait for the task, however often the call is cancelled meanwhile; the last of it, if it was."""
+    """Wait for the task, however often the call is cancelled; the last time of it, if it was."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
