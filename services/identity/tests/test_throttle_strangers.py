@@ -16,10 +16,12 @@ from bos_identity.metrics import IdentityMetrics
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.service import SCHEMA
 from bos_identity.settings import IdentitySettings
-from bos_identity.throttle import Throttle
+from bos_identity.throttle import Subject, Throttle
 from bos_postgres import connect, open_database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import asyncpg
 
 HOME, AWAY = coming_from("203.0.113.1"), coming_from("198.51.100.1")
@@ -180,6 +182,39 @@ async def test_an_attempt_that_is_cancelled_before_it_is_decided_is_taken_back(
         decided = Attempts(Wrong(), throttle, metrics)  # type: ignore[arg-type]
         assert not await decided.matches(None, "x", subjects)
         assert await _failures(pool) == [(1, 0)] * 3
+
+
+class Lingering(Throttle):
+    """Has counted an attempt, and has not come back yet."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.counted, self.may_return = asyncio.Event(), asyncio.Event()
+
+    async def begin(self, subjects: Sequence[Subject]) -> None:
+        await super().begin(subjects)
+        self.counted.set()
+        await self.may_return.wait()
+
+
+async def test_an_attempt_that_is_cancelled_while_it_is_counted_is_taken_back(
+    start: Starter, postgres_dsn: str
+) -> None:
+    await start()
+    settings = IdentitySettings.load(store_url=postgres_dsn)
+    metrics = IdentityMetrics(Telemetry.for_tests("identity").registry)
+    async with open_database(postgres_dsn, schema=SCHEMA) as pool:
+        throttle = Lingering(pool, settings)
+        attempts = Attempts(Wrong(), throttle, metrics)  # type: ignore[arg-type]
+        subjects = throttle.log_in("ada", "203.0.113.1", is_known=False)
+        task = asyncio.create_task(attempts.matches(None, "x", subjects))
+        await throttle.counted.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        throttle.may_return.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await _failures(pool) == [(0, 0)] * 3
 
 
 async def test_an_attempt_whose_process_died_stops_counting(

@@ -60,7 +60,7 @@ ON CONFLICT DO NOTHING
 """
 _SELECT = f"SELECT {COLUMNS}, password, password_changed_at FROM users"  # noqa: S608
 _BY_NAME = f"{_SELECT} WHERE lower(username) = lower($1)"
-_BY_EMAIL = f"{_SELECT} WHERE lower(email) = lower($1) AND email <> ''"
+_BY_EMAIL = f"{_SELECT} WHERE lower(email) = lower($1)"
 _BY_ID = f"{_SELECT} WHERE user_id = $1"
 _OWN = for_user(f"SELECT {COLUMNS} FROM users")  # noqa: S608
 _CHANGE = """
@@ -198,7 +198,7 @@ def user_of(row: asyncpg.Record) -> User:
     user = User(
         user_id=str(row["user_id"]),
         username=row["username"],
-        email=row["email"],
+        email=row["email"] or "",
         display_name=row["display_name"],
         roles=row["roles"],
         groups=row["groups"],

@@ -32,7 +32,7 @@ ORDER BY lower(username) LIMIT $3
 """  # noqa: S608  Our own columns.
 _ADD_SERVICE = f"""
 INSERT INTO users (user_id, username, email, display_name, roles, groups, is_service)
-VALUES ($1, $2, '', $3, $4, $5, true) {_RETURNING}
+VALUES ($1, $2, NULL, $3, $4, $5, true) {_RETURNING}
 """  # noqa: S608
 _CAN_ADMINISTER = (
     f"roles @> ARRAY['{ADMINISTRATOR}'] AND password IS NOT NULL AND deactivated_at IS NULL"

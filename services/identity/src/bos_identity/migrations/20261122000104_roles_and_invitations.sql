@@ -10,8 +10,7 @@ ALTER TABLE users
         CHECK (NOT is_service OR (password IS NULL AND NOT roles @> '{administrator}'));
 COMMENT ON COLUMN users.is_service IS 'stands for a service: no password, no e-mail address, API keys only';
 COMMENT ON COLUMN users.deactivated_at IS 'since when nobody may use it; null: it may be used';
-DROP INDEX users_by_email;
-CREATE UNIQUE INDEX users_by_email ON users (lower(email)) WHERE email <> '';
+ALTER TABLE users ALTER COLUMN email DROP NOT NULL;
 GRANT SELECT (roles, groups, is_service, deactivated_at) ON users TO bos_identity_reader;
 
 -- Who was first, and so the administrator: one row, for ever, whatever becomes of that account.
@@ -53,7 +52,7 @@ ALTER TABLE password_resets ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down
 DROP TABLE password_resets, invitations, founder;
-DROP INDEX users_by_email;
-CREATE UNIQUE INDEX users_by_email ON users (lower(email));
+UPDATE users SET email = user_id::text WHERE email IS NULL;
+ALTER TABLE users ALTER COLUMN email SET NOT NULL;
 ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service,
     DROP COLUMN deactivated_at;

@@ -33,7 +33,7 @@ class Attempts:
             ResourceExhausted: One of the subjects has to wait, or too many hashes are under way.
         """
         try:
-            await self.throttle.begin(subjects)
+            await self._begin(subjects)
         except BosError:
             self.metrics.logins.labels("throttled").inc()
             raise
@@ -47,18 +47,34 @@ class Attempts:
         self.metrics.logins.labels("succeeded" if matches else "refused").inc()
         return matches
 
+    async def _begin(self, subjects: Sequence[Subject]) -> None:
+        """Count the attempt, and take it back if the client goes while it is counted."""
+        task = asyncio.ensure_future(self.throttle.begin(subjects))
+        cancelled = await _ended(task)
+        if cancelled is not None:
+            if not task.cancelled() and task.exception() is None:
+                await _to_the_end(self.throttle.undone(subjects))
+            raise cancelled
+        task.result()
+
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Do the work, however often the call is cancelled meanwhile; then be cancelled."""
     task = asyncio.ensure_future(work)
+    cancelled = await _ended(task)
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # whatever became of it, nobody is there to hear it
+        raise cancelled
+    return task.result()
+
+
+async def _ended(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for the task, however often the call is cancelled; the last time of it, if it was."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # whatever became of it, nobody is there to hear it
-        raise cancelled
-    return task.result()
+    return cancelled
