@@ -127,7 +127,11 @@ async def target(
         for agent in (reader, payroll):
             await house.add_agent(agent, auth=inside)
         settings = gateway_settings(
-            house, run_token_private_key=private, run_timeout_s=3600, agent_timeout_s=3600
+            house,
+            run_token_private_key=private,
+            run_timeout_s=3600,
+            agent_timeout_s=3600,
+            lease_s=60,
         )
         gateway = await enter(process("bos_gateway", **{**settings, **people}))
         mcp_db = await enter(
@@ -248,8 +252,8 @@ async def test_groups_cannot_be_written_into_a_token(target: Target) -> None:
         content["groups"] = ["people_team"]
         forged = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
         async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as http:
-            for credential, status in ((f"{head}.{forged}.{signature}", 401), (its, 406)):
+            for credential, known in ((f"{head}.{forged}.{signature}", False), (its, True)):
                 reply = await http.post(
                     target.mcp_url, json={}, headers={RUN_TOKEN_KEY: credential}
                 )
-                assert reply.status_code == status
+                assert (reply.status_code != 401) is known
