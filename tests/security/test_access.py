@@ -33,6 +33,7 @@ from bos.gateway.v1 import (
     OrchestratorServiceStub,
     PlanQuestionRequest,
 )
+from bos_agentkit import agent_card
 from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
@@ -62,6 +63,10 @@ class Reader(SlowAgent):
     """Keeps what it is handed, and works until it is told to end."""
 
     token = ""
+
+    def __init__(self) -> None:
+        card = agent_card("reader", "Reads.", downstream_audiences=["mcp_db"])
+        super().__init__("reader", card=card)
 
     async def behave(self, task: AgentTask) -> AgentResult:
         """Keep the token, then wait."""
@@ -123,7 +128,7 @@ async def target(
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         house = await enter(open_house(postgres_dsn))
-        reader, payroll = Reader("reader"), EchoAgent("payroll")
+        reader, payroll = Reader(), EchoAgent("payroll")
         for agent in (reader, payroll):
             await house.add_agent(agent, auth=inside)
         settings = gateway_settings(
