@@ -20,7 +20,6 @@ const (
 type rules struct {
 	types     *dynamicpb.Types
 	extension protoreflect.ExtensionType
-	open      protoreflect.ExtensionType
 }
 
 func newRules(files *protoregistry.Files) (*rules, error) {
@@ -28,11 +27,10 @@ func newRules(files *protoregistry.Files) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := option(files, openMethod)
-	if err != nil {
+	if _, err := option(files, openMethod); err != nil {
 		return nil, err
 	}
-	return &rules{dynamicpb.NewTypes(files), extension, open}, nil
+	return &rules{dynamicpb.NewTypes(files), extension}, nil
 }
 
 func option(files *protoregistry.Files, name protoreflect.FullName) (protoreflect.ExtensionType, error) {
@@ -57,8 +55,12 @@ func (r *rules) isOpen(method protoreflect.MethodDescriptor) bool {
 	if err := (proto.UnmarshalOptions{Resolver: r.types}).Unmarshal(data, options); err != nil {
 		return false
 	}
-	return proto.HasExtension(options, r.open) &&
-		options.ProtoReflect().Get(r.open.TypeDescriptor()).Bool()
+	open := false
+	options.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		open = open || (field.FullName() == openMethod && value.Bool())
+		return true
+	})
+	return open
 }
 
 // of returns the rules of a field; nil if there are none.

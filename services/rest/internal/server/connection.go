@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// So long the rest of a body may still come whose request is answered, so that its sender sees the
+// answer and not a broken connection.
+const lingers = 500 * time.Millisecond
+
 // connection bounds what a request may take of its connection: time to write, from the first byte of
 // the answer on, and time for a body that nobody reads. How long making an answer takes is for the
 // deadlines of calls to say; streams set a time for each of their events.
@@ -23,6 +27,9 @@ func connection(read, write time.Duration) func(http.Handler) http.Handler {
 			next.ServeHTTP(answer, r)
 			answer.begin()
 			answer.now() // for what is still to be flushed
+			if answer.body != nil && !answer.body.ended {
+				_ = answer.controller.SetReadDeadline(time.Now().Add(lingers))
+			}
 		})
 	}
 }
