@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bos.agent.v1 import ProposedAction, SideEffectClass
@@ -122,6 +122,7 @@ def test_two_actions_are_never_shown_alike(
 
 @pytest.mark.security
 @given(texts, texts)
+@example("\u202e", "\\u{202E}")
 def test_two_texts_are_never_shown_alike(one: str, other: str) -> None:
     assert (visible(one) == visible(other)) == (one == other)
     assert (visible_lines(one) == visible_lines(other)) == (one == other)

@@ -222,19 +222,17 @@ async def test_questions_to_the_user_say_no_credential(house: House) -> None:
 async def test_a_credential_is_masked_before_anything_is_cut(house: House) -> None:
     """Half a credential would not be found."""
 
-    def refuse_at_length(_: Any) -> AgentResult:
-        raise FailedPrecondition("x" * 3000 + SECRET)
-
-    long = success(answer="")
-    for number in range(40):
-        long.data.fields[f"f{number}"].string_value = (str(number) * 16000)[:16000] + SECRET * 40
-    await add_raw_agent(house, RawAgent("long", lambda _: long, **DECLARES))
-    await add_raw_agent(house, RawAgent("refusing", refuse_at_length, **DECLARES))
-    house.planner.steps = [step("a", "long"), step("b", "refusing")]
+    asks = success(status=AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, answer="")
+    # Too long, so half of it goes: that ends in the midst of the credential.
+    question = ("x" * 10_000 + SECRET).ljust(20_024, "y")
+    asks.clarification.questions.add(question=question)
+    await add_raw_agent(house, RawAgent("asking", lambda _: asks, **DECLARES))
+    house.planner.steps = [step("a", "asking")]
     async with house.gateway() as gateway:
         await gateway.events(context=nested())
         kept = await stored(house)
-    assert SECRET[:10].encode().hex() not in kept
+    assert ("x" * 1000).encode().hex() in kept
+    assert SECRET[:8].encode().hex() not in kept
 
 
 @pytest.mark.security
