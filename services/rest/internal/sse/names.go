@@ -126,10 +126,10 @@ func approvalRequested(approval *gatewayv1.Approval) map[string]any {
 	}
 	waits := approval.GetExpireTime().AsTime().Sub(approval.GetCreateTime().AsTime())
 	return map[string]any{
-		"request_id":       approval.GetApprovalId(),
-		"agent_id":         approval.GetAgentId(),
-		"agent_name":       approval.GetAgentName(),
-		"tool_names":       tools,
+		"request_id": approval.GetApprovalId(),
+		"agent_id":   approval.GetAgentId(),
+		"agent_name": approval.GetAgentName(),
+		"tool_names": tools,
 		// For people: nothing in it is invisible.
 		"task_description": strings.Join(approval.GetDisplay().GetTask(), "\n"),
 		"timeout_seconds":  waits.Seconds(),
