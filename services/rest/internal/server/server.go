@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"bos/rest/internal/proxytoken"
 	"bos/rest/internal/settings"
@@ -26,6 +27,8 @@ const (
 	// Beyond our own limit the library refuses by itself, in plain text.
 	headerHeadroom = 4
 	flushTimeout   = 3 * time.Second
+	// Time between two looks at whether certificates were replaced.
+	certificateRefresh = 5 * time.Second
 )
 
 // Server is a running service.
@@ -39,6 +42,8 @@ type Server struct {
 	identity *grpc.ClientConn   // nil if there is none
 	memory   *grpc.ClientConn   // nil if there is none
 	signer   *proxytoken.Signer // nil if there is no key
+	// How the services and this gateway know each other.
+	credentials credentials.TransportCredentials
 
 	http          *http.Server
 	listener      net.Listener
@@ -76,6 +81,13 @@ func (s *Server) start(ctx context.Context) error {
 	} else if s.settings.IdentityTarget != "" {
 		s.log.Warn("no signing key: identity slows down all clients as one",
 			"remedy", "set BOS_REST_SIGNING_KEY_FILE")
+	}
+	s.credentials, err = upstream.Certificates{
+		Certificate: s.settings.CertFile, Key: s.settings.KeyFile, Authorities: s.settings.CAFile,
+		Refresh: certificateRefresh,
+	}.Credentials(s.log)
+	if err != nil {
+		return err
 	}
 	if s.gateway, err = s.dial(s.settings.GatewayTarget); err != nil {
 		return fmt.Errorf("BOS_REST_GATEWAY_TARGET: %w", err)
@@ -115,7 +127,7 @@ func (s *Server) start(ctx context.Context) error {
 func (s *Server) dial(target string) (*grpc.ClientConn, error) {
 	return upstream.Dial(target, upstream.Timeouts{
 		Call: s.settings.CallTimeout.Duration(), Run: s.settings.RunTimeout.Duration(),
-	}, s.signer, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
+	}, s.credentials, s.signer, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
 }
 
 // newHTTP has no time limit for whole requests or answers: the guards and streams set their own.

@@ -43,6 +43,9 @@ type Settings struct {
 	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
 	SigningKeyFile string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
+	CertFile       string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
+	KeyFile        string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
+	CAFile         string   `env:"BOS_TLS_CA_FILE" about:"Authorities (PEM) that the certificates of services come from"`
 	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed"`
 	TrustTraces    bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
@@ -123,6 +126,8 @@ func (s Settings) problems() []string {
 		}
 	}
 	wrong(s.GatewayTarget == "", "BOS_REST_GATEWAY_TARGET: must be set (where the gateway is)")
+	wrong((s.CertFile == "") != (s.KeyFile == "") || (s.CertFile == "") != (s.CAFile == ""),
+		"BOS_TLS_CERT_FILE, BOS_TLS_KEY_FILE and BOS_TLS_CA_FILE: must be set together")
 	wrong(s.StaticKey != "" && len(s.StaticKey) < 16,
 		"BOS_AUTH_STATIC_KEY: must have at least 16 characters")
 	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -49,10 +49,11 @@ type Timeouts struct {
 // Dial returns a channel to a target; it connects on first use. What is called over it carries a token
 // of signer, if there is one.
 func Dial(
-	target string, timeouts Timeouts, signer *proxytoken.Signer, options ...otelgrpc.Option,
+	target string, timeouts Timeouts, creds credentials.TransportCredentials,
+	signer *proxytoken.Signer, options ...otelgrpc.Option,
 ) (*grpc.ClientConn, error) {
 	return grpc.NewClient(target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithNoProxy(),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(options...)),
