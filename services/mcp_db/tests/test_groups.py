@@ -193,11 +193,27 @@ async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> 
             seen[name] = columns["city"]
         assert seen["north"] == ["Delhi"]
         assert len(seen["whole"]) == 3
-        # Under one fingerprint the agent would keep the samples of one for the other.
-        assert (await listed(member))[1] != (await listed(other))[1]
         for tool in ("mcp_db_query", "mcp_db_schema"):
             arguments = cities if tool == "mcp_db_query" else {}
             assert await fails(torn, tool, **arguments) == "DATABASE_ROLES_CONFLICT"
+
+
+@pytest.mark.usefixtures("north")
+async def test_what_different_roles_see_is_kept_apart_even_if_it_has_one_shape(
+    reader_dsn: str,
+) -> None:
+    """Under one fingerprint an agent would keep the sample values of one for the other."""
+    table = {"tables": {"main": ["customers"]}}
+    groups = {"north": {**table, "database_role": {"main": ROLE}}, "whole": table}
+    async with (
+        house(postgres_database(reader_dsn), groups) as client_of,
+        client_of("north") as member,
+        client_of("whole") as other,
+    ):
+        (seen, own), (known, others) = await listed(member), await listed(other)
+        assert seen == known == {"customers"}
+        assert own != others
+        assert (await listed(member))[1] == own
 
 
 @pytest.mark.usefixtures("north")
