@@ -149,6 +149,27 @@ func TestWhoHasNoKeyIsRefusedBeforeItsBodyComes(t *testing.T) {
 	}
 }
 
+func TestAnAnswerWaitsForNoRestOfABodyAndTheConnectionEndsWithIt(t *testing.T) {
+	g := startGateway(t, "")
+	s := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
+	connection, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = connection.Write([]byte("POST /query HTTP/1.1\r\nHost: localhost\r\n" +
+		"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")); err != nil {
+		t.Fatal(err)
+	}
+	received, err := io.ReadAll(connection)
+	if err != nil || !strings.HasPrefix(string(received), "HTTP/1.1 401 ") {
+		t.Errorf("%v: %q", err, received)
+	}
+}
+
 func TestWhichRoutesAreOpenComesFromTheContracts(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
