@@ -51,7 +51,7 @@ func keyOf(key string) func(*http.Request, string) error {
 		case strings.EqualFold(scheme, "bearer") && same:
 			return nil
 		case scheme == "":
-			return unauthenticated("UNAUTHENTICATED",
+			return unauthenticated("CREDENTIAL_MISSING",
 				"An API key is needed: send `Authorization: Bearer <key>`.")
 		default:
 			return unauthenticated("API_KEY_INVALID", "The API key is not valid.")
@@ -67,7 +67,7 @@ func formOf(r *http.Request, header string, asked bool) error {
 	scheme, given, _ := strings.Cut(header, " ")
 	switch {
 	case header == "":
-		return unauthenticated("UNAUTHENTICATED",
+		return unauthenticated("CREDENTIAL_MISSING",
 			"Nobody is signed in: send `Authorization: Bearer <token>`.")
 	case !strings.EqualFold(scheme, "bearer") || !isToken(strings.TrimSpace(given)):
 		return unauthenticated("TOKEN_INVALID",

@@ -132,10 +132,10 @@ func TestWhoHasNoKeyIsRefusedBeforeItsBodyComes(t *testing.T) {
 		s               *Server
 		headers, reason string
 	}{
-		"none":           {withKey, "", "UNAUTHENTICATED"},
+		"none":           {withKey, "", "CREDENTIAL_MISSING"},
 		"wrong":          {withKey, "Authorization: Bearer no\r\n", "API_KEY_INVALID"},
 		"two":            {withKey, goodKey + "AUTHORIZATION: Bearer " + key + "\r\n", "CREDENTIAL_AMBIGUOUS"},
-		"nobody":         {users, "", "UNAUTHENTICATED"},
+		"nobody":         {users, "", "CREDENTIAL_MISSING"},
 		"another scheme": {users, "Authorization: Basic dTpw\r\n", "TOKEN_INVALID"},
 		"no token":       {users, "Authorization: Bearer\r\n", "TOKEN_INVALID"},
 		"two tokens":     {users, "Authorization: Bearer a b\r\n", "TOKEN_INVALID"},

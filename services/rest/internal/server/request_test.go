@@ -43,7 +43,7 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 		status, reason     string
 		field              string
 	}{
-		"no key":            {"GET", "/v1/runs", "", header("Authorization", ""), 401, "UNAUTHENTICATED", "UNAUTHENTICATED", ""},
+		"no key":            {"GET", "/v1/runs", "", header("Authorization", ""), 401, "UNAUTHENTICATED", "CREDENTIAL_MISSING", ""},
 		"wrong key":         {"GET", "/v1/runs", "", header("Authorization", "Bearer nonsense"), 401, "UNAUTHENTICATED", "API_KEY_INVALID", ""},
 		"foreign host":      {"GET", "/v1/runs", "", header("Host", "evil.example"), 403, "PERMISSION_DENIED", "HOST_NOT_ALLOWED", ""},
 		"foreign origin":    {"GET", "/v1/runs", "", header("Origin", "http://evil.example"), 403, "PERMISSION_DENIED", "ORIGIN_NOT_ALLOWED", ""},
