@@ -287,6 +287,8 @@ def _default(field: FieldInfo) -> str:
         return f"`{value:g}`"
     if isinstance(value, tuple):
         return f"`{_written(field, value)}`"
+    if isinstance(value, dict):
+        return f"`{json.dumps(value)}`"
     return f"`{value}`"
 
 
