@@ -9,8 +9,9 @@ import grpc
 import pytest
 import structlog
 
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.tls import (
@@ -235,6 +236,41 @@ async def test_http_servers_and_clients_use_replaced_certificates_too(authority:
         async with asyncio.timeout(_TIMEOUT_S):
             while await connect() == first or shown[-1] == shown[0]:
                 pass
+
+
+@pytest.mark.parametrize(
+    ("caller", "use", "taken"),
+    [
+        ("sql", "step", True),
+        ("gateway", "step", True),
+        ("mail", "step", False),
+        ("gateway", "service", True),
+        ("sql", "service", False),
+    ],
+)
+async def test_a_run_token_is_good_in_the_hands_of_those_who_were_given_it(
+    start: Any, stub_of: Any, echo: Any, authority: Authority, caller: str, use: str, taken: bool
+) -> None:
+    private, public = generate_keypair()
+    signer = RunTokenSigner(private)
+    if use == "step":
+        token = signer.mint("ada", "r1", "r1/0/a", ["sql", "echo"], 600)
+        auth = RunTokenVerifier([public], "echo", "step")
+    else:
+        token = signer.mint("ada", "r1", "", ["echo"], 600)
+        auth = RunTokenVerifier([public], "echo", "service")
+    running = await start(tls=authority.issue("echo"), auth=auth)
+    plain = await start(auth=auth)
+    for server, tls in ((running.server, authority.issue(caller)), (plain.server, None)):
+        async with Channels(Telemetry.for_tests("caller"), tls=tls) as channels:
+            stub, refused = stub_of(channels.get(server.address)), ""
+            try:
+                with translate_rpc_errors(), run_token(token):
+                    await stub.get(echo(text="hi"), timeout=_TIMEOUT_S)
+            except Unauthenticated as error:
+                refused = error.reason
+        # Where nobody shows a certificate, nobody can tell.
+        assert refused == ("" if taken or tls is None else "RUN_TOKEN_INVALID")
 
 
 async def _shown_by(server: Any, calling: TlsSettings) -> bytes:

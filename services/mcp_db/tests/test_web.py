@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,15 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, sqlite_database
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
 from bos_chassis.errors import BosError, ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_chassis.tls import CertificateFiles, ClientTls
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
+from bos_sql.mcp import McpClient
+from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -162,3 +166,37 @@ async def _ask_endlessly(url: str) -> None:
 
 def _sample(telemetry: Telemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
+
+
+async def test_over_tls_a_run_token_is_good_for_the_agent_it_was_made_for(
+    sqlite_file: Path, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    private, public = generate_keypair()
+    token = RunTokenSigner(private).mint("ann", "run-1", "run-1/0/a", ["sql", AUDIENCE], ttl_s=600)
+    auth = RunTokenVerifier([public], AUDIENCE)
+    log = Telemetry.for_tests("sql").logger("tls")
+    seen = {}
+    async with service(sqlite_file, auth=auth, tls=authority.issue("mcp_db")) as (server, _):
+        url = server.url.replace("http://", "https://")
+        for caller in ("sql", "mail"):
+            tls = ClientTls(CertificateFiles(authority.issue(caller), log))
+            async with httpx2.AsyncClient(verify=tls.context) as http:
+                reply = await http.post(url, json={}, headers={"bos-run-token": token})
+            seen[caller] = reply.status_code
+        nobody = ssl.create_default_context(cafile=authority.issue("sql").ca_file)
+        async with httpx2.AsyncClient(verify=nobody) as http:
+            with pytest.raises(httpx2.TransportError):
+                await http.post(url, json={}, headers={"bos-run-token": token})
+        client_tls = authority.issue("sql")
+        mcp = McpClient(
+            url, max_reply_bytes=1 << 20, certificates=CertificateFiles(client_tls, log)
+        )
+        async with mcp:
+            with run_token(token):
+                envelope = await mcp.call(
+                    "mcp_db_query", {"query": "SELECT count(*) FROM orders"}, timeout_s=60
+                )
+    assert seen["mail"] == 401
+    assert seen["sql"] not in (401, 403)
+    assert envelope["data"] == [[500]]

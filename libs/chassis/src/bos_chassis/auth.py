@@ -91,6 +91,8 @@ class Principal:
     """What an API key is limited to; None: to nothing but its user's rights."""
     attempt: Attempt | None = None
     """Of a step's run token: the attempt that it was made for."""
+    agent: str = ""
+    """Of a step's run token: the agent that it was made for."""
 
 
 class Authenticator(Protocol):
@@ -336,8 +338,10 @@ def _principal_of(claims: Mapping[str, Any]) -> Principal | None:
         return None
     if use not in get_args(Use) or (use == "step" and not run):
         return None
-    attempt = Attempt(epoch, sequence) if use == "step" else None
-    return Principal(user, run, step, "run_token", groups=groups, attempt=attempt)
+    if use == "service":
+        return Principal(user, run, step, "run_token", groups=groups)
+    attempt, agent = Attempt(epoch, sequence), str(listed[0])
+    return Principal(user, run, step, "run_token", groups=groups, attempt=attempt, agent=agent)
 
 
 def _groups(claim: Any) -> frozenset[str] | None:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from bos_chassis.auth import Principal
     from bos_chassis.settings import TlsSettings
     from bos_chassis.telemetry import Telemetry
 
 _PUBLIC = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 _NAMES = "x509_subject_alternative_name"
+_GATEWAY = "gateway"
 
 
 @frozen
@@ -215,6 +217,20 @@ def calling_services(
     if not shown.get("x509_pem_cert"):
         return None
     return callers(shown.get(_NAMES, ()), trust_domain)
+
+
+def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> bool:
+    """Whether a run token comes from somebody who was not given it.
+
+    The gateway makes it, and the agent that it is made for passes it on.
+
+    Args:
+        principal: Whom the credential of the call names.
+        services: Who calls, by certificate; None if nobody has shown one.
+    """
+    if services is None or principal.kind != "run_token":
+        return False
+    return not services & {_GATEWAY, principal.agent}
 
 
 def _server_configuration(now: Certificates) -> grpc.ServerCertificateConfiguration:

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bos_chassis.tls import callers
+
 if TYPE_CHECKING:
     import asyncio
     from typing import Any
+
+
+CALLERS = "callers"
+"""In the state of a request's scope: the services that its caller's certificate names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Connections:
     """The connections of one server: how many of whom, and which we wait for."""
 
     limits: ConnectionLimits
+    trust_domain: str
+    """Whose URIs in certificates name services."""
     _peers: dict[Waiting, str] = field(default_factory=dict)
     _of_peer: Counter[str] = field(default_factory=Counter)
     _waited_for: dict[Waiting, None] = field(default_factory=dict)
@@ -88,6 +96,10 @@ class Waiting(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the headers of the first request."""
         super().connection_made(transport)
+        shown = transport.get_extra_info("peercert") or {}
+        if shown:
+            uris = [name for kind, name in shown.get("subjectAltName", ()) if kind == "URI"]
+            self.app_state = {**self.app_state, CALLERS: callers(uris, self.shared.trust_domain)}
         self._await("headers")
         self.shared.came(self, self.client[0] if self.client else "")
 
@@ -148,7 +160,7 @@ class Waiting(H11Protocol):
             self._timer = self.loop.call_later(seconds[what], self.abort)
 
 
-def protocol_of(limits: ConnectionLimits) -> type[Waiting]:
+def protocol_of(limits: ConnectionLimits, trust_domain: str) -> type[Waiting]:
     """The protocol of one server, with connections of its own."""
-    attributes: dict[str, Any] = {"shared": Connections(limits)}
+    attributes: dict[str, Any] = {"shared": Connections(limits, trust_domain)}
     return type("LimitedConnection", (Waiting,), attributes)

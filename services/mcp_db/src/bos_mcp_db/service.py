@@ -82,7 +82,7 @@ async def serve(
                 metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
             )
         port = await stack.enter_async_context(
-            http_server(app, server.host, server.port, server.grace_s, _limits(settings))
+            http_server(app, server, _limits(settings), telemetry)
         )
         yield McpDbServer(AUDIENCE, server.host, port, metrics_port)
 

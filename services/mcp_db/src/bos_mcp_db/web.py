@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse
 
 from bos_chassis.auth import set_caller
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
-from bos_mcp_db.connections import protocol_of
+from bos_chassis.tls import certificate_files, in_foreign_hands, server_context
+from bos_mcp_db.connections import CALLERS, protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bos_chassis.auth import Authenticator
+    from bos_chassis.settings import ServerSettings
+    from bos_chassis.telemetry import Telemetry
     from bos_mcp_db.connections import ConnectionLimits
 
 MCP_PATH = "/mcp"
@@ -70,6 +73,11 @@ class _KnownCallers:
             principal = await self._auth.authenticate(dict(headers))
             if principal is None:
                 raise Unauthenticated("Send the header bos-run-token.")
+            if in_foreign_hands(principal, scope.get("state", {}).get(CALLERS)):
+                raise Unauthenticated(
+                    "The run token was not given to the service that shows it.",
+                    reason="RUN_TOKEN_INVALID",
+                )
         except Unauthenticated as error:
             body = {"error": error.message, "reason": error.reason}
             await JSONResponse(body, status_code=401)(scope, receive, send)
@@ -85,22 +93,28 @@ class _KnownCallers:
 class _GuestServer(uvicorn.Server):
     """uvicorn inside somebody else's process: no signal handlers, told when to stop."""
 
-    def __init__(self, app: ASGIApp, grace_s: float, limits: ConnectionLimits) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=protocol_of(limits),
-                timeout_keep_alive=max(1, round(limits.keep_alive_s)),
-                h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
-                lifespan="on",
-                ws="none",
-                log_config=None,
-                log_level=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=max(1, round(grace_s)),
-            )
+    def __init__(
+        self, app: ASGIApp, server: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=protocol_of(limits, server.tls.trust_domain),
+            timeout_keep_alive=max(1, round(limits.keep_alive_s)),
+            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            log_level=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(server.grace_s)),
         )
+        certificates = certificate_files(server.tls, telemetry)
+        if certificates is not None:
+            config.load()
+            demanded = server.tls.client_certificates
+            config.ssl = server_context(certificates, client_certificates=demanded)
+        super().__init__(config)
         self.ready = asyncio.Event()
 
     @contextmanager
@@ -116,15 +130,15 @@ class _GuestServer(uvicorn.Server):
 
 @asynccontextmanager
 async def http_server(
-    app: ASGIApp, host: str, port: int, grace_s: float, limits: ConnectionLimits
+    app: ASGIApp, settings: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
 ) -> AsyncIterator[int]:
     """Serve ``app`` until the context is left; yields the port.
 
     Raises:
-        ConfigurationError: the address cannot be bound.
+        ConfigurationError: the address cannot be bound, or a certificate cannot be used.
     """
-    with _bind(host, port) as listener:
-        server = _GuestServer(app, grace_s, limits)
+    with _bind(settings.host, settings.port) as listener:
+        server = _GuestServer(app, settings, limits, telemetry)
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="mcp_db http")
         ready = asyncio.create_task(server.ready.wait(), name="mcp_db ready")
         try:

@@ -7,6 +7,7 @@ from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 from bos_chassis.interceptors.places import Crowd
 from bos_chassis.scopes import require_scope
+from bos_chassis.tls import in_foreign_hands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,13 @@ class Authentication(Concern):
                     "The call carries no credential. Send an access token or API key as "
                     "'authorization: Bearer <token>', or a run token as 'bos-run-token'.",
                     reason="CREDENTIAL_MISSING",
+                )
+            # Whoever asks about a token shows it, and is not the one who has it.
+            asked_about = call.service in self._of_services
+            if not asked_about and in_foreign_hands(principal, call.services):
+                raise Unauthenticated(
+                    "The run token was not given to the service that shows it.",
+                    reason="RUN_TOKEN_INVALID",
                 )
             require_scope(principal, call.service, call.method)
         call.principal = principal

@@ -37,6 +37,7 @@ class Chain(grpc.aio.ServerInterceptor):
         special: Hooks of single methods, by path as ``/service/method``.
         open_methods: Methods as ``service/method`` that anybody may call.
         message_timeout_s: Time between headers and message, and between messages of a stream.
+        services_of: Who calls, by the certificate of the connection; None where none is demanded.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Chain(grpc.aio.ServerInterceptor):
         special: Mapping[str, Hooks] | None = None,
         open_methods: Collection[str] = (),
         message_timeout_s: float,
+        services_of: Callable[[Any], frozenset[str] | None] | None = None,
     ) -> None:
         self._hooks = hooks
         self._special = dict(special or {})
         self._open_methods = frozenset(open_methods)
         self._message_timeout_s = message_timeout_s
+        self._services_of = services_of
         # Only methods with a handler are kept, so the server's own methods are the bound.
         self._methods: dict[str, Method] = {}
         self._running: set[asyncio.Task[Any]] = set()
@@ -116,6 +119,8 @@ class Chain(grpc.aio.ServerInterceptor):
                 call.limit = limit
                 call.time_remaining_s = context.time_remaining()  # None: the client set no deadline
                 call.peer = context.peer()
+                if self._services_of is not None:
+                    call.services = self._services_of(context)
                 result = await self._served(method, call, context)
             call.code = code_set_by_handler(context)
         except BaseException as exc:

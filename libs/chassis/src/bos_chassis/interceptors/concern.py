@@ -37,6 +37,7 @@ class ServerCall:
         "sent_bytes",
         "sent_messages",
         "service",
+        "services",
         "span",
         "started",
         "streaming",
@@ -70,6 +71,8 @@ class ServerCall:
         """Whether anybody may make this call."""
         self.peer = ""
         """The other end of the connection, as gRPC names it."""
+        self.services: frozenset[str] | None = None
+        """Who calls, by certificate; None where no certificates are demanded."""
         self.principal: Principal | None = None
         """Who calls, once that is known."""
         self.admitted = False

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
@@ -11,13 +12,14 @@ from bos_chassis.interceptors.places import Crowded, Places, Sizes
 from bos_chassis.interceptors.request_log import RequestLog
 from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
+from bos_chassis.tls import calling_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from bos_chassis.auth import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
-    from bos_chassis.settings import ServerSettings
+    from bos_chassis.settings import ServerSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 
 # Probes and tools: open to anybody, frequent or endless, and nobody wants them in logs or traces.
@@ -86,7 +88,14 @@ def server_chain(
         special=_infrastructure(),
         open_methods=open_methods,
         message_timeout_s=settings.message_timeout_s,
+        services_of=_services_of(settings.tls),
     )
+
+
+def _services_of(tls: TlsSettings) -> Callable[[Any], frozenset[str] | None] | None:
+    if not (tls.configured and tls.client_certificates):
+        return None
+    return partial(calling_services, trust_domain=tls.trust_domain)
 
 
 def _infrastructure() -> dict[str, Hooks]:
