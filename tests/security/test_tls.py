@@ -1,0 +1,175 @@
+"""Every hop over TLS: gateway, planner, composer, agent, sandbox and REST as separate processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import grpc
+import pytest
+
+from bos.gateway.v1 import AgentRequest, AskRequest, OrchestratorServiceStub
+from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
+from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_testkit.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+
+KEY = "the-static-key-of-ada"
+QUESTION = "What is 17 * 23?"
+ANSWER = "391"
+REST = Path(__file__).parents[2] / "build" / "bos-rest"
+_TIMEOUT_S = 120.0
+
+
+@dataclass
+class Walls:
+    """What runs, and what it takes to get in."""
+
+    authority: Authority
+    signer: RunTokenSigner
+    gateway: str
+    sandbox: str
+    rest: str
+
+    def channel(self, address: str, service: str) -> grpc.aio.Channel:
+        """A channel of somebody who holds the certificate of ``service``; empty: of nobody."""
+        tls = self.authority.issue(service or "nobody")
+        assert tls.ca_file is not None
+        assert tls.key_file is not None
+        assert tls.cert_file is not None
+        own = (tls.key_file.read_bytes(), tls.cert_file.read_bytes()) if service else (None, None)
+        return grpc.aio.secure_channel(
+            address, grpc.ssl_channel_credentials(tls.ca_file.read_bytes(), *own)
+        )
+
+
+@asynccontextmanager
+async def process(*command: str, **variables: str) -> AsyncIterator[str]:
+    """A service in a process of its own; yields its address."""
+    running = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **variables},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert running.stdout is not None
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            line = await running.stdout.readline()
+        yield json.loads(line)["address"]
+    finally:
+        if running.returncode is None:
+            running.kill()
+        await running.wait()
+
+
+@pytest.fixture
+async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
+    authority = Authority(tmp_path / "authority")
+    private, public = generate_keypair()
+
+    def variables(service: str, **own: str) -> dict[str, str]:
+        tls = authority.issue(service)
+        return {
+            "BOS_TLS_CERT_FILE": str(tls.cert_file),
+            "BOS_TLS_KEY_FILE": str(tls.key_file),
+            "BOS_TLS_CA_FILE": str(tls.ca_file),
+            "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": public,
+            **own,
+        }
+
+    async with AsyncExitStack() as stack:
+
+        async def started(service: str, **own: str) -> str:
+            running = process(
+                *(sys.executable, "-m", f"bos_{service}"), **variables(service, **own)
+            )
+            return await stack.enter_async_context(running)
+
+        planner, composer = await started("planner"), await started("composer")
+        sandbox = await started("sandbox")
+        computation = await started("computation", BOS_COMPUTATION_SANDBOX_TARGET=sandbox)
+        gateway = await started(
+            "gateway",
+            BOS_GATEWAY_STORE_URL=postgres_dsn,
+            BOS_GATEWAY_PLANNER_TARGET=planner,
+            BOS_GATEWAY_COMPOSER_TARGET=composer,
+            BOS_GATEWAY_AGENT_TARGETS=f"computation={computation}",
+            BOS_GATEWAY_FALLBACK_AGENT="computation",
+            BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY=private,
+            BOS_AUTH_STATIC_KEY=KEY,
+            BOS_TLS_CLIENT_CERTIFICATES="false",
+        )
+        rest = await stack.enter_async_context(
+            process(
+                str(REST),
+                **variables(
+                    "rest",
+                    BOS_REST_GATEWAY_TARGET=gateway,
+                    BOS_REST_PORT="0",
+                    BOS_AUTH_STATIC_KEY=KEY,
+                ),
+            )
+        )
+        yield Walls(authority, RunTokenSigner(private), gateway, sandbox, rest)
+
+
+async def test_a_question_is_answered_over_grpc_and_rest(walls: Walls) -> None:
+    bearer = f"Bearer {KEY}"
+    request = AskRequest(request=AgentRequest(question=QUESTION))
+    async with walls.channel(walls.gateway, "") as channel:
+        answered = await OrchestratorServiceStub(channel).Ask(
+            request, timeout=_TIMEOUT_S, metadata=(("authorization", bearer),)
+        )
+    assert ANSWER in answered.response.answer
+    async with aiohttp.ClientSession(headers={"Authorization": bearer}) as http:
+        asked: Any = {"question": QUESTION}
+        async with http.post(f"http://{walls.rest}/v1/runs:ask", json=asked) as reply:
+            assert reply.status == 200, await reply.text()
+            assert ANSWER in (await reply.json())["answer"]
+
+
+async def test_who_has_no_certificate_or_a_foreign_one_reaches_no_service(
+    walls: Walls, tmp_path: Path
+) -> None:
+    token = walls.signer.mint("ada", "r1", "r1/0/a", ["computation", "sandbox"], 600)
+
+    async def run(channel: grpc.aio.Channel) -> grpc.StatusCode:
+        async with channel:
+            try:
+                await SandboxServiceStub(channel).RunProgram(
+                    RunProgramRequest(code="1 + 1"),
+                    timeout=_TIMEOUT_S,
+                    metadata=((RUN_TOKEN_KEY, token),),
+                )
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+        return grpc.StatusCode.OK
+
+    stranger = Authority(tmp_path / "stranger").issue("computation")
+    ours = walls.authority.issue("computation")
+    assert stranger.key_file is not None
+    assert stranger.cert_file is not None
+    assert ours.ca_file is not None
+    foreign = grpc.ssl_channel_credentials(
+        ours.ca_file.read_bytes(), stranger.key_file.read_bytes(), stranger.cert_file.read_bytes()
+    )
+    away, refused = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
+    assert await run(grpc.aio.insecure_channel(walls.sandbox)) == away
+    assert await run(walls.channel(walls.sandbox, "")) == away
+    assert await run(grpc.aio.secure_channel(walls.sandbox, foreign)) == away
+    # The token of another agent's step, in the hands of a service of ours.
+    assert await run(walls.channel(walls.sandbox, "sql")) == refused
+    assert await run(walls.channel(walls.sandbox, "computation")) == grpc.StatusCode.OK
