@@ -10,6 +10,7 @@ import pytest
 from bos.identity.v1 import (
     ChangePasswordRequest,
     GetUserRequest,
+    IdentityServiceStub,
     ListSessionsRequest,
     RevokeSessionRequest,
 )
@@ -20,10 +21,10 @@ from bos_chassis.auth import (
     generate_keypair,
     set_caller,
 )
-from bos_chassis.errors import PermissionDenied
+from bos_chassis.errors import Unauthenticated
 from bos_chassis.settings import AuthSettings
 from bos_identity.accounts import LOCAL_USER_ID
-from bos_identity.api import IdentityServicer
+from bos_identity.credentials.callers import Callers
 
 if TYPE_CHECKING:
     from identity_house import Starter
@@ -42,7 +43,7 @@ async def test_a_run_token_opens_nothing(start: Starter) -> None:
         signer.mint(USER, RUN, f"{RUN}/0/a", ["agent", "identity"], 60),
         signer.mint(USER, RUN, "", ["identity"], 60),
     )
-    stub = identity.stub
+    stub = IdentityServiceStub(identity.channel)
     change = ChangePasswordRequest(
         current_password="correct horse battery", new_password="another horse battery"
     )
@@ -58,10 +59,9 @@ async def test_a_run_token_opens_nothing(start: Starter) -> None:
             assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_its_servicer_refuses_one_even_if_the_door_does_not() -> None:
-    servicer = IdentityServicer(None, None)  # type: ignore[arg-type]  it gets to neither
+async def test_its_servicers_refuse_one_even_if_the_door_does_not() -> None:
+    callers = Callers(None, None)  # type: ignore[arg-type]  it gets to neither
     set_caller(Principal(USER, RUN, f"{RUN}/0/a", "run_token"), None)
-    with pytest.raises(PermissionDenied):
-        await servicer.GetUser(GetUserRequest(), None)  # type: ignore[arg-type]
-    with pytest.raises(PermissionDenied):
-        await servicer.ListSessions(ListSessionsRequest(), None)  # type: ignore[arg-type]
+    with pytest.raises(Unauthenticated):
+        await callers.caller()
+    assert await callers.rights() is None
