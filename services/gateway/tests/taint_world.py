@@ -42,6 +42,7 @@ from bos.runlog.v1 import (
     RunAdopted,
     RunFinished,
 )
+from bos_chassis.access import AccessRules
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value, to_value_map
 from bos_gateway import composing
@@ -149,6 +150,7 @@ class World:
         telemetry = Telemetry.for_tests("taint")
         self.services = SimpleNamespace(
             settings=settings,
+            access=AccessRules(settings.access),
             telemetry=telemetry,
             metrics=GatewayMetrics(telemetry.registry),
             clock=_CLOCK,
@@ -158,6 +160,7 @@ class World:
                     Execute=lambda request, **_: _Call(self._executed(name, request))
                 ),
                 require_cards=lambda: _CARDS,
+                cards=_CARDS,
                 names=[READER, LIAR],
                 unavailable={},
             ),
