@@ -205,7 +205,7 @@ async def test_a_slow_model_leaves_time_for_the_heuristic(start: Any) -> None:
 
 async def test_the_callers_deadline_counts_too(rig: Any) -> None:
     rig.model.knobs.latency_s = 30
-    assert_heuristic(await rig.plan_within(0.9), ["sql", "computation"])
+    assert_heuristic(await rig.plan_within(5), ["sql", "computation"])
 
 
 @pytest.mark.parametrize("how", [{"models": False}, {"model_options": {"base_url": None}}])
