@@ -38,7 +38,7 @@ def verifier() -> RunTokenVerifier:
 
 
 def test_a_valid_token_names_user_run_and_step(verifier: RunTokenVerifier) -> None:
-    expected = Principal("u1", "r1", "r1/0/s1", "run_token", attempt=Attempt())
+    expected = Principal("u1", "r1", "r1/0/s1", "run_token", attempt=Attempt(), agent="sql")
     token = mint()
     assert verifier.verify(token) == expected
     assert verifier.verify(token) == expected  # from the cache

@@ -15,7 +15,13 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.runlog.v1 import LogEvent, StepFinished
-from bos_gateway.shown.masking import MIN_SECRET_CHARS, MaskedStream, Masker
+from bos_gateway.shown.masking import (
+    MAX_PARTS,
+    MIN_SECRET_CHARS,
+    MaskedStream,
+    Masker,
+    TooManyParts,
+)
 
 SECRET = 'tök/en+47 "11"?x'
 MASK = "[secret shop_token]"
@@ -127,10 +133,47 @@ def test_short_ones_are_words_and_stay() -> None:
 @pytest.mark.security
 @pytest.mark.parametrize("said", ["Bearer t0ken-4711", "t0ken-4711", "key-of-shop"])
 def test_of_headers_each_value_is_masked_and_a_token_without_its_scheme(said: str) -> None:
-    headers = {"Authorization": "Bearer t0ken-4711", "X": ["key-of-shop", 5]}
+    headers = {"Authorization": "Bearer t0ken-4711", "X-Key": ["key-of-shop", 5]}
     masker = Masker({"api_headers": json.dumps(headers)})
     assert masker.text(f"<{said}>") == "<[secret api_headers]>"
     assert masker.text("Authorization") == "Authorization"
+
+
+@pytest.mark.security
+def test_of_headers_only_what_gives_access_is_masked() -> None:
+    headers = {"Accept": "application/json", "X-Tenant": "orders", "X-Id": "a1b2c3d4e5f6a7b8c9d0e1"}
+    masker = Masker({"api_headers": json.dumps(headers)})
+    said = "SELECT * FROM orders; application/json"
+    assert masker.text(said) == said
+    assert masker.text(headers["X-Id"]) == "[secret api_headers]"
+
+
+@pytest.mark.security
+def test_halves_of_characters_are_no_credential_and_no_defect() -> None:
+    masker = Masker({"api_headers": '{"X-Key": "\\ud800abcdef", "X-Token": "t0ken-4711"}'})
+    assert masker.text("t0ken-4711") == "[secret api_headers]"
+
+
+@pytest.mark.security
+def test_credentials_of_more_texts_than_can_be_looked_for_are_refused() -> None:
+    def headers(count: int) -> dict[str, str]:
+        values = {f"X-Key-{n}": f"value-{n:05}-" + "x" * 900 for n in range(count)}
+        return {"api_headers": json.dumps(values)}
+
+    most = headers(MAX_PARTS - 1)  # beside the text of them all
+    assert Masker(most).text(most["api_headers"]) == "[secret api_headers]"
+    with pytest.raises(TooManyParts):
+        Masker(headers(MAX_PARTS))
+    with pytest.raises(TooManyParts):
+        Masker({f"key-{n}": f"secret-{n:05}" for n in range(MAX_PARTS + 1)})
+
+
+@pytest.mark.security
+def test_of_credentials_that_overlap_the_one_that_begins_first_is_masked() -> None:
+    masker = Masker({"a": "abcdefgh", "b": "efghijkl", "c": "abcdef"})
+    assert masker.text("abcdefghijkl") == "[secret a]ijkl"
+    assert masker.text("xefghijkl") == "x[secret b]"
+    assert masker.text("abcdefabcdefgh") == "[secret c][secret a]"
 
 
 @pytest.mark.security

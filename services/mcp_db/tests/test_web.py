@@ -73,10 +73,13 @@ async def test_r06_only_a_run_token_for_this_service_is_served(sqlite_file: Path
             none = await http.post(server.url, json={})
             wrong = await http.post(server.url, json={}, headers={"bos-run-token": elsewhere})
             garbage = await http.post(server.url, json={}, headers={"bos-run-token": "x"})
+            both = [("bos-run-token", good), ("bos-run-token", elsewhere)]
+            twice = await http.post(server.url, json={}, headers=both)
 
     assert envelope["data"] == [[500]]
     assert [reply.status_code for reply in (none, wrong, garbage)] == [401, 401, 401]
     assert wrong.json()["reason"] == "RUN_TOKEN_INVALID"
+    assert (twice.status_code, twice.json()["reason"]) == (401, "CREDENTIAL_AMBIGUOUS")
 
 
 class Ended:

@@ -82,6 +82,8 @@ async def test_stores_of_ones_own_need_no_embedded_server(
     monkeypatch.setenv("BOS_DATABASE_URL", f"sqlite:///{tmp_path / 'shop.db'}")
     monkeypatch.setenv("BOS_DATABASE_ALLOWED_TABLES", "bicycles")
     monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
+    for name in ("CERT", "KEY", "CA"):  # for services in processes of their own
+        monkeypatch.setenv(f"BOS_TLS_{name}_FILE", str(tmp_path / "missing.pem"))
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with (
         serve_all(settings, Telemetry.for_tests("standalone")) as house,

@@ -161,6 +161,11 @@ async def open_run_tokens(
                 telemetry=telemetry,
             )
             found.append(CheckedRunTokens(verifier, checks) if checks else verifier)
+            if not checks and accepts == "step":
+                telemetry.logger("bos.auth").warning(
+                    "run tokens are good until they expire, whether or not their step has ended",
+                    remedy="set BOS_AUTH_RUN_TOKEN_CHECK_TARGET to where the gateway is",
+                )
         if key is not None:
             found.append(key)
         yield AnyOf(*found) if found else None

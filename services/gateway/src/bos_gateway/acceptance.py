@@ -18,7 +18,7 @@ from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
-from bos_gateway.shown.masking import Masker
+from bos_gateway.shown.masking import MAX_PARTS, Masker, TooManyParts
 from bos_gateway.taint import begins_tainted
 from bos_plans import is_duration
 
@@ -139,8 +139,17 @@ def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
     """Mask what was taken out of the context wherever else the request says it, in place.
 
     Its ids stay as they are: they are how the run is found again.
+
+    Raises:
+        InvalidArgument: They consist of too many texts to be looked for.
     """
-    masker, request = Masker({**taken.withheld, **taken.secrets}), accepted.request
+    request = accepted.request
+    try:
+        masker = Masker({**taken.withheld, **taken.secrets})
+    except TooManyParts:
+        raise InvalidArgument.field(
+            "request.context", f"holds credentials of over {MAX_PARTS} texts; send fewer"
+        ) from None
     for part in (request.context, *accepted.clarifications, *accepted.trace):
         masker.mask(part)
     request.question = masker.text(request.question)

@@ -131,7 +131,7 @@ class _StepRun:
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
             return await self._failed(failures.AGENT_UNKNOWN, text, unsent=True), False
-        if barred := step_problem(self._step.step, self._access):
+        if barred := step_problem(self._step.step, self._access, self._performing):
             return await self._failed(failures.NOT_PERMITTED, barred, unsent=True), False
         if lost := missing_secrets(run.state, self._step, run.secrets):
             text = failures.credentials_lost(lost)

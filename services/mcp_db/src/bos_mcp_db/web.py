@@ -33,6 +33,7 @@ HEALTH_PATH = "/healthz"
 _MAX_REQUEST_BYTES = 256 * 1024
 _MAX_HEADER_BYTES = 32 * 1024
 _RUN_TOKEN_HEADER = "bos-run-token"  # noqa: S105 - the name of a header
+_CREDENTIALS = (_RUN_TOKEN_HEADER, "authorization")
 
 
 def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> ASGIApp:
@@ -70,6 +71,8 @@ class _KnownCallers:
             return
         headers = Headers(scope=scope)
         try:
+            if any(len(headers.getlist(name)) > 1 for name in _CREDENTIALS):
+                raise Unauthenticated("Send one credential.", reason="CREDENTIAL_AMBIGUOUS")
             principal = await self._auth.authenticate(dict(headers))
             if principal is None:
                 raise Unauthenticated("Send the header bos-run-token.")

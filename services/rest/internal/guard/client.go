@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
+	"bos/rest/internal/apierror"
 	"bos/rest/internal/proxytoken"
 )
 
@@ -15,10 +18,22 @@ import (
 func Client(trusted []netip.Prefix) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			address := addressOf(r, trusted)
-			next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
+			if !slices.ContainsFunc(r.Header.Values("X-Forwarded-For"), isOdd) {
+				address := addressOf(r, trusted)
+				next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
+				return
+			}
+			// On the way to the services the whole header would be dropped, and with it the word of a
+			// proxy that the request comes from elsewhere.
+			apierror.Write(w, apierror.New(http.StatusBadRequest, codes.InvalidArgument,
+				"INVALID_ARGUMENT", "X-Forwarded-For must hold visible ASCII characters."))
 		})
 	}
+}
+
+// isOdd says whether a header's value holds anything but visible ASCII characters and spaces.
+func isOdd(value string) bool {
+	return strings.ContainsFunc(value, func(one rune) bool { return one < ' ' || one > '~' })
 }
 
 // ClientOf is the address of the request's client; empty if it is not known.

@@ -71,6 +71,8 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 		"JSON without end":  {"POST", "/query", deep(20000), nil, 400, "INVALID_ARGUMENT", "BODY_NOT_JSON", ""},
 		"no UTF-8":          {"POST", "/query", "{\"question\": \"\xff\"}", nil, 400, "INVALID_ARGUMENT", "BODY_NOT_JSON", ""},
 		"half a character":  {"POST", "/query", `{"question": "\ud800"}`, nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"odd client":        {"GET", "/v1/runs", "", header("X-Forwarded-For", "\xff, 203.0.113.5"), 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
+		"client with a tab": {"GET", "/v1/runs", "", header("X-Forwarded-For", "a\tb, 203.0.113.5"), 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
 		"path without text": {"GET", "/v1/runs/%ff", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
 		"path with zero":    {"GET", "/v1/runs/%00", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
 		"stream of no text": {"GET", "/v1/runs/%c3%28:watch", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},

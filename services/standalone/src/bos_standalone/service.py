@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from bos_chassis.auth import ROLES, authenticator_from, generate_keypair
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.run_token_checks import open_run_tokens
-from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
+from bos_chassis.settings import AuthSettings, ServerSettings, TlsSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
 from bos_demo import service as demo
@@ -372,7 +372,7 @@ class _House:
         settings = GatewaySettings.load(
             # The metrics of all services are in one registry, so one of them offers it.
             server=ServerSettings.load(
-                host=self._settings.host, port=port, grace_s=self._settings.grace_s
+                tls=_plain(), host=self._settings.host, port=port, grace_s=self._settings.grace_s
             ),
             auth=auth,
             store_url=store,
@@ -416,7 +416,7 @@ class _House:
 
     def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
         return ServerSettings.load(
-            host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
+            tls=_plain(), host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
         )
 
     def _internal_auth(self) -> AuthSettings:
@@ -509,3 +509,8 @@ def _today(company: Demo) -> dict[str, str]:
     """Both keys, so that no model sees two different days."""
     day = company.today.isoformat()
     return {"current_date": day, "current_datetime_utc": f"{day}T12:00:00+00:00"}
+
+
+def _plain() -> TlsSettings:
+    """No certificates, whatever the environment has for services in processes of their own."""
+    return TlsSettings.load(cert_file=None, key_file=None, ca_file=None)

@@ -161,6 +161,8 @@ class Chain(grpc.aio.ServerInterceptor):
             request = _unpacked(method, call, data)
             for check in method.hooks.request:
                 check(call, request)
+        if call.evicted:  # in the very moment in which its message came
+            raise too_many_calls("of this kind")
         allowed = call.timeout_s
         call.limit.reschedule(
             None if allowed is None else asyncio.get_running_loop().time() + allowed

@@ -15,6 +15,7 @@ from bos_chassis.errors import PermissionDenied
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bos.agent.v1 import ProposedAction
     from bos.planner.v1 import Step
     from bos_chassis.access import Access
 
@@ -59,13 +60,21 @@ def allowed_names(names: Iterable[str], access: Access) -> list[str]:
     return [name for name in names if access.may_use_agent(name)]
 
 
-def step_problem(step: Step, access: Access) -> str | None:
-    """Why a step must not be sent, in words; None if it may."""
+def step_problem(
+    step: Step, access: Access, performing: Iterable[ProposedAction] = ()
+) -> str | None:
+    """Why a step must not be sent, in words; None if it may.
+
+    Args:
+        step: Of the plan.
+        access: What its asker may use now.
+        performing: Approved actions that it is sent to perform.
+    """
     if not access.may_use_agent(step.agent):
         return (
             f'You may not use the agent "{step.agent}". Ask an administrator for a group that may.'
         )
-    tools = {*step.tools, *filter(None, (step.tool_name,))}
+    tools = {*step.tools, *filter(None, (step.tool_name,)), *(each.tool for each in performing)}
     if barred := sorted(tool for tool in tools if not access.may_use_tool(step.agent, tool)):
         names = ", ".join(f"{step.agent}.{tool}" for tool in barred)
         return f"You may not use these tools: {names}. Ask an administrator for a group that may."

@@ -54,9 +54,14 @@ def approvers_for(
     """Who may answer a request about these actions of an agent; None for the asker alone.
 
     Of several rules that fit a tool the one that says most counts. Of actions under several rules
-    only those may answer whom every rule names, and four eyes are asked for if one rule asks.
+    only those may answer whom every rule names, and four eyes are asked for if one rule asks;
+    actions without a rule change nothing about that.
     """
-    found = [_rule_for(rules, f"{agent}.{tool}") for tool in {action.tool for action in actions}]
+    tools = {action.tool for action in actions}
+    named = (_rule_for(rules, f"{agent}.{tool}") for tool in tools)
+    found = [rule for rule in named if rule is not None]
+    if not found:
+        return None
     roles = frozenset.intersection(*(frozenset[str](rule.roles) for rule in found))
     groups = frozenset.intersection(*(frozenset(rule.groups) for rule in found))
     four_eyes = any(rule.four_eyes for rule in found)
@@ -65,7 +70,7 @@ def approvers_for(
     return Approvers(roles=sorted(roles), groups=sorted(groups), four_eyes=four_eyes)
 
 
-def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule:
+def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule | None:
     fitting = [
         pattern
         for pattern in rules
@@ -73,7 +78,7 @@ def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule:
     ]
     # A name says more than any beginning, and a long beginning more than a short one.
     best = max(fitting, key=lambda each: (each == tool, len(each)), default=None)
-    return ApproverRule() if best is None else rules[best]
+    return None if best is None else rules[best]
 
 
 @frozen

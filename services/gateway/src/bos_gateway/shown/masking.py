@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from google.protobuf.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _Named = tuple[str, bytes, str]
 """A form of a credential, as text and as bytes, and its mask."""
@@ -26,7 +26,17 @@ MIN_SECRET_CHARS: Final = 6
 """Shorter ones are words of ordinary text, which would be riddled."""
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|ApiKey)\s+(\S+)", re.IGNORECASE)
 _PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
-_MAX_PARTS: Final = 64
+MAX_PARTS: Final = 32
+"""Texts that one run's credentials may consist of: whatever its services say is searched for each
+of them in a dozen forms."""
+_TELLING: Final = re.compile(
+    r"auth|token|key|secret|cookie|passw|credential|session|signature", re.IGNORECASE
+)
+_RANDOM: Final = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])\S{20,}")
+
+
+class TooManyParts(ValueError):
+    """The credentials of a run consist of more texts than can be looked for."""
 
 
 class Masker:
@@ -34,15 +44,16 @@ class Masker:
 
     Args:
         secrets: The credentials by context key.
+
+    Raises:
+        TooManyParts: They consist of over :data:`MAX_PARTS` texts.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        named = {
-            form: f"[secret {key}]"
-            for key, secret in sorted(secrets.items())
-            for part in _parts(secret)
-            for form in _forms(part)
-        }
+        parts = [(key, part) for key in sorted(secrets) for part in _parts(secrets[key])]
+        if len(parts) > MAX_PARTS:
+            raise TooManyParts
+        named = {form: f"[secret {key}]" for key, part in parts for form in _forms(part)}
         self._named = [(form, form.encode(), mask) for form, mask in named.items()]
         self._all = _Replacing(self._named)
 
@@ -94,12 +105,13 @@ class _Replacing:
     """Replaces some forms of credentials by their masks, in one pass: no mask is masked again."""
 
     def __init__(self, named: Iterable[_Named]) -> None:
-        self._masks = {form: mask for form, _, mask in named}
-        kept = sorted(set(self._masks.values()))
-        # The longest first: what is left of it would otherwise stand beside the mask of a part.
-        forms = sorted(self._masks, key=lambda form: (-len(form), form))
-        pattern = "|".join(map(re.escape, (*kept, *forms)))
-        self._in_text, self._in_bytes = re.compile(pattern), re.compile(pattern.encode())
+        masks = {form: mask for form, _, mask in named}
+        # Masks that are there already stay as they are. Then the longest first: what is left of it
+        # would otherwise stand beside the mask of a part.
+        forms = [(mask, mask) for mask in sorted(set(masks.values()))]
+        forms += sorted(masks.items(), key=lambda each: (-len(each[0]), each[0]))
+        self._in_text = forms
+        self._in_bytes = [(form.encode(), mask.encode()) for form, mask in forms]
 
     def message(self, message: Message) -> None:
         """Mask a message, in place."""
@@ -145,11 +157,29 @@ class _Replacing:
 
     def masked(self, value: Any) -> Any:
         """A text, or bytes, with masks."""
-        if isinstance(value, str):
-            return self._in_text.sub(lambda match: self._masks.get(match[0], match[0]), value)
-        return self._in_bytes.sub(
-            lambda match: self._masks.get(match[0].decode(), match[0].decode()).encode(), value
-        )
+        return _replaced(value, self._in_text if isinstance(value, str) else self._in_bytes)
+
+
+def _replaced(value: Any, forms: Sequence[tuple[Any, Any]]) -> Any:
+    """``value`` with each form replaced; of two that overlap the one that begins first counts.
+
+    Plain searches: a regular expression of many long forms takes seconds to be made.
+    """
+    found = []
+    for rank, (form, _) in enumerate(forms):
+        at = value.find(form)
+        while at >= 0:
+            found.append((at, rank))
+            at = value.find(form, at + 1)
+    if not found:
+        return value
+    pieces, end = [], 0
+    for at, rank in sorted(found):
+        if at >= end:
+            form, mask = forms[rank]
+            pieces += [value[end:at], mask]
+            end = at + len(form)
+    return value[:0].join([*pieces, value[end:]])
 
 
 def _is_map(field: Any) -> bool:
@@ -163,15 +193,32 @@ def _parts(secret: str) -> Iterable[str]:
         structure = json.loads(secret)
     except (ValueError, RecursionError):
         structure = None
-    waiting = [structure]
-    while waiting and len(found) < _MAX_PARTS:
-        each = waiting.pop()
+    waiting: list[tuple[str, Any]] = [("", structure)]
+    while waiting and len(found) <= MAX_PARTS:
+        name, each = waiting.pop()
         if isinstance(each, str):
-            found.add(each)
-        elif isinstance(each, dict | list):
-            waiting += each.values() if isinstance(each, dict) else each
+            if not name or _gives_away(name, each):
+                found.add(each)
+        elif isinstance(each, dict):
+            waiting += each.items()
+        elif isinstance(each, list):
+            waiting += [(name, inner) for inner in each]
     found |= {match[1] for each in found if (match := _SCHEME.fullmatch(each.strip()))}
-    return sorted(each for each in found if len(each) >= MIN_SECRET_CHARS)
+    return sorted(each for each in found if len(each) >= MIN_SECRET_CHARS and _is_text(each))
+
+
+def _gives_away(name: str, value: str) -> bool:
+    """Whether an entry of a map is a credential, and not a word such as ``application/json``."""
+    return bool(_TELLING.search(name) or _SCHEME.match(value) or _RANDOM.fullmatch(value))
+
+
+def _is_text(text: str) -> bool:
+    """Whether it is one that can be sent: JSON may hold halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _forms(secret: str) -> set[str]:
