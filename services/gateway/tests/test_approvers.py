@@ -251,6 +251,8 @@ def test_the_rule_that_says_most_counts_and_several_tools_need_all_of_theirs() -
     assert of(rules, "read", "send") == ([], [], True)
     assert of({"*": {"roles": ["operator"]}}, "send") == (["operator"], [], False)
     assert of({}, "send") is None
+    # What no rule is about changes nothing about what others say.
+    assert of({"mail.send": rules["mail.send"]}, "draft", "send") == ([], ["finance"], True)
 
 
 @pytest.mark.parametrize(
