@@ -42,14 +42,15 @@ pytestmark = pytest.mark.security
 PRIVATE, PUBLIC = generate_keypair()
 SIGNER = RunTokenSigner(PRIVATE)
 SERVICE = "bos.gateway.v1.RunTokenService"
+DAY_S = 86_400.0  # some are made when this file is read, long before their test runs
 
 
-def of_step(*audiences: str, ttl_s: float = 600, **claims: Any) -> str:
+def of_step(*audiences: str, ttl_s: float = DAY_S, **claims: Any) -> str:
     return SIGNER.mint("ada", "r1", "r1/0/a", audiences, ttl_s, **claims)
 
 
 def of_gateway(*audiences: str, run: str = "r1") -> str:
-    return SIGNER.mint("ada", run, "", audiences, 600)
+    return SIGNER.mint("ada", run, "", audiences, DAY_S)
 
 
 TOKENS = {
@@ -58,7 +59,9 @@ TOKENS = {
     "own call for two": of_gateway("here", "there"),
     "step for here": of_step("here", "there"),
     "step let through to here": of_step("there", "here"),
-    "reading ahead": SIGNER.mint("ada", "r1", "", ["here"], 600, use="step", attempt=Attempt(1, 1)),
+    "reading ahead": SIGNER.mint(
+        "ada", "r1", "", ["here"], DAY_S, use="step", attempt=Attempt(1, 1)
+    ),
     "own call elsewhere": of_gateway("there"),
     "step elsewhere": of_step("there"),
 }
