@@ -47,19 +47,20 @@ LARGEST = (
 
 
 @asynccontextmanager
-async def hostile_agent(dsn: str) -> AsyncIterator[Client]:
-    """A client of mcp_db with the run token of a step."""
+async def hostile_agent(dsn: str, *, timeout_s: float = 30.0) -> AsyncIterator[Client]:
+    """A client of mcp_db with the run token of a step; a query may take ``timeout_s``."""
     private, public = generate_keypair()
     token = RunTokenSigner(private).mint("eve", "run-1", "run-1/0/a", [AUDIENCE], ttl_s=250)
     settings = McpDbSettings.load(
         databases={"main": DatabaseSettings(url=dsn, allowed_tables=("orders",))},
         database_url=None,
         pool_size=2,
+        timeout_s=timeout_s,
     )
     auth = RunTokenVerifier([public], AUDIENCE)
     async with (
         serve(settings, Telemetry.for_tests("mcp_db"), auth=auth) as server,
-        httpx2.AsyncClient(headers={"bos-run-token": token}, timeout=120) as http,
+        httpx2.AsyncClient(headers={"bos-run-token": token}, timeout=timeout_s + 90) as http,
         Client(streamable_http_client(server.url, http_client=http)) as client,
     ):
         yield client
@@ -119,13 +120,14 @@ async def test_no_query_of_an_agent_fills_the_memory_of_the_database(
         assert (await ask(client, "SELECT count(*) FROM orders"))["data"] == [[1000]]
 
 
+@pytest.mark.timeout(900)  # a million rows through a disk, however slow the machine is
 async def test_a_sort_or_hash_goes_to_disk_in_time(
     postgres_dsn: str, admin: asyncpg.Connection[Any]
 ) -> None:
     await admin.execute("ALTER SYSTEM SET work_mem = '1GB'")
     await admin.execute("SELECT pg_reload_conf()")
     try:
-        async with hostile_agent(postgres_dsn) as client:
+        async with hostile_agent(postgres_dsn, timeout_s=600) as client:
             shown = await ask(
                 client,
                 "SELECT count(*) FROM (SELECT DISTINCT a.order_id, b.order_id, repeat('x', 450)"

@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Crowd:
@@ -114,6 +120,155 @@ async def test_whoever_gives_up_takes_no_place_and_keeps_none() -> None:
         assert people.inside == ["e"]
     assert fair.held == fair.waiting == 0
     assert not fair._served, "nothing is kept about callers who are gone"
+
+
+class Visit:
+    """A call that ends when it is told to; no turn of the loop passes in ``end`` and ``cancel``."""
+
+    def __init__(self, fair: FairPlaces, caller: str) -> None:
+        self._fair = fair
+        self._caller = caller
+        self._scope = AsyncExitStack()
+        self.inside = False
+        self.gone = False
+        self.task = asyncio.create_task(self._enter())
+
+    async def _enter(self) -> None:
+        await self._scope.enter_async_context(self._fair.place(self._caller))
+        self.inside = True
+
+    def end(self) -> None:
+        """Give the place back now, in this very turn of the loop."""
+        if self.inside and not self.gone:
+            self.gone = True
+            leaving = self._scope.aclose()
+            with pytest.raises(StopIteration):
+                leaving.send(None)
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def held_and_waiting(places: int, callers: str) -> tuple[FairPlaces, list[Visit]]:
+    fair = FairPlaces(places)
+    visits = [Visit(fair, caller) for caller in callers]
+    await turns()
+    return fair, visits
+
+
+@pytest.mark.parametrize("cancelled_first", [True, False])
+@pytest.mark.parametrize("caller", ["a", "b"])
+async def test_cancelled_in_the_turn_in_which_another_gives_back(
+    caller: str, cancelled_first: bool
+) -> None:
+    fair, (holder, waiter, next_one) = await held_and_waiting(1, f"a{caller}c")
+    if cancelled_first:
+        waiter.cancel()
+        holder.end()
+    else:
+        holder.end()
+        waiter.cancel()
+    await turns()
+    assert waiter.task.cancelled()
+    assert next_one.inside
+    next_one.end()
+    assert (fair.held, fair.waiting) == (0, 0)
+    assert not fair._served
+    assert not fair._waiting
+
+
+@pytest.mark.parametrize("cancelled_first", [True, False])
+async def test_the_last_of_a_line_cancelled_leaves_the_place_free(cancelled_first: bool) -> None:
+    fair, (holder, waiter) = await held_and_waiting(1, "ab")
+    for step in (waiter.cancel, holder.end) if cancelled_first else (holder.end, waiter.cancel):
+        step()
+    await turns()
+    assert waiter.task.cancelled()
+    assert (fair.held, fair.waiting) == (0, 0)
+    async with asyncio.timeout(5), fair.place("b"):
+        assert fair.held == 1
+
+
+async def test_a_call_does_not_stand_behind_a_cancelled_one() -> None:
+    fair, (holder, waiter) = await held_and_waiting(1, "ab")
+    # Nobody would serve a call that came into line after the last place was given back.
+    coming = Visit(fair, "b")
+    waiter.cancel()
+    holder.end()
+    assert fair.waiting == 0
+    await turns()
+    assert coming.inside
+    coming.end()
+    assert (fair.held, fair.waiting) == (0, 0)
+
+
+async def test_cancelled_calls_take_up_no_room_in_line() -> None:
+    fair = FairPlaces(1, waiting_per_caller=1)
+    holder, waiter = Visit(fair, "a"), Visit(fair, "b")
+    await turns()
+    coming = Visit(fair, "b")
+    waiter.cancel()
+    await turns()
+    assert fair.waiting == 1
+    holder.end()
+    await turns()
+    assert coming.inside
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("come"), st.sampled_from("abc").map(ord)),
+        st.tuples(st.just("turn"), st.integers(1, 3)),
+        st.tuples(st.just("cancel"), st.integers(0, 9)),
+        st.tuples(st.just("end"), st.integers(0, 9)),
+    ),
+    min_size=20,
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(places=st.integers(1, 4), steps=_STEPS)
+def test_in_whatever_order_no_place_is_lost_and_nobody_waits_forever(
+    places: int, steps: list[tuple[str, int]]
+) -> None:
+    asyncio.run(_whatever_order(places, steps))
+
+
+def _one(number: int, visits: list[Visit], step: Callable[[Visit], None]) -> None:
+    if visits:
+        step(visits[number % len(visits)])
+
+
+async def _whatever_order(places: int, steps: list[tuple[str, int]]) -> None:
+    fair = FairPlaces(places)
+    visits: list[Visit] = []
+    for step, number in steps:
+        if step == "come":
+            visits.append(Visit(fair, chr(number)))
+        elif step == "turn":
+            await turns(number)
+        elif step == "end":
+            _one(number, [each for each in visits if each.inside and not each.gone], Visit.end)
+        else:
+            _one(number, [each for each in visits if not each.task.done()], Visit.cancel)
+        assert fair.held <= places
+    for _ in range(len(visits) + 1):
+        await turns()
+        for visit in visits:
+            visit.end()
+    assert [visit for visit in visits if not visit.task.done()] == [], "somebody waits forever"
+    for visit in visits:
+        assert visit.task.cancelled() or visit.gone
+        assert visit.task.cancelled() or visit.task.exception() is None
+    assert (fair.held, fair.waiting) == (0, 0)
+    assert not fair._waiting
+    assert not fair._served
 
 
 async def test_a_line_has_an_end_for_each_caller() -> None:

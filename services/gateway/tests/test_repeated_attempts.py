@@ -12,6 +12,7 @@ from decide_logs import LIMIT, START, accepted, planned, recorded
 
 from bos.agent.v1 import AgentCard
 from bos_agentkit import AgentFailure
+from bos_chassis.access import AccessRules, AccessSettings
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.clock import DatabaseClock
@@ -76,6 +77,7 @@ async def attempted(
         files=RunFiles(None, cast("Any", None), telemetry),
         file_room=Room(0),
         result_room=Room(0),
+        access=AccessRules(AccessSettings()),
     )
     start = accepted()
     start.run_accepted.cards.append(card)

@@ -47,7 +47,7 @@ class FairPlaces:
     @property
     def waiting(self) -> int:
         """How many calls wait."""
-        return sum(len(line) for line in self._waiting.values())
+        return sum(len(self._in_line(caller)) for caller in self._waiting)
 
     @asynccontextmanager
     async def place(self, caller: str) -> AsyncIterator[None]:
@@ -65,16 +65,14 @@ class FairPlaces:
             self._give_back(caller)
 
     async def _take(self, caller: str) -> None:
-        if caller not in self._waiting and self._may_start(caller):
+        waiting = len(self._in_line(caller))
+        if not waiting and self._may_start(caller):
             self._start(caller)
             return
-        line = self._waiting.setdefault(caller, [])
-        if len(line) >= self._waiting_per_caller:
-            if not line:
-                del self._waiting[caller]
+        if waiting >= self._waiting_per_caller:
             raise NoPlaceToWait
         turn = asyncio.get_running_loop().create_future()
-        line.append(turn)
+        self._waiting.setdefault(caller, []).append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -93,12 +91,18 @@ class FairPlaces:
 
     def _serve(self) -> None:
         """Give what is free to those who wait."""
-        while ready := [caller for caller in self._waiting if self._may_start(caller)]:
+        while ready := [
+            caller for caller in self._waiting if self._may_start(caller) and self._in_line(caller)
+        ]:
             caller = min(ready, key=lambda each: (self._held[each], self._served.get(each, 0)))
-            turn = self._waiting[caller][0]
+            turn = self._in_line(caller)[0]
             self._start(caller)
             self._leave(caller, turn)
             turn.set_result(None)
+
+    def _in_line(self, caller: str) -> list[asyncio.Future[None]]:
+        """Those who still wait: a cancelled one stays in ``_waiting`` until its task resumes."""
+        return [turn for turn in self._waiting.get(caller, ()) if not turn.done()]
 
     def _may_start(self, caller: str) -> bool:
         free = self._places - self.held
@@ -110,10 +114,11 @@ class FairPlaces:
         self._served[caller] = self._turns
 
     def _leave(self, caller: str, turn: asyncio.Future[None]) -> None:
-        line = self._waiting[caller]
-        line.remove(turn)
-        if not line:
-            del self._waiting[caller]
+        line = [each for each in self._waiting.get(caller, ()) if each is not turn]
+        if line:
+            self._waiting[caller] = line
+        else:
+            self._waiting.pop(caller, None)
         self._forget(caller)
 
     def _forget(self, caller: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 from bos_sqlguard import DIALECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bos_sqlguard import Guard
 
 pytestmark = pytest.mark.security
@@ -116,3 +118,72 @@ def test_long_chains_are_read_to_their_end(guards: dict[str, Guard]) -> None:
     added = " + ".join(["amount"] * 900)
     assert guards["postgres"].check(f"SELECT order_id FROM orders WHERE {conditions}").is_safe
     assert guards["postgres"].check(f"SELECT {added} FROM orders").is_safe
+
+
+def _built_up(first: str, level: str, levels: int) -> str:
+    """A row of CTEs, each made by ``level`` from the last."""
+    ctes = [f"c0 AS ({first})"]
+    ctes += [f"c{at} AS ({level.format(last=f'c{at - 1}')})" for at in range(1, levels + 1)]
+    return f"WITH {', '.join(ctes)} SELECT count(1) FROM c{levels}"
+
+
+def _nested_steps(levels: int) -> str:
+    query = "SELECT 1 AS n"
+    for at in range(levels):
+        step = f"SELECT n + 1 FROM r{at} WHERE n < 5 AND EXISTS ({query})"
+        query = f"WITH RECURSIVE r{at} AS (SELECT 1 AS n UNION ALL {step}) SELECT n FROM r{at}"
+    return query
+
+
+def _derived(levels: int) -> str:
+    query = "SELECT 1 AS n"
+    for at in range(levels):
+        query = f"SELECT *, *, * FROM ({query}) AS t{at}"
+    return query
+
+
+def _same_names(levels: int) -> str:
+    return f"SELECT 1 FROM {', '.join(['orders'] * levels)}"
+
+
+_ORDERS = "SELECT order_id AS x FROM orders"
+_DOUBLING: dict[str, Callable[[int], str]] = {
+    "steps within steps": _nested_steps,
+    "stars": lambda levels: _built_up(_ORDERS, "SELECT *, * FROM {last}", levels),
+    "stars of numbers": lambda levels: _built_up(
+        "SELECT 1 AS x", "SELECT a.*, a.* FROM {last} AS a", levels
+    ),
+    "joins with itself": lambda levels: _built_up(
+        _ORDERS, "SELECT * FROM {last} AS a CROSS JOIN {last} AS b", levels
+    ),
+    "subqueries": _derived,
+    "a chain": lambda levels: _built_up(_ORDERS, "SELECT x FROM {last}", 15 * levels),
+    "sources of one name": lambda levels: _same_names(15 * levels),
+}
+
+
+@pytest.mark.parametrize("levels", [15, 22, 29, 45, 300, 3000])
+@pytest.mark.parametrize("shape", _DOUBLING)
+def test_what_builds_on_itself_is_refused_before_it_is_worked_out(
+    shape: str, levels: int, guards: dict[str, Guard]
+) -> None:
+    """Twice the work for each level would take hours; beyond some the text is too long or deep."""
+    verdict = guards["postgres"].check(_DOUBLING[shape](levels))
+    assert not verdict.is_safe
+    rules = {violation.rule for violation in verdict.violations}
+    assert rules <= {"GROWTH_TOO_LARGE", "TOO_COMPLEX", "TEXT"}, verdict.violations
+    if levels <= 29:
+        assert rules == {"GROWTH_TOO_LARGE"}
+
+
+def test_some_levels_are_honest(guards: dict[str, Guard]) -> None:
+    for shape, levels in [("steps within steps", 5), ("stars", 5), ("a chain", 4)]:
+        verdict = guards["postgres"].check(_DOUBLING[shape](levels))
+        assert verdict.is_safe, (shape, verdict.violations)
+
+
+def test_a_refusal_says_that_there_is_too_much_to_work_out(guards: dict[str, Guard]) -> None:
+    steps = guards["postgres"].check(_nested_steps(20)).user_message
+    assert "too many of its parts build on one another" in steps
+    columns = guards["postgres"].check(_derived(20)).user_message
+    assert "a list of more than 2,000 columns" in columns

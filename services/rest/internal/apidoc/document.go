@@ -249,7 +249,7 @@ func (b *builder) responses(
 ) object {
 	responses := object{}
 	statuses := []int{400, 401, 403, 405, 429, 431, 499, 500, 501, 503, 504}
-	if len(variables) > 0 {
+	if len(variables) > 0 || namesByID(method.Input()) {
 		statuses = append(statuses, 404)
 	}
 	if len(variables) == 0 || rule.GetPost() != "" {
@@ -407,4 +407,14 @@ func errorResponses() object {
 		responses[strconv.Itoa(status)] = response
 	}
 	return responses
+}
+
+// namesByID says whether a request names something by its id, outside of the path too.
+func namesByID(request protoreflect.MessageDescriptor) bool {
+	for i := range request.Fields().Len() {
+		if strings.HasSuffix(string(request.Fields().Get(i).Name()), "_id") {
+			return true
+		}
+	}
+	return false
 }

@@ -36,7 +36,6 @@ from bos_sqlguard.growth.sources import (
     either,
     is_aggregated,
     limited,
-    mentions,
     operands,
     output_name,
     renamed,
@@ -44,6 +43,7 @@ from bos_sqlguard.growth.sources import (
     size_of_column,
     star_of,
 )
+from bos_sqlguard.growth.work import TooMuchWork, Work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,13 +86,17 @@ Broken = tuple[str, str]
 class GrowthCheck:
     """One look at one tree; ``broken`` is the outcome. The tree must have passed the inspection."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, work: Work | None = None) -> None:
         self._dialect = dialect
+        self._work = work or Work()
         self.broken: list[Broken] = []
 
     def check(self, tree: exp.Expr) -> None:
         """Work out the bounds of everything in ``tree``."""
-        self._query(tree, {}, ())
+        try:
+            self._query(tree, {}, ())
+        except TooMuchWork as error:
+            self._grows(str(error))
 
     # queries
 
@@ -117,7 +121,7 @@ class GrowthCheck:
             found = self._select(node, ctes, outer)
         else:  # a table in brackets
             found = self._source(node, {}, ctes, outer)
-        return limited(found, node)
+        return self._work.measured(limited(found, node))
 
     def _with(
         self, node: exp.Expr, ctes: Mapping[str, Source], outer: tuple[Scope, ...]
@@ -126,9 +130,9 @@ class GrowthCheck:
         if with_ is None:
             return ctes
         known = dict(ctes)
-        for cte in by_need(with_.expressions):
+        for cte in by_need(with_.expressions, self._work):
             name, query = alias_of(cte), cte.this
-            if isinstance(query, exp.SetOperation) and mentions(query, name):
+            if isinstance(query, exp.SetOperation) and self._work.mentions(query, name):
                 known[name] = self._recursive(cte, known, outer)
             else:
                 known[name] = renamed(self._query(query, known, outer), cte)
@@ -140,8 +144,8 @@ class GrowthCheck:
         """A query that goes on from its own rows: a step may add, and must not multiply."""
         query, name = cte.this, alias_of(cte)
         ctes = self._with(query, ctes, outer)
-        begins = [part for part in operands(query) if not mentions(part, name)]
-        steps = [part for part in operands(query) if mentions(part, name)]
+        begins = [part for part in operands(query) if not self._work.mentions(part, name)]
+        steps = [part for part in operands(query) if self._work.mentions(part, name)]
         first = Source()
         for part in begins:
             found = self._query(part, ctes, outer)
@@ -168,7 +172,7 @@ class GrowthCheck:
         """What a step of a recursive query gives, after as many of them as are usual."""
         before = replace(first, columns=[(each, _ONCE_MORE) for each, _ in first.columns])
         # What a step computes as a number does not grow, whatever it is computed from.
-        silent = GrowthCheck(self._dialect)
+        silent = GrowthCheck(self._dialect, self._work)
         looked = silent._query(query, {**ctes, name: before}, outer).columns
         before.columns = [
             (each, _ONCE_MORE if place >= len(looked) or looked[place][1].again else NUMBER)
@@ -220,6 +224,7 @@ class GrowthCheck:
                 continue
             for source in [scope[star]] if star in scope else scope.values():
                 columns += source.columns
+                self._work.list_of(columns)
                 is_open = is_open or source.open
         # SQLite lets every clause name what the query puts out.
         named = {**scope, _OUTPUT: Source(columns)}
@@ -227,7 +232,7 @@ class GrowthCheck:
         self._expressions(node, rest, named, ctes, outer)
         if total([size for _, size in columns]).weight > _ROW_BYTES:
             self._grows(f"a row of more than {_ROW_BYTES:,} bytes")
-        everything = all_of(scope)
+        everything = self._work.measured(all_of(scope))
         found = Source(columns, everything.rows, everything.natural, is_open)
         if node.args.get("group") is None and any(map(is_aggregated, node.expressions)):
             found.rows, found.natural = 1.0, False
@@ -258,8 +263,9 @@ class GrowthCheck:
     ) -> None:
         name = alias_of(node) or getattr(node, "name", "").lower() or f"?{len(scope)}"
         while name in scope:
+            self._work.spend(1)
             name += "?"
-        scope[name] = self._source(node, scope, ctes, outer)
+        scope[name] = self._work.measured(self._source(node, scope, ctes, outer))
         self._join(node, scope, ctes, outer)
 
     def _source(
@@ -338,6 +344,7 @@ class GrowthCheck:
             nodes.append(node)
             if not isinstance(node, (*QUERIES, exp.Subquery)):
                 stack.extend(children_of(node))
+        self._work.spend(len(nodes))
         sizes: dict[int, Size] = {}
         scopes = (*outer, scope)
         queries: dict[int, Source] = {}
@@ -346,6 +353,7 @@ class GrowthCheck:
                 queries[id(node)] = found = self._query(node, ctes, scopes)
                 size = found.any_column
             elif isinstance(node, exp.Column):
+                self._work.look_up(scopes)
                 size = size_of_column(node, scopes)
             else:
                 children = list(children_of(node))
@@ -376,7 +384,7 @@ class GrowthCheck:
         inner = [queries[id(each)] for each in node.expressions if id(each) in queries]
         if name == "array" and not inner:
             return total(parts) + Size(_ELEMENT_BYTES * len(parts))
-        over = inner[0] if name == "array" else all_of(scope)
+        over = inner[0] if name == "array" else self._work.measured(all_of(scope))
         given = total(parts)
         kept = over.rows * (given.made + _ELEMENT_BYTES)
         if kept > _KEPT_BYTES:

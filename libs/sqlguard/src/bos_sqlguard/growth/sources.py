@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from bos_sqlguard.growth.sizes import AGGREGATES, NATURAL, Size, largest, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from bos_sqlguard.growth.work import Work
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Values)
 _UNNAMED = "?"
@@ -100,9 +103,10 @@ def renamed(source: Source, node: exp.Expr) -> Source:
     if not names:
         return source
     columns = []
+    any_column = source.any_column
     for place, name in enumerate(names):
         known = not source.open and place < len(source.columns)
-        size = source.columns[place][1] if known else source.any_column
+        size = source.columns[place][1] if known else any_column
         columns.append((str(name.name).lower(), size))
     return replace(source, columns=[*columns, *source.columns[len(names) :]])
 
@@ -114,7 +118,8 @@ def either(left: Source, right: Source) -> Source:
         if place < len(columns):
             columns[place] = (columns[place][0], columns[place][1].at_least(size))
     if left.open or right.open:  # places tell nothing
-        columns = [(name, left.any_column.at_least(right.any_column)) for name, _ in columns]
+        any_column = left.any_column.at_least(right.any_column)
+        columns = [(name, any_column) for name, _ in columns]
     return Source(
         columns, left.rows + right.rows, left.natural or right.natural, left.open or right.open
     )
@@ -175,20 +180,24 @@ def is_aggregated(node: exp.Expr) -> bool:
     return False
 
 
-def by_need(ctes: Sequence[exp.CTE]) -> Iterator[exp.CTE]:
+def by_need(ctes: Sequence[exp.CTE], work: Work) -> Iterator[exp.CTE]:
     """The CTEs, each behind those it reads: the server lets one read a later one."""
     waiting = list(ctes)
     while waiting:
+        work.spend(len(waiting))
+        names = Counter(alias_of(cte) for cte in waiting)
         ready = [
             cte
             for cte in waiting
-            if not any(mentions(cte.this, alias_of(o)) for o in waiting if o is not cte)
+            if not any(
+                name != alias_of(cte) or names[name] > 1
+                for name in work.read_by(cte.this) & names.keys()
+            )
         ]
         # A circle is refused by the server.
         yield from ready or waiting
-        waiting = (
-            [cte for cte in waiting if not any(cte is each for each in ready)] if ready else []
-        )
+        done = set(map(id, ready))
+        waiting = [cte for cte in waiting if id(cte) not in done] if ready else []
 
 
 def operands(query: exp.Expr) -> list[exp.Expr]:
@@ -207,11 +216,6 @@ def operands(query: exp.Expr) -> list[exp.Expr]:
 def rows_of_steps(query: exp.SetOperation, steps: Sequence[exp.Expr]) -> float:
     """How many rows a recursive query makes, by the step that makes most."""
     return max((rows_of_recursion(query, step) for step in steps), default=1.0)
-
-
-def mentions(query: exp.Expr, name: str) -> bool:
-    """Whether a query reads from a source of that name."""
-    return any(table.name.lower() == name for table in query.find_all(exp.Table))
 
 
 def children_of(node: exp.Expr) -> Iterator[exp.Expr]:
