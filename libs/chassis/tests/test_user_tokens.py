@@ -16,7 +16,6 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import SecretStr
 
 from bos.identity.v1 import (
     GetJsonWebKeySetResponse,
@@ -528,18 +527,3 @@ async def test_open_methods_ask_nobody_and_all_others_do(
         with pytest.raises(Unauthenticated) as missing, translate_rpc_errors():
             await stub.put(echo())
         assert missing.value.reason == "CREDENTIAL_MISSING"
-
-
-async def test_keys_of_run_tokens_alone_open_no_service_that_takes_none() -> None:
-    """Where nothing says who may call, nobody may; it would otherwise be everybody."""
-    telemetry = Telemetry.for_tests("gateway")
-    only = AuthSettings.load(run_token_public_keys=PUBLIC)
-    with pytest.raises(ConfigurationError, match="BOS_AUTH_STATIC_KEY"):
-        async with open_authenticator(only, None, telemetry):
-            pass
-    both = only.model_copy(update={"static_key": SecretStr(STATIC_KEY)})
-    async with open_authenticator(both, None, telemetry) as authenticator:
-        assert authenticator is not None
-        assert await accepts(authenticator, STATIC_KEY)
-    async with open_authenticator(AuthSettings.load(), None, telemetry) as authenticator:
-        assert authenticator is None

@@ -25,7 +25,7 @@ from bos_chassis.auth import (
     static_key_from,
 )
 from bos_chassis.channels import Channels
-from bos_chassis.errors import ConfigurationError, Unauthenticated
+from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
@@ -198,11 +198,6 @@ async def open_authenticator(
         ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
     """
     if not settings.names_issuer:
-        if audience is None and settings.run_token_public_keys and settings.static_key is None:
-            raise ConfigurationError(
-                "This service takes no run tokens, and nothing else says who may call it. "
-                "Set BOS_AUTH_ISSUER or BOS_AUTH_STATIC_KEY."
-            )
         yield (
             static_key_from(settings)
             if audience is None

