@@ -292,34 +292,6 @@ async def test_a_passed_deadline_kills_the_program(
     await eventually(lambda: not inmates())
 
 
-async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
-    process_settings: SandboxSettings, inmates: Callable[[], set[int]]
-) -> None:
-    warm = process_settings.model_copy(update={"process_warm_workers": 1})
-    async with open_sandbox(warm, Tier.TIER_PROCESS) as sandbox:
-        await eventually(lambda: _warm(inmates()))
-        before = inmates()
-        assert await sandbox.result("import pandas as pd\nint(pd.Series([1]).sum())") == 1
-        await eventually(lambda: _warm(inmates()) and not inmates() & before)
-        count = sandbox.telemetry.registry.get_sample_value(
-            "bos_sandbox_process_start_seconds_count", {"warm": "true"}
-        )
-        assert count == 1
-    await eventually(lambda: not inmates())
-
-
-def _warm(pids: set[int]) -> bool:
-    """Whether one interpreter is up that has numpy loaded and waits."""
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/wchan") as waits:
-                if "pandas" in maps.read() and waits.read() not in {"", "0"}:
-                    return True
-        except OSError:
-            continue
-    return False
-
-
 async def test_no_interpreter_outlives_the_service(
     process_settings: SandboxSettings, inmates: Callable[[], set[int]]
 ) -> None:
