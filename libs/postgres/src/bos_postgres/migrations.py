@@ -43,14 +43,16 @@ _LOCK_NOT_GOT: Final = "lock timeout"
 _NO_TRANSACTION: Final = "transaction:false"
 
 
-async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120.0) -> None:
+async def migrate(
+    dsn: str, folder: Path, *, schema: str, table: str = _TABLE, timeout_s: float = 120.0
+) -> None:
     """Bring ``schema`` up to date with the ``*.sql`` files of ``folder``, in order of their names.
 
     A file is ``<digits>_<what>.sql`` with a line ``-- migrate:up`` above its statements and a line
     ``-- migrate:down`` below them, under which nothing need follow. The statements see ``schema``
     only and run in one transaction (``-- migrate:up transaction:false`` for those that cannot).
-    What has been applied is recorded in ``<schema>.schema_migrations``. Processes that
-    start at once wait for each other; a merged file must never change.
+    What has been applied is recorded in ``<schema>.<table>``. Processes that start at once wait for
+    each other; a merged file must never change.
 
     A file in a transaction that does not get a lock soon is undone and tried again until the time
     is over. One without cannot be undone, so it waits, and all that is pending beside it does.
@@ -59,6 +61,7 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
         dsn: PostgreSQL URL of any form.
         folder: The migrations of one service.
         schema: Created if it does not exist.
+        table: Of its own for every folder, where a schema has tables of a library beside its own.
         timeout_s: Bound for the whole call; also the longest wait for another process.
 
     Raises:
@@ -68,6 +71,8 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
     """
     files = migration_files(folder)
     check_identifier(schema, "The schema name")
+    check_identifier(table, "The name of the migrations' table")
+    record = f"{schema}.{table}"
     try:
         async with asyncio.timeout(timeout_s), connect(dsn, statement_timeout_s=0) as session:
             with statement_errors(session):
@@ -80,15 +85,15 @@ async def migrate(dsn: str, folder: Path, *, schema: str, timeout_s: float = 120
                     search_path=schema,
                     sslmode=await _ssl_mode(session, dsn),
                 )
-                pending = await _pending(session, files, schema)
+                pending = await _pending(session, files, record)
             if not any(_NO_TRANSACTION in path.read_text() for path in pending):
                 url = with_options(url, lock_timeout=_LOCK_TIMEOUT)
-            status, report = await _run_dbmate(url, folder, schema)
+            status, report = await _run_dbmate(url, folder, record)
             while status != 0 and _LOCK_NOT_GOT in report:
                 await asyncio.sleep(_LOCK_RETRY_S)
-                status, report = await _run_dbmate(url, folder, schema)
+                status, report = await _run_dbmate(url, folder, record)
             if status != 0:
-                failed = next(iter(await _pending(session, files, schema)), folder)
+                failed = next(iter(await _pending(session, files, record)), folder)
                 raise ConfigurationError(
                     f"The migration {failed} of schema {schema} in {describe(dsn)} failed: "
                     f"{_last_line(report, dsn)}",
@@ -146,7 +151,7 @@ async def _ssl_mode(session: asyncpg.Connection[asyncpg.Record], dsn: str) -> st
     return "require" if encrypted else "disable"
 
 
-async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
+async def _run_dbmate(url: str, folder: Path, record: str) -> tuple[int, str]:
     """Run it to its end, or kill it when cancelled; returns its status and what it said."""
     # Settings of libpq that complete a URL (password file, certificates), and nothing else of ours.
     inherited = {key: value for key, value in os.environ.items() if key.startswith("PG")}
@@ -154,7 +159,7 @@ async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
         inherited["HOME"] = home
     with tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
-            *_dbmate_command(folder, schema),
+            *_dbmate_command(folder, record),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -171,23 +176,23 @@ async def _run_dbmate(url: str, folder: Path, schema: str) -> tuple[int, str]:
         return status, output.read(1 << 20).decode(errors="replace")
 
 
-def _dbmate_command(folder: Path, schema: str) -> Sequence[str]:
+def _dbmate_command(folder: Path, record: str) -> Sequence[str]:
     return (
         str(dbmate_program()),
         *("--env-file", os.devnull),  # by default it reads .env from the working directory
         *("--migrations-dir", str(folder.absolute())),
-        *("--migrations-table", f"{schema}.{_TABLE}"),
+        *("--migrations-table", record),
         *("--no-dump-schema", "migrate"),
     )
 
 
 async def _pending(
-    session: asyncpg.Connection[asyncpg.Record], files: list[Path], schema: str
+    session: asyncpg.Connection[asyncpg.Record], files: list[Path], record: str
 ) -> list[Path]:
     """The migrations that are not applied, in their order; dbmate stops at the first that fails."""
     try:
         with statement_errors(session):
-            rows = await session.fetch(f'SELECT version FROM "{schema}".{_TABLE}')  # noqa: S608
+            rows = await session.fetch(f"SELECT version FROM {record}")  # noqa: S608
     except asyncpg.UndefinedTableError:
         return files
     applied = {row["version"] for row in rows}

@@ -1,0 +1,30 @@
+"""The audit trail of a service: who did what, in rows that nobody can change unnoticed.
+
+An entry is written in the transaction of what it tells of, so there is none without the other.
+Within seconds it is sealed: it gets its place in the trail and a hash over itself and the hash
+before it. Whoever changes, adds or takes out a sealed row breaks the chain from there on; whoever
+cuts off its end is found by an exported hash, or by one of those that the log tells.
+
+Entries name users by id and hold no content: no question, no answer, no value, no e-mail address.
+"""
+
+from bos_postgres.audit.chain import Defect, verify
+from bos_postgres.audit.entries import AuditEntry, record
+from bos_postgres.audit.sealing import AUDIT_MIGRATIONS, AuditSettings, running_audit
+from bos_postgres.audit.trail import Checkpoint, SealedEntry, checkpoint, drop_older, read, seal
+
+__all__ = [
+    "AUDIT_MIGRATIONS",
+    "AuditEntry",
+    "AuditSettings",
+    "Checkpoint",
+    "Defect",
+    "SealedEntry",
+    "checkpoint",
+    "drop_older",
+    "read",
+    "record",
+    "running_audit",
+    "seal",
+    "verify",
+]

@@ -1,0 +1,89 @@
+"""Sealing and dropping audit entries in the background, for the life of a service."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.errors import BosError
+from bos_chassis.settings import Settings
+from bos_postgres.audit.trail import drop_older, seal
+from bos_postgres.connections import acquire, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    from bos_chassis.telemetry import Telemetry
+
+AUDIT_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+"""The tables; for :func:`bos_postgres.migrate` with ``table="audit_migrations"``."""
+
+_DROP_EVERY_S = 3600.0
+
+
+class AuditSettings(Settings):
+    """``BOS_AUDIT_…``: the audit trails of all services."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_AUDIT_")
+
+    retention_days: float = Field(
+        default=400.0, gt=0, le=36_500, description="How long entries of the audit trail are kept"
+    )
+    seal_s: float = Field(
+        default=1.0, gt=0, le=60, description="Time between two rounds of sealing new entries"
+    )
+
+
+@asynccontextmanager
+async def running_audit(
+    pool: asyncpg.Pool[asyncpg.Record], settings: AuditSettings, telemetry: Telemetry
+) -> AsyncIterator[None]:
+    """Seal what is pending, and drop what is too old, while the block runs.
+
+    Replicas may do so at once. What is pending at the end is sealed by whoever comes next.
+    """
+    log = telemetry.logger("bos.audit")
+    age = timedelta(days=settings.retention_days)
+
+    async def once(*, drop: bool) -> bool:
+        async with acquire(pool) as session:
+            with statement_errors(session):
+                end = await seal(session)
+                dropped = await drop_older(session, datetime.now(UTC) - age) if drop else 0
+        if end is not None:
+            # The log is where nobody who changes the trail can reach: an anchor for its end.
+            log.info("audit sealed", position=end.position, hash=end.hash.hex())
+        if dropped:
+            log.info("audit entries dropped", count=dropped)
+        return end is not None
+
+    async def for_ever() -> None:
+        loop, drop_at = asyncio.get_running_loop(), 0.0
+        while True:
+            drop, more = loop.time() >= drop_at, False
+            try:
+                more = await once(drop=drop)
+            except BosError as error:
+                log.warning("audit not sealed", reason=error.reason)
+            except Exception:
+                log.exception("audit not sealed")  # whatever it was, the next round must come
+            else:
+                drop_at = loop.time() + _DROP_EVERY_S if drop else drop_at
+            if not more:
+                await asyncio.sleep(settings.seal_s)
+
+    task = asyncio.create_task(for_ever(), name="audit")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,138 @@
+"""``bos audit`` against real trails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from bos_gateway.operator.audit import audit
+from bos_postgres import connect, migrate
+from bos_postgres.audit import AUDIT_MIGRATIONS, AuditEntry, record, seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+COUNT = 700
+
+
+async def command(dsn: str, *arguments: str) -> Result:
+    env = {"BOS_AUDIT_STORE_URLS": dsn}
+    return await asyncio.to_thread(CliRunner().invoke, audit, arguments, env=env)
+
+
+async def statement(dsn: str, schema: str, sql: str) -> None:
+    async with connect(dsn, schema=schema) as session:
+        await session.execute(sql)
+
+
+def parsed(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+async def store(postgres_dsn: str) -> str:
+    """A database with the trails of two services."""
+    for schema in ("gateway", "identity"):
+        await migrate(postgres_dsn, AUDIT_MIGRATIONS, schema=schema, table="audit_migrations")
+        entries = [AuditEntry("run.asked", f"u{n % 2}", target=str(n)) for n in range(COUNT)]
+        async with connect(postgres_dsn, schema=schema) as session:
+            await record(session, entries)
+            while await seal(session):
+                pass
+    return postgres_dsn
+
+
+@pytest.fixture
+async def exported(store: str, tmp_path: Path) -> Path:
+    path = tmp_path / "export.jsonl"
+    path.write_text((await command(store, "export")).stdout)
+    return path
+
+
+async def test_an_export_holds_every_row_of_every_service(store: str, exported: Path) -> None:
+    rows = parsed(exported)
+    for service in ("gateway", "identity"):
+        first, *entries = [row for row in rows if row["service"] == service]
+        assert first == {"service": service, "checkpoint": 0, "hash": ""}
+        assert [row["position"] for row in entries] == list(range(1, COUNT + 1))
+    of_one = (await command(store, "export", "--user", "u1")).stdout.splitlines()
+    actors = {json.loads(line).get("actor") for line in of_one}
+    assert actors == {None, "u1"}
+    assert len(of_one) == 2 + COUNT
+
+
+async def test_whole_trails_are_said_to_be_whole(store: str, exported: Path) -> None:
+    for arguments in ((), ("--against", str(exported))):
+        result = await command(store, "verify", *arguments)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines() == [
+            f"{service}: {COUNT} rows, whole, up to {COUNT}" for service in ("gateway", "identity")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("UPDATE audit_trail SET actor = 'x' WHERE position = 600", "row 600 changed"),
+        ("DELETE FROM audit_trail WHERE position = 600", "row 600 missing"),
+    ],
+)
+async def test_a_broken_chain_is_found_and_named(store: str, sql: str, told: str) -> None:
+    await statement(store, "identity", "ALTER TABLE audit_trail DISABLE TRIGGER USER")
+    await statement(store, "identity", sql)
+    result = await command(store, "verify")
+    assert result.exit_code == 1
+    assert told in result.stdout
+    assert f"gateway: {COUNT} rows, whole" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("DELETE FROM audit_trail WHERE position > 650", "the trail ends at 650"),
+        ("TRUNCATE audit_trail", "the trail ends at 0"),
+        (
+            "UPDATE audit_checkpoint SET position = 700, hash = sha256('x');TRUNCATE audit_trail",
+            "the checkpoint at 700 is not the row of the export",
+        ),
+        ("DROP TABLE audit_trail", "identity (no trail any more)"),
+    ],
+)
+async def test_a_cut_off_end_is_found_by_an_earlier_export(
+    store: str, exported: Path, sql: str, told: str
+) -> None:
+    await statement(store, "identity", "ALTER TABLE audit_trail DISABLE TRIGGER USER")
+    await statement(store, "identity", sql)
+    result = await command(store, "verify", "--against", str(exported))
+    assert result.exit_code == 1
+    assert told in result.output
+
+
+async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: Path) -> None:
+    take = "SELECT position, hash FROM audit_trail WHERE position = 300"
+    sql = f"UPDATE audit_checkpoint SET (position, hash) = ({take})"
+    await statement(store, "identity", sql)
+    await statement(store, "identity", "DELETE FROM audit_trail WHERE position <= 300")
+    result = await command(store, "verify", "--against", str(exported))
+    assert result.exit_code == 0, result.output
+    assert "identity: 400 rows, whole, up to 700" in result.stdout
+
+
+async def test_what_is_no_export_and_a_store_without_trails_are_said_so(
+    store: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.txt"
+    path.write_text('{"service": "gateway"}\n')
+    result: Any = await command(store, "verify", "--against", str(path))
+    assert "Line 1 of the file" in result.output
+    for schema in ("gateway", "identity"):
+        await statement(store, schema, "DROP TABLE audit_trail")
+    result = await command(store, "verify")
+    assert result.exit_code == 1
+    assert "no audit trail" in result.output
