@@ -92,6 +92,7 @@ async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_register
     await (await start()).register("ada")
     async with connect(postgres_dsn, schema="identity") as connection:
         await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
+        await connection.execute("DROP POLICY own_deeds ON audit_pending")
         for table in ("api_keys", "password_resets", "invitations", "founder"):
             await connection.execute(f"DROP TABLE {table}")
         await connection.execute(

@@ -29,10 +29,12 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
+from bos_gateway.auditing import SERVICE
 from bos_gateway.day_budget import settle
 from bos_gateway.files import RunFiles
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect, statement_errors
+from bos_postgres.audit import OPERATOR, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +128,10 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
     """Delete runs that have ended, whose files are gone already; returns how many there were."""
-    return (await _deleted(session, runs))["runs"]
+    deleted = (await _deleted(session, runs))["runs"]
+    if deleted:  # in the transaction of the caller
+        await record(session, [SERVICE.entry("runs.expired", runs=str(deleted))])
+    return deleted
 
 
 async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str, int]:
@@ -135,6 +140,16 @@ async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str
     row = await session.fetchrow(_DELETE, run_ids)
     assert row is not None
     return dict(row)
+
+
+async def _erased(session: Session, runs: Sequence[asyncpg.Record], scope: Scope) -> dict[str, int]:
+    """Delete a batch on demand, with its entry."""
+    async with session.transaction():
+        erased = await _deleted(session, runs)
+        target = scope.user_id if scope.run_id is None else str(scope.run_id)
+        told = {"runs": str(erased["runs"]), "events": str(erased["events"])}
+        await record(session, [OPERATOR.entry("run.erased", target or "", **told)])
+    return erased
 
 
 async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
@@ -188,7 +203,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
                 "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
                 reason="ARTEFACTS_NOT_CONFIGURED",
             )
-        erased.update(await _deleted(session, ended))
+        erased.update(await _erased(session, ended, scope))
     if scope.user_id is not None:
         await forget_days(session, scope.user_id)
     return erased

@@ -51,6 +51,13 @@ from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
 from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
+from bos_postgres.audit import (
+    Refusals,
+    migrate_audit,
+    record_alone,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,6 +74,16 @@ MOST_SESSIONS = _POOL_SIZE + _READERS + 5
 """Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
 is slow), the lease and the listener."""
 _DEADLINE_MARGIN_S = 30.0
+
+
+async def migrate_store(dsn: str) -> None:
+    """Bring the gateway's schema up to date, with its audit trail.
+
+    Raises:
+        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
+    """
+    await migrate_audit(dsn, schema=SCHEMA)
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
 
 
 @asynccontextmanager
@@ -90,7 +107,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
-    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         auth = await enter(
@@ -105,6 +122,10 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
+        refusals = Refusals(pool, telemetry)
+        await enter(running_audit(pool, settings.audit, telemetry))
+        await enter(refusals.running())
+        await record_settings(pool, SCHEMA, settings)
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
@@ -149,14 +170,15 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         replica = Replica(
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
-        approvals = Approvals(pool, readers)
+        approvals = Approvals(pool, readers, refusals)
         await enter(running_replica(replica, approvals, WaitingApprovals(pool, metrics), telemetry))
         upkeep = Upkeep(pool, settings.retention_days, metrics, files)
         await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
+        audit = partial(record_alone, pool)
         servicer = OrchestratorServicer(
-            replica, runs, registry, dry_run, streams, files, clock, collaborators.access
+            replica, runs, registry, dry_run, streams, files, clock, collaborators.access, audit
         )
         identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         sessions = SessionCheck(channels, identity) if identity else None

@@ -30,6 +30,7 @@ from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
 from bos_identity.api_keys.api import SERVICE_NAME as API_KEY_SERVICE
 from bos_identity.api_keys.api import ApiKeyServicer
 from bos_identity.api_keys.store import ApiKeys
+from bos_identity.client_address import Addresses
 from bos_identity.credentials.api import OPEN_METHODS as CREDENTIAL_OPEN_METHODS
 from bos_identity.credentials.api import SERVICE_NAME as CREDENTIAL_SERVICE
 from bos_identity.credentials.api import CredentialServicer
@@ -45,6 +46,7 @@ from bos_identity.throttle import Throttle
 from bos_identity.tokens import AccessTokens
 from bos_identity.upkeep import running_upkeep
 from bos_postgres import migrate, open_database
+from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -75,6 +77,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
     """
     metrics = IdentityMetrics(telemetry.registry)
     log = telemetry.logger("bos.identity")
+    await migrate_audit(settings.store_url, schema=SCHEMA)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
@@ -83,6 +86,10 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
+        refusals, addresses = Refusals(pool, telemetry), Addresses(proxy_tokens_from(settings.auth))
+        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
+        await stack.enter_async_context(refusals.running())
+        await record_settings(pool, SCHEMA, settings)
         keys = await stack.enter_async_context(open_key_ring(settings, pool, metrics, telemetry))
         passwords = await stack.enter_async_context(Passwords(settings, metrics))
         own_keys = await stack.enter_async_context(
@@ -108,6 +115,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             settings=settings,
             metrics=metrics,
             log=log,
+            refusals=refusals,
         )
         registration = Registration(
             accounts=accounts,
@@ -117,6 +125,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             settings=settings,
             metrics=metrics,
             log=log,
+            refusals=refusals,
         )
         await stack.enter_async_context(
             running_upkeep((sessions, throttle, invitations, resets, api_keys), telemetry)
@@ -131,22 +140,20 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         )
         servicers = (
             Servicer(
-                IdentityServicer(
-                    identity, registration, callers, keys, proxy_tokens_from(settings.auth)
-                ),
+                IdentityServicer(identity, registration, callers, keys, addresses.proxies),
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
                 open_methods=OPEN_METHODS,
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
-                AdministrationServicer(Users(pool), invitations, resets, callers, log),
+                AdministrationServicer(Users(pool), invitations, resets, callers, addresses, log),
                 add_AdministrationServiceServicer_to_server,
                 ADMINISTRATION_SERVICE,
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
-                ApiKeyServicer(api_keys, callers, log),
+                ApiKeyServicer(api_keys, callers, addresses, log),
                 add_ApiKeyServiceServicer_to_server,
                 API_KEY_SERVICE,
                 max_request_bytes=_REQUEST_BYTES,

@@ -23,6 +23,7 @@ from bos_chassis.errors import BosError, NotFound
 from bos_chassis.settings import Settings
 from bos_memory.service import SCHEMA
 from bos_postgres import connect, statement_errors
+from bos_postgres.audit import OPERATOR, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +73,14 @@ async def erase(session: Session, user_id: str) -> Erased:
     Raises:
         NotFound: there is nothing to delete.
     """
-    row = await session.fetchrow(_ERASE, user_id)
-    assert row is not None
-    erased = Erased(row["conversations"], row["messages"], row["profiles"])
-    if not (erased.conversations or erased.profiles):
-        raise NotFound(f"Nothing is stored of user {user_id}.")
+    async with session.transaction():
+        row = await session.fetchrow(_ERASE, user_id)
+        assert row is not None
+        erased = Erased(row["conversations"], row["messages"], row["profiles"])
+        if not (erased.conversations or erased.profiles):
+            raise NotFound(f"Nothing is stored of user {user_id}.")
+        told = {"conversations": str(erased.conversations), "messages": str(erased.messages)}
+        await record(session, [OPERATOR.entry("memory.erased", user_id, **told)])
     return erased
 
 

@@ -20,6 +20,7 @@ from bos_memory.metrics import MemoryMetrics
 from bos_memory.profiles import Profiles
 from bos_memory.summarizing import Summaries
 from bos_postgres import migrate, open_database
+from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,6 +55,7 @@ async def serve(
     """
     metrics = MemoryMetrics(telemetry.registry)
     model = None if models is None else models.for_agent("memory")
+    await migrate_audit(settings.store_url, schema=SCHEMA)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
@@ -65,6 +67,8 @@ async def serve(
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
+        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
+        await record_settings(pool, SCHEMA, settings)
         conversations, profiles = Conversations(pool, readers), Profiles(pool, readers)
         extractor = Extractor(profiles, model, settings, metrics, telemetry)
         summaries = Summaries(conversations, model, settings, metrics, telemetry)

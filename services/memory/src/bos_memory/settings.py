@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_postgres.audit import AuditSettings
 
 
 class MemorySettings(Settings):
@@ -16,6 +17,7 @@ class MemorySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: str = Field(
         min_length=1, description="PostgreSQL URL of conversations and long-term memory"

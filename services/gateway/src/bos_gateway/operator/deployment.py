@@ -32,6 +32,16 @@ class _StoreSettings(Settings):
     planner_target: str | None = None
 
 
+class _AuditStores(Settings):
+    """The databases of all services that keep an audit trail."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_")
+
+    gateway_store_url: str | None = None
+    identity_store_url: str | None = None
+    memory_store_url: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """Where everything is."""
@@ -69,6 +79,17 @@ def find_store(start: Path) -> str:
         ConfigurationError: nothing says where it is.
     """
     return _StoreSettings.load().store_url or _standalone(start).store_url
+
+
+def find_audit_stores(start: Path) -> list[str]:
+    """The URLs of all databases with audit trails; a standalone has one for all services.
+
+    Raises:
+        ConfigurationError: nothing says where any of them is.
+    """
+    given = _AuditStores.load()
+    urls = (given.gateway_store_url, given.identity_store_url, given.memory_store_url)
+    return list(dict.fromkeys(url for url in urls if url)) or [_standalone(start).store_url]
 
 
 def find_deployment(start: Path) -> Deployment:

@@ -9,13 +9,16 @@ from uuid import uuid4
 from bos.identity.v1 import Invitation
 from bos_chassis.auth import USER
 from bos_identity.tokens import digest, new_code
-from bos_postgres import execute, fetch, fetchrow, fetchval
+from bos_postgres import execute, fetch, fetchval
+from bos_postgres.audit import deed, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
     import asyncpg
+
+    from bos_postgres.audit import By
 
 MOST_LISTED: Final = 200
 _PREFIX: Final = "bosi_"  # so that scanners for leaked secrets recognise them
@@ -61,20 +64,20 @@ class Invitations:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
-    async def make(self, new: NewInvitation) -> tuple[Invitation, str]:
+    async def make(self, new: NewInvitation, by: By) -> tuple[Invitation, str]:
         """A new invitation, and its code, which is not kept."""
         code = new_code(_PREFIX)
-        row = await fetchrow(
-            self._pool,
-            _INSERT,
-            uuid4(),
-            digest(code),
-            list(new.roles) or [USER],
-            list(new.groups),
-            new.made_by,
-            new.life_s,
-        )
-        assert row is not None
+        given = (uuid4(), digest(code), list(new.roles) or [USER], list(new.groups), new.made_by)
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_INSERT, *given, new.life_s)
+            assert row is not None
+            entry = by.entry(
+                "account.invited",
+                str(row["invitation_id"]),
+                roles=" ".join(row["roles"]),
+                groups=" ".join(row["groups"]),
+            )
+            await record(connection, [entry])
         return _invitation(row), code
 
     async def is_good(self, code_digest: bytes) -> bool:
@@ -85,9 +88,13 @@ class Invitations:
         """Those that can be used, the newest first."""
         return [_invitation(row) for row in await fetch(self._pool, _LIST)]
 
-    async def revoke(self, invitation_id: UUID) -> bool:
+    async def revoke(self, invitation_id: UUID, by: By) -> bool:
         """Make one useless; whether there was one."""
-        return await execute(self._pool, _REVOKE, invitation_id) == "DELETE 1"
+        async with deed(self._pool) as connection:
+            if await connection.execute(_REVOKE, invitation_id) != "DELETE 1":
+                return False
+            await record(connection, [by.entry("invitation.revoked", str(invitation_id))])
+        return True
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of those that expired long ago; returns how many."""

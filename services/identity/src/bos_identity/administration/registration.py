@@ -14,6 +14,7 @@ from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
 from bos_identity.names import clean_name
 from bos_identity.passwords.weak import weakness
 from bos_identity.tokens import digest
+from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from bos_identity.administration.invitations import Invitations
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.hashes import Passwords
+    from bos_identity.sessions import Origin
     from bos_identity.settings import IdentitySettings
     from bos_identity.throttle import Throttle
+    from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"
 
@@ -40,13 +43,16 @@ class Registration:
     settings: IdentitySettings
     metrics: IdentityMetrics
     log: FilteringBoundLogger
+    refusals: Refusals
 
-    async def register(self, request: RegisterUserRequest, network: str, *, is_local: bool) -> User:
+    async def register(
+        self, request: RegisterUserRequest, origin: Origin, *, is_local: bool
+    ) -> User:
         """Make an account.
 
         Args:
             request: What it is to be.
-            network: Where the call comes from; empty if nobody knows.
+            origin: Where the call comes from; empty if nobody knows.
             is_local: Whether it comes from this machine, whatever it says of itself.
 
         Raises:
@@ -61,8 +67,10 @@ class Registration:
         if right is None or right is Right.OPEN:
             # Successes count as well: what is slowed down here is the making of accounts. Whoever
             # was invited has no part in it, and strangers who guess do.
-            await self.throttle.count(self.throttle.registration(network))
+            await self.throttle.count(self.throttle.registration(origin.network))
         if right is None:
+            refused = stranger(origin.network).entry("account.refused", outcome="refused")
+            self.refusals.count(refused)
             raise _invitation_refused() if request.invitation else _closed()
         new = NewAccount(
             username=request.username,
@@ -70,7 +78,7 @@ class Registration:
             display_name=clean_name("display_name", request.display_name) or request.username,
             password=await self.passwords.hash(request.password),
         )
-        user = await self.accounts.add(new, right, code)
+        user = await self.accounts.add(new, right, code, origin.address)
         if user is None:
             raise _invitation_refused()
         self.metrics.registrations.inc()

@@ -12,7 +12,8 @@ from bos_chassis.errors import FailedPrecondition, InvalidArgument, NotFound
 from bos_identity.accounts import COLUMNS, name_taken, user_of
 from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.sessions import END_OTHERS
-from bos_postgres import acquire, fetch, fetchrow, statement_errors
+from bos_postgres import fetch
+from bos_postgres.audit import deed, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     from bos.identity.v1 import User
+    from bos_postgres.audit import AuditEntry, By
 
 # Any number of our own; it names the right to take an administrator away.
 _LOCK: Final = 0x626F73_61646D
@@ -71,7 +73,7 @@ class Users:
         return [user_of(row) for row in await fetch(self._pool, _LIST, username, after, most)]
 
     async def add_service(
-        self, username: str, display_name: str, roles: Sequence[str], groups: Sequence[str]
+        self, username: str, display_name: str, roles: Sequence[str], groups: Sequence[str], by: By
     ) -> User:
         """Make an account for a service.
 
@@ -79,16 +81,17 @@ class Users:
             AlreadyExists: The name is taken.
         """
         arguments = (uuid4(), username, display_name, list(roles) or [USER], list(groups))
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                try:
-                    row = await connection.fetchrow(_ADD_SERVICE, *arguments)
-                except asyncpg.UniqueViolationError:
-                    raise name_taken() from None
-        assert row is not None
-        return user_of(row)
+        async with deed(self._pool) as connection:
+            try:
+                row = await connection.fetchrow(_ADD_SERVICE, *arguments)
+            except asyncpg.UniqueViolationError:
+                raise name_taken() from None
+            assert row is not None
+            user = user_of(row)
+            await record(connection, [_rights("service_account.created", user, by)])
+        return user
 
-    async def set_roles(self, user_id: UUID, roles: Sequence[str]) -> User:
+    async def set_roles(self, user_id: UUID, roles: Sequence[str], by: By) -> User:
         """Replace the roles.
 
         Raises:
@@ -96,54 +99,63 @@ class Users:
             FailedPrecondition: Nobody would be left to administer.
             InvalidArgument: A service cannot be an administrator.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                async with connection.transaction():
-                    try:
-                        return await _unless_last(connection, _SET_ROLES, user_id, list(roles))
-                    except asyncpg.CheckViolationError:
-                        raise InvalidArgument.field(
-                            "roles", f"a service account cannot be an {ADMINISTRATOR}"
-                        ) from None
+        async with deed(self._pool) as connection:
+            try:
+                user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
+            except asyncpg.CheckViolationError:
+                raise InvalidArgument.field(
+                    "roles", f"a service account cannot be an {ADMINISTRATOR}"
+                ) from None
+            await record(connection, [_rights("roles.changed", user, by)])
+        return user
 
-    async def set_groups(self, user_id: UUID, groups: Sequence[str]) -> User:
+    async def set_groups(self, user_id: UUID, groups: Sequence[str], by: By) -> User:
         """Replace the groups.
 
         Raises:
             NotFound: There is no such account.
         """
-        row = await fetchrow(self._pool, _SET_GROUPS, user_id, list(groups))
-        if row is None:
-            raise no_user()
-        return user_of(row)
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_SET_GROUPS, user_id, list(groups))
+            if row is None:
+                raise no_user()
+            user = user_of(row)
+            await record(connection, [_rights("groups.changed", user, by)])
+        return user
 
-    async def deactivate(self, user_id: UUID) -> User:
+    async def deactivate(self, user_id: UUID, by: By) -> User:
         """Close an account with its sessions and keys, all at once.
 
         Raises:
             NotFound: There is no such account.
             FailedPrecondition: Nobody would be left to administer.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                # Whoever signs in or makes a key locks the account first, so nothing slips in.
-                async with connection.transaction():
-                    user = await _unless_last(connection, _DEACTIVATE, user_id)
-                    await connection.execute(END_OTHERS, user_id, None, "deactivated")
-                    await connection.execute(REVOKE_ALL, user_id)
-                    await connection.execute(_VOID_RESETS, user_id)
+        # Whoever signs in or makes a key locks the account first, so nothing slips in.
+        async with deed(self._pool) as connection:
+            user = await _unless_last(connection, _DEACTIVATE, user_id)
+            await connection.execute(END_OTHERS, user_id, None, "deactivated")
+            await connection.execute(REVOKE_ALL, user_id)
+            await connection.execute(_VOID_RESETS, user_id)
+            await record(connection, [by.entry("account.deactivated", str(user_id))])
         return user
 
-    async def reactivate(self, user_id: UUID) -> User:
+    async def reactivate(self, user_id: UUID, by: By) -> User:
         """Open an account again.
 
         Raises:
             NotFound: There is no such account.
         """
-        row = await fetchrow(self._pool, _REACTIVATE, user_id)
-        if row is None:
-            raise no_user()
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_REACTIVATE, user_id)
+            if row is None:
+                raise no_user()
+            await record(connection, [by.entry("account.reactivated", str(user_id))])
         return user_of(row)
+
+
+def _rights(action: str, user: User, by: By) -> AuditEntry:
+    """The entry about what an account may do from now on."""
+    return by.entry(action, user.user_id, roles=" ".join(user.roles), groups=" ".join(user.groups))
 
 
 def no_user() -> NotFound:

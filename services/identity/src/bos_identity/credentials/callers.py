@@ -14,6 +14,7 @@ from bos_chassis.auth import ADMINISTRATOR, current_principal
 from bos_chassis.errors import NotFound, PermissionDenied
 from bos_chassis.user_tokens import refused_token
 from bos_identity.sessions import Rights
+from bos_postgres.audit import By
 
 if TYPE_CHECKING:
     from bos_chassis.auth import Principal
@@ -31,6 +32,12 @@ class Caller:
     rights: Rights
     is_key: bool
     """Whether an API key stands for the user."""
+    principal: Principal
+    """As the credential says it."""
+
+    def by(self, address: str) -> By:
+        """The caller as the audit trail names it."""
+        return By.of(self.principal, address)
 
     @property
     def may_administer(self) -> bool:
@@ -77,7 +84,7 @@ class Callers:
             raise refused_token()
         is_key = principal.kind == "api_key"
         session_id = as_uuid(principal.session_id) if principal.kind == "user_token" else None
-        return Caller(user_id, session_id, rights, is_key)
+        return Caller(user_id, session_id, rights, is_key, principal)
 
     async def rights(self) -> Rights | None:
         """What the caller may do; None if the session or key is not good any more."""
