@@ -147,8 +147,8 @@ async def _erased(session: Session, runs: Sequence[asyncpg.Record], scope: Scope
     async with session.transaction():
         erased = await _deleted(session, runs)
         target = scope.user_id if scope.run_id is None else str(scope.run_id)
-        told = {"runs": str(erased["runs"]), "events": str(erased["events"])}
-        await record(session, [OPERATOR.entry("run.erased", target or "", **told)])
+        count = str(erased["runs"])
+        await record(session, [OPERATOR.entry("run.erased", target or "", runs=count)])
     return erased
 
 

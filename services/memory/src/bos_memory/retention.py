@@ -79,8 +79,8 @@ async def erase(session: Session, user_id: str) -> Erased:
         erased = Erased(row["conversations"], row["messages"], row["profiles"])
         if not (erased.conversations or erased.profiles):
             raise NotFound(f"Nothing is stored of user {user_id}.")
-        told = {"conversations": str(erased.conversations), "messages": str(erased.messages)}
-        await record(session, [OPERATOR.entry("memory.erased", user_id, **told)])
+        count = str(erased.conversations)
+        await record(session, [OPERATOR.entry("memory.erased", user_id, conversations=count)])
     return erased
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from attrs import evolve
 from pydantic import BaseModel, SecretStr
 
 from bos_postgres.audit.actors import By
@@ -62,7 +63,8 @@ def settings_entry(service: str, settings: BaseModel) -> AuditEntry:
             lines.append(name)
     details = {f"changed_{number:02}": line for number, line in enumerate(lines[:_MAX_LINES], 1)}
     digest = f"sha256:{hashlib.sha256(known.encode()).hexdigest()}"
-    return By(service, "service").entry(_ACTION, service, digest=digest, **details)
+    entry = By(service, "service").entry(_ACTION, service, digest=digest)
+    return evolve(entry, details={**entry.details, **details})
 
 
 def _known(value: Any) -> Any:
