@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +78,18 @@ async def audit_entries(dsn: str, schema: str, action: str = "") -> list[dict[st
     async with connect(dsn, schema=schema) as session:
         rows = await session.fetch(_ROWS, action)
     return [{**row, "details": json.loads(row["details"])} for row in rows]
+
+
+async def until_audited(dsn: str, schema: str, action: str) -> list[dict[str, Any]]:
+    """The entries of an action, once there is one.
+
+    Raises:
+        TimeoutError: there is none within a minute.
+    """
+    async with asyncio.timeout(60):
+        while not (found := await audit_entries(dsn, schema, action)):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    return found
 
 
 async def sealed_trail(dsn: str, schema: str) -> list[SealedEntry]:

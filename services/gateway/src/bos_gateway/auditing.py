@@ -73,13 +73,18 @@ def _read(
         "data.read",
         state.run_id,
         outcome="succeeded" if result.status == SUCCEEDED else "failed",
-        step=step.sub_task.sub_task_id,
+        step=_place(state, step),
         agent=agent,
         services=" ".join(services),
         tools=" ".join(tools[:_MOST_TOOLS]),
         calls=str(len(calls)),
         digest=_digest(step, calls),
     )
+
+
+def _place(state: RunState, step: StepState) -> str:
+    """Revision and number of the step in its plan: its id was made up by a model."""
+    return f"{step.revision}.{list(state.steps).index(step.step.step_id) + 1}"
 
 
 def _is_tool(state: RunState, agent: str, name: str) -> bool:
@@ -111,7 +116,7 @@ def _performed(state: RunState, step: StepState, finished: StepFinished) -> Iter
             "action.performed",
             state.run_id,
             outcome="succeeded" if done else "failed",
-            step=step.step.step_id,
+            step=_place(state, step),
             agent=step.step.agent,
             tool=action.tool,
             digest=action.digest,
