@@ -81,6 +81,24 @@ async def test_a_flood_of_refusals_is_one_row_at_once_and_one_with_the_rest(pool
     assert (rest["address"], rest["outcome"]) == ("203.0.113.7", "refused")
 
 
+async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = Refusals(pool, Telemetry.for_tests("house"))
+    for _ in range(3):
+        refusals.count(stranger().entry("a.b"))
+        await refusals._write(all_of_it=False)
+    assert len(await rows(pool)) == 1
+    await refusals._write(all_of_it=True)
+    assert [each["details"]["count"] for each in await rows(pool)] == ["1", "2"]
+    monkeypatch.setattr("bos_postgres.audit.refusals._WINDOW_S", 0.0)
+    refusals.count(stranger().entry("a.b"))
+    await refusals._write(all_of_it=True)
+    assert refusals._counted
+    await refusals._write(all_of_it=False)
+    assert not refusals._counted, "what is not refused any more takes no place"
+
+
 async def test_refusals_from_everywhere_are_bounded_and_none_is_uncounted(pool: Pool) -> None:
     refusals = Refusals(pool, Telemetry.for_tests("house"))
     async with refusals.running():
