@@ -228,6 +228,11 @@ class AuthSettings(Settings):
     static_key: SecretStr | None = Field(
         default=None, min_length=16, description="Key that callers send as a bearer token"
     )
+    static_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, one a line, of at least 16 characters each. It may "
+        "be replaced while the service runs: keys that it no longer holds are refused",
+    )
     static_key_user: str = Field(
         default="local", min_length=1, max_length=128, description="User that its holder acts as"
     )
@@ -302,12 +307,17 @@ class AuthSettings(Settings):
         "What is signed with their `BOS_REST_SIGNING_KEY_FILE` is believed about the client's "
         "address and the trace",
     )
+    proxy_public_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, which may be replaced while the service runs",
+    )
 
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
         return (
             self.static_key is not None
+            or self.static_keys_file is not None
             or self.run_token_public_keys is not None
             or self.names_issuer
         )

@@ -132,7 +132,11 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         servicers = (
             Servicer(
                 IdentityServicer(
-                    identity, registration, callers, keys, proxy_tokens_from(settings.auth)
+                    identity,
+                    registration,
+                    callers,
+                    keys,
+                    proxy_tokens_from(settings.auth, telemetry),
                 ),
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
@@ -165,8 +169,8 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 settings.server,
                 servicers,
                 telemetry=telemetry,
-                auth=with_users(settings.auth, None, users, api_keys=verifier),
-                from_proxy=from_proxy(settings.auth),
+                auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )
 
