@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
-from pytest import LogCaptureFixture
 
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_postgres import acquire, connect, migrate, open_database
@@ -41,7 +39,6 @@ class Login:
         await self._administrator.execute(f"ALTER ROLE {self.name} PASSWORD '{quoted}'")
 
     async def end_sessions(self) -> None:
-        await self._administrator.execute("SELECT 1")
         await self._administrator.fetch(_END_SESSIONS, self.name)
 
 
@@ -81,7 +78,7 @@ async def test_new_connections_of_a_pool_use_the_new_password(login: Login) -> N
 
 
 async def test_an_empty_or_missing_file_keeps_the_password_and_says_so(
-    login: Login, caplog: LogCaptureFixture
+    login: Login, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_database(login.dsn, schema="public", max_size=1) as pool:
         for spoil in (lambda: login.file.write_text("\n"), login.file.unlink):
@@ -98,26 +95,18 @@ async def test_an_empty_or_missing_file_keeps_the_password_and_says_so(
 
 
 async def test_a_listener_comes_back_with_the_new_password(login: Login) -> None:
-    async with (
-        Notices(login.dsn, "bell", poll_s=0.05) as notices,
-        aclosing(_items(notices)) as all_,
-    ):
-        assert await anext(all_) is None
+    async with Notices(login.dsn, "bell", poll_s=0.05) as notices:
+        assert await anext(notices) is None
         await login.set_password(NEW)
         await login.end_sessions()
         for _ in range(3):  # refused, and still there
-            assert await anext(all_) is None
+            assert await anext(notices) is None
         login.file.write_text(NEW)
         async with connect(login.dsn) as other:
             heard = None
             while heard != "ding":
                 await other.execute("SELECT pg_notify('bell', 'ding')")
-                heard = await anext(all_)
-
-
-async def _items(notices: Notices) -> AsyncIterator[str | None]:
-    async for item in notices:
-        yield item
+                heard = await anext(notices)
 
 
 async def test_migrations_use_the_file_and_never_tell_what_it_holds(

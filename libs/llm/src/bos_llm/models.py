@@ -13,7 +13,7 @@ from bos_llm.capabilities import Ladder
 from bos_llm.errors import ModelNotConfigured
 from bos_llm.model import Model
 from bos_llm.observe import KeyObserver, ModelMetrics, Observer
-from bos_llm.profiles import current_key_profile
+from bos_llm.profiles import current_key_profile, key_file
 from bos_llm.providers import provider_row
 from bos_llm.retry import RetryPolicy
 
@@ -156,11 +156,13 @@ class Models:
 
             access = self.settings.access(config.provider, config.keys)
             where = access.base_url or access.provider
+            file = access.key_file
             breaker = self._breakers.setdefault(
                 where, CircuitBreaker(open_s=self.settings.breaker_s)
             )
             endpoint = self._endpoints[key] = Endpoint(
                 access,
+                key_file=file and key_file(file, access.key_variable, self._telemetry),
                 set_aside_s=self.settings.key_set_aside_s,
                 on_rest=KeyObserver(self._telemetry, self._metrics, access),
                 breaker=breaker,

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from bos_chassis.watched_files import secret_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_chassis.watched_files import WatchedFiles
 
 MAX_KEYS = 32
 
@@ -42,6 +48,29 @@ def split_keys(secret: SecretStr | None) -> tuple[SecretStr, ...]:
     """
     text = secret.get_secret_value() if secret is not None else ""
     return tuple(map(SecretStr, dict.fromkeys(text.replace(",", " ").split())))
+
+
+def keys_in_file(text: str) -> tuple[SecretStr, ...]:
+    """The keys in a file, one a line or as in a variable.
+
+    Raises:
+        ValueError: they cannot be keys.
+    """
+    keys = split_keys(SecretStr(text))
+    if not 0 < len(keys) <= MAX_KEYS or not text.isascii():
+        raise ValueError(f"must hold one key a line, at most {MAX_KEYS}")
+    return keys
+
+
+def key_file(
+    path: Path, variable: str, telemetry: Telemetry | None = None
+) -> WatchedFiles[tuple[SecretStr, ...]]:
+    """The keys of the file that stands in for ``variable``, as they are now.
+
+    Raises:
+        ConfigurationError: the file is not usable.
+    """
+    return secret_file(path, f"{variable}_FILE", keys_in_file, telemetry)
 
 
 def _as_profile(value: Any) -> Any:
