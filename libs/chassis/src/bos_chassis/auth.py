@@ -472,7 +472,9 @@ def static_key_from(settings: AuthSettings, telemetry: Telemetry | None = None) 
     if key is None and file is None:
         return None
     return StaticKey(
-        StaticKeys(key and key.get_secret_value(), file, telemetry),
+        StaticKeys(
+            key and key.get_secret_value(), file, telemetry, refresh_s=settings.files_refresh_s
+        ),
         settings.static_key_user,
         settings.static_key_roles,
         settings.static_key_groups,

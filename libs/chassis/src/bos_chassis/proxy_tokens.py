@@ -143,7 +143,9 @@ def proxy_tokens_from(
     keys, file = settings.proxy_public_keys, settings.proxy_public_keys_file
     if file is None:
         return None if keys is None else ProxyTokenVerifier([keys])
-    watched = secret_file(file, _FILE_VARIABLE, _of_text, telemetry)
+    watched = secret_file(
+        file, _FILE_VARIABLE, _of_text, telemetry, refresh_s=settings.files_refresh_s
+    )
     return ProxyTokenVerifier([] if keys is None else [keys], file=watched)
 
 

@@ -233,6 +233,9 @@ class AuthSettings(Settings):
         description="File of further such keys, one a line, of at least 16 characters each. It may "
         "be replaced while the service runs: keys that it no longer holds are refused",
     )
+    files_refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether a file of keys changed"
+    )
     static_key_user: str = Field(
         default="local", min_length=1, max_length=128, description="User that its holder acts as"
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, TypeAdapter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
 MAX_REPLY_TOKENS = 131_072

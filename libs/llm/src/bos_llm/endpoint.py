@@ -18,6 +18,7 @@ import email.utils
 import json
 import math
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aiohttp
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from bos_chassis.watched_files import WatchedFiles
     from bos_llm import keys
     from bos_llm.agent_config import Access
     from bos_llm.refusals import Refusal

@@ -162,7 +162,13 @@ class Models:
             )
             endpoint = self._endpoints[key] = Endpoint(
                 access,
-                key_file=file and key_file(file, access.key_variable, self._telemetry),
+                key_file=file
+                and key_file(
+                    file,
+                    access.key_variable,
+                    self._telemetry,
+                    self.settings.key_files_refresh_s,
+                ),
                 set_aside_s=self.settings.key_set_aside_s,
                 on_rest=KeyObserver(self._telemetry, self._metrics, access),
                 breaker=breaker,

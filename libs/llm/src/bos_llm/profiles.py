@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from bos_chassis.watched_files import secret_file
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.watched_files import REFRESH_S, secret_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +64,27 @@ def keys_in_file(text: str) -> tuple[SecretStr, ...]:
 
 
 def key_file(
-    path: Path, variable: str, telemetry: Telemetry | None = None
+    path: Path, variable: str, telemetry: Telemetry | None = None, refresh_s: float = REFRESH_S
 ) -> WatchedFiles[tuple[SecretStr, ...]]:
     """The keys of the file that stands in for ``variable``, as they are now.
 
     Raises:
         ConfigurationError: the file is not usable.
     """
-    return secret_file(path, f"{variable}_FILE", keys_in_file, telemetry)
+    return secret_file(path, f"{variable}_FILE", keys_in_file, telemetry, refresh_s=refresh_s)
+
+
+def keys_of(secret: SecretStr | None, file: Path | None, variable: str) -> tuple[SecretStr, ...]:
+    """The keys of a variable, or of the file beside it.
+
+    Raises:
+        ConfigurationError: both are given, or the file is not usable.
+    """
+    if file is None:
+        return split_keys(secret)
+    if secret is not None:
+        raise ConfigurationError(f"{variable} and {variable}_FILE are set; remove one of them")
+    return key_file(file, variable).current()
 
 
 def _as_profile(value: Any) -> Any:

@@ -220,6 +220,9 @@ class ModelSettings(Settings):
         description="A key that was refused, or has no quota, is not used for this long while "
         "there is another one; and longest rest of one that is too busy",
     )
+    key_files_refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether a file of keys changed"
+    )
     prices: Mapping[str, ModelPrice] = Field(
         default_factory=dict,
         description="US dollars per million tokens, where they differ from the table of bos_llm: "
