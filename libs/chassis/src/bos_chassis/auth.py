@@ -473,7 +473,10 @@ def static_key_from(settings: AuthSettings, telemetry: Telemetry | None = None) 
         return None
     return StaticKey(
         StaticKeys(
-            key and key.get_secret_value(), file, telemetry, refresh_s=settings.files_refresh_s
+            None if key is None else key.get_secret_value(),
+            file,
+            telemetry,
+            refresh_s=settings.files_refresh_s,
         ),
         settings.static_key_user,
         settings.static_key_roles,
