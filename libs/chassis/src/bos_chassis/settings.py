@@ -178,11 +178,17 @@ class ServerSettings(Settings):
         description="Calls at once over one connection; more wait in their client. A proxy such as "
         "REST has all its callers on one",
     )
+    max_connections: int = Field(
+        default=10_000,
+        ge=1,
+        description="Connections at once, also those whose handshake has not ended; more are "
+        "closed. Stay below the files that the process may open (`ulimit -n`)",
+    )
     message_timeout_s: float = Field(
         default=10.0,
         gt=0,
-        description="A caller is known and its message there within this time; also the longest "
-        "pause in a stream of requests",
+        description="A caller is known and its message there within this time, and so long may a "
+        "handshake take; also the longest pause in a stream of requests",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65535, description="Port of the Prometheus metrics; unset for none"
