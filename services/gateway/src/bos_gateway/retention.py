@@ -99,7 +99,11 @@ class _StoreSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of the run log; `?password_file=/path` in the place of a "
+        "password",
+    )
     artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 

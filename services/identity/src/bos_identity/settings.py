@@ -22,7 +22,11 @@ class IdentitySettings(Settings):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of accounts and sessions")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of accounts and sessions; `?password_file=/path` in the place "
+        "of a password",
+    )
     issuer: str = Field(
         default="bos-identity",
         min_length=1,

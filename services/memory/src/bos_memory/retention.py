@@ -52,7 +52,9 @@ class _StoreSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
 
     store_url: str = Field(
-        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+        min_length=1,
+        description="PostgreSQL URL of conversations and long-term memory; `?password_file=/path` "
+        "in the place of a password",
     )
 
 
