@@ -24,8 +24,8 @@ class IdentitySettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of accounts and sessions; `?password_file=/path` in the place "
-        "of a password",
+        description="PostgreSQL URL of accounts and sessions; its option password_file "
+        "names a file in the place of a password",
     )
     issuer: str = Field(
         default="bos-identity",

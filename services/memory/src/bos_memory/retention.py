@@ -53,8 +53,8 @@ class _StoreSettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of conversations and long-term memory; `?password_file=/path` "
-        "in the place of a password",
+        description="PostgreSQL URL of conversations and long-term memory; its option "
+        "password_file names a file in the place of a password",
     )
 
 

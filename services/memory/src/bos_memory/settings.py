@@ -19,8 +19,8 @@ class MemorySettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of conversations and long-term memory; `?password_file=/path` "
-        "in the place of a password",
+        description="PostgreSQL URL of conversations and long-term memory; its option "
+        "password_file names a file in the place of a password",
     )
     extraction_timeout_s: float = Field(
         default=20.0, gt=0, description="Time for the model to find personal facts in a question"
