@@ -85,7 +85,7 @@ async def test_an_old_key_is_refused_a_new_one_taken_and_both_while_they_overlap
     "content",
     [
         *("", " \n", None, "too-short", f"{NEW}\nshort", "two words of sixteen", "ключ" * 8),
-        *(b"\xff" * 20, f"{NEW}\0", f"{NEW}\n" * (MAX_BYTES // 8)),
+        *(b"\xff" * 20, f"{NEW}\0", NEW + "\n" * MAX_BYTES),
         "\n".join(f"key-number-{number:08}" for number in range(33)),
     ],
 )

@@ -101,7 +101,7 @@ class _StoreSettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of the run log; its option password_file names a file "
+        description="PostgreSQL URL of the run log, whose option password_file names a file "
         "in the place of a password",
     )
     artefacts_url: str | None = Field(default=None, description="Where files of runs are")

@@ -24,7 +24,7 @@ class IdentitySettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of accounts and sessions; its option password_file "
+        description="PostgreSQL URL of accounts and sessions, whose option password_file "
         "names a file in the place of a password",
     )
     issuer: str = Field(

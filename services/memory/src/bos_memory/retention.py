@@ -53,7 +53,7 @@ class _StoreSettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of conversations and long-term memory; its option "
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
         "password_file names a file in the place of a password",
     )
 

@@ -19,7 +19,7 @@ class MemorySettings(Settings):
 
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of conversations and long-term memory; its option "
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
         "password_file names a file in the place of a password",
     )
     extraction_timeout_s: float = Field(
