@@ -178,11 +178,17 @@ class ServerSettings(Settings):
         description="Calls at once over one connection; more wait in their client. A proxy such as "
         "REST has all its callers on one",
     )
+    max_connections: int = Field(
+        default=10_000,
+        ge=1,
+        description="Connections at once, also those whose handshake has not ended; more are "
+        "closed. Stay below the files that the process may open (`ulimit -n`)",
+    )
     message_timeout_s: float = Field(
         default=10.0,
         gt=0,
-        description="A caller is known and its message there within this time; also the longest "
-        "pause in a stream of requests",
+        description="A caller is known and its message there within this time, and so long may a "
+        "handshake take; also the longest pause in a stream of requests",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65535, description="Port of the Prometheus metrics; unset for none"
@@ -227,6 +233,14 @@ class AuthSettings(Settings):
 
     static_key: SecretStr | None = Field(
         default=None, min_length=16, description="Key that callers send as a bearer token"
+    )
+    static_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, one a line, of at least 16 characters each. It may "
+        "be replaced while the service runs: keys that it no longer holds are refused",
+    )
+    files_refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether a file of keys changed"
     )
     static_key_user: str = Field(
         default="local", min_length=1, max_length=128, description="User that its holder acts as"
@@ -302,12 +316,17 @@ class AuthSettings(Settings):
         "What is signed with their `BOS_REST_SIGNING_KEY_FILE` is believed about the client's "
         "address and the trace",
     )
+    proxy_public_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, which may be replaced while the service runs",
+    )
 
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
         return (
             self.static_key is not None
+            or self.static_keys_file is not None
             or self.run_token_public_keys is not None
             or self.names_issuer
         )

@@ -199,9 +199,9 @@ async def open_authenticator(
     """
     if not settings.names_issuer:
         yield (
-            static_key_from(settings)
+            static_key_from(settings, telemetry)
             if audience is None
-            else authenticator_from(settings, audience, accepts)
+            else authenticator_from(settings, audience, accepts, telemetry)
         )
         return
     async with AsyncExitStack() as stack:
@@ -227,7 +227,7 @@ async def open_authenticator(
             channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
             exchange = exchange_at(channels, settings.identity_target)
             keys_of_users = ApiKeyVerifier(exchange, users.verify)
-        yield with_users(settings, audience, users, accepts, keys_of_users)
+        yield with_users(settings, audience, users, accepts, keys_of_users, telemetry=telemetry)
 
 
 def with_users(
@@ -236,6 +236,8 @@ def with_users(
     users: UserTokenVerifier,
     accepts: Accepts = "service",
     api_keys: ApiKeyVerifier | None = None,
+    *,
+    telemetry: Telemetry | None = None,
 ) -> Authenticator:
     """What ``settings`` accept, access tokens that ``users`` accepts, and keys likewise.
 
@@ -244,7 +246,10 @@ def with_users(
     verify_api_key = None if api_keys is None else api_keys.verify
     found: list[Authenticator] = [
         Bearer(
-            static_key_from(settings), users.verify, refused_token, verify_api_key=verify_api_key
+            static_key_from(settings, telemetry),
+            users.verify,
+            refused_token,
+            verify_api_key=verify_api_key,
         )
     ]
     if settings.run_token_public_keys is not None and audience is not None:

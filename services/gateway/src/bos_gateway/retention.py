@@ -101,7 +101,11 @@ class _StoreSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of the run log, whose option password_file names a file "
+        "in the place of a password",
+    )
     artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 

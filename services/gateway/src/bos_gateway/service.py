@@ -204,7 +204,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 services,
                 telemetry=telemetry,
                 auth=auth,
-                from_proxy=from_proxy(settings.auth),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )
         try:

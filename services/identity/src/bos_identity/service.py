@@ -86,7 +86,8 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
-        refusals, addresses = Refusals(pool, telemetry), Addresses(proxy_tokens_from(settings.auth))
+        refusals = Refusals(pool, telemetry)
+        addresses = Addresses(proxy_tokens_from(settings.auth, telemetry))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await stack.enter_async_context(refusals.running())
         await record_settings(pool, SCHEMA, settings)
@@ -172,8 +173,8 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 settings.server,
                 servicers,
                 telemetry=telemetry,
-                auth=with_users(settings.auth, None, users, api_keys=verifier),
-                from_proxy=from_proxy(settings.auth),
+                auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )
 

@@ -24,7 +24,11 @@ class IdentitySettings(Settings):
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
     audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of accounts and sessions")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of accounts and sessions, whose option password_file "
+        "names a file in the place of a password",
+    )
     issuer: str = Field(
         default="bos-identity",
         min_length=1,

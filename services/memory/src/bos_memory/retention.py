@@ -53,7 +53,9 @@ class _StoreSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
 
     store_url: str = Field(
-        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+        min_length=1,
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
+        "password_file names a file in the place of a password",
     )
 
 

@@ -92,6 +92,6 @@ async def serve(
                 servicers,
                 telemetry=telemetry,
                 auth=auth,
-                from_proxy=from_proxy(settings.auth),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )

@@ -20,7 +20,9 @@ class MemorySettings(Settings):
     audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: str = Field(
-        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+        min_length=1,
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
+        "password_file names a file in the place of a password",
     )
     extraction_timeout_s: float = Field(
         default=20.0, gt=0, description="Time for the model to find personal facts in a question"

@@ -70,8 +70,15 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := guard.OpenKeys(
+		string(s.settings.StaticKey), s.settings.StaticKeysFile,
+		s.settings.FilesRefresh.Duration(), s.log,
+	)
+	if err != nil {
+		return nil, err
+	}
 	root.Handle("/", guard.Chain(services,
-		guard.Credential(string(s.settings.StaticKey), s.settings.IdentityTarget != ""),
+		guard.Credential(keys, s.settings.IdentityTarget != ""),
 		guard.Body(waiting.New(waiting.Limits{
 			Bodies: s.settings.MaxBodies, Bytes: s.settings.MaxBodiesBytes,
 			Within: s.settings.ReadTimeout.Duration(),

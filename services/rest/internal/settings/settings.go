@@ -42,6 +42,8 @@ type Settings struct {
 	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
 	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
+	StaticKeysFile string   `env:"BOS_AUTH_STATIC_KEYS_FILE" about:"File of further such keys, one a line, of at least 16 characters each. It may be replaced while it runs: keys that it no longer holds are refused"`
+	FilesRefresh   Seconds  `env:"BOS_AUTH_FILES_REFRESH_S" envDefault:"5" above:"0" about:"Time between two looks at whether a file of keys changed"`
 	SigningKeyFile string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
 	CertFile       string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
 	KeyFile        string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
@@ -53,6 +55,7 @@ type Settings struct {
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
+	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
 	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
 	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
 
@@ -130,7 +133,7 @@ func (s Settings) problems() []string {
 		"BOS_TLS_CERT_FILE, BOS_TLS_KEY_FILE and BOS_TLS_CA_FILE: must be set together")
 	wrong(s.StaticKey != "" && len(s.StaticKey) < 16,
 		"BOS_AUTH_STATIC_KEY: must have at least 16 characters")
-	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",
+	wrong(!s.Loopback() && s.StaticKey == "" && s.StaticKeysFile == "" && s.IdentityTarget == "",
 		"BOS_REST_HOST: binding "+s.Host+" would offer the service to the network without "+
 			"authentication; set BOS_AUTH_STATIC_KEY or BOS_REST_IDENTITY_TARGET, or bind 127.0.0.1")
 	wrong(!s.Loopback() && s.IdentityTarget != "" && s.SigningKeyFile == "",

@@ -423,6 +423,7 @@ class _House:
         """Inside, run tokens of this house's gateway are all that counts."""
         return AuthSettings.load(
             static_key=None,
+            static_keys_file=None,
             run_token_public_keys=self._public_key,
             run_token_check_target=None,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.settings import Settings
+from bos_chassis.settings import Settings, TlsSettings
 from bos_client.connection import Connection, NoConnection, find_connection
 from bos_gateway.audiences import DEFAULT
 from bos_gateway.settings import GatewaySettings
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from bos_gateway.audiences import Audiences
     from bos_gateway.run_secrets import SecretsKeyRing
+
+
+# A standalone speaks plain text, whatever the environment says.
+_PLAIN = TlsSettings.model_construct(cert_file=None, key_file=None, ca_file=None)
 
 
 class _StoreSettings(Settings):
@@ -63,6 +67,8 @@ class Deployment:
     """The ids of its keys; a standalone tells no more."""
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
+    tls: TlsSettings = field(default_factory=lambda: _PLAIN)
+    """How the gateway calls services."""
     model: str = ""
     """Which model a standalone uses; empty where each service has settings of its own."""
 
@@ -114,6 +120,7 @@ def find_deployment(start: Path) -> Deployment:
         agent_audiences=settings.agent_audiences,
         run_token_private_key=settings.run_token_private_key,
         secrets=ring,
+        tls=settings.server.tls,
         secrets_key_ids=ring.ids if ring else frozenset(),
     )
 
