@@ -54,6 +54,9 @@ WHERE user_id = $1 AND {_ONE_IS_LEFT} {_RETURNING}
 _REACTIVATE = f"UPDATE users SET deactivated_at = NULL WHERE user_id = $1 {_RETURNING}"  # noqa: S608
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
+# What somebody handed out who does not administer any more would let them in again.
+_VOID_INVITATIONS_BY = "DELETE FROM invitations WHERE created_by = $1 AND used_by IS NULL"
+_VOID_RESETS_BY = "DELETE FROM password_resets WHERE created_by = $1"
 
 
 class Users:
@@ -89,7 +92,7 @@ class Users:
         return user_of(row)
 
     async def set_roles(self, user_id: UUID, roles: Sequence[str]) -> User:
-        """Replace the roles.
+        """Replace the roles. Who ceases to administer takes along the codes they have made.
 
         Raises:
             NotFound: There is no such account.
@@ -100,11 +103,14 @@ class Users:
             with statement_errors(connection):
                 async with connection.transaction():
                     try:
-                        return await _unless_last(connection, _SET_ROLES, user_id, list(roles))
+                        user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
                     except asyncpg.CheckViolationError:
                         raise InvalidArgument.field(
                             "roles", f"a service account cannot be an {ADMINISTRATOR}"
                         ) from None
+                    if ADMINISTRATOR not in roles:
+                        await _void_codes_by(connection, user_id)
+        return user
 
     async def set_groups(self, user_id: UUID, groups: Sequence[str]) -> User:
         """Replace the groups.
@@ -118,7 +124,7 @@ class Users:
         return user_of(row)
 
     async def deactivate(self, user_id: UUID) -> User:
-        """Close an account with its sessions and keys, all at once.
+        """Close an account with its sessions, keys, and the codes it has made, all at once.
 
         Raises:
             NotFound: There is no such account.
@@ -132,6 +138,7 @@ class Users:
                     await connection.execute(END_OTHERS, user_id, None, "deactivated")
                     await connection.execute(REVOKE_ALL, user_id)
                     await connection.execute(_VOID_RESETS, user_id)
+                    await _void_codes_by(connection, user_id)
         return user
 
     async def reactivate(self, user_id: UUID) -> User:
@@ -149,6 +156,12 @@ class Users:
 def no_user() -> NotFound:
     """What administrators hear of accounts that there are not."""
     return NotFound("There is no such user.")
+
+
+async def _void_codes_by(connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID) -> None:
+    """Void invitations and codes for new passwords that an administrator has made."""
+    await connection.execute(_VOID_INVITATIONS_BY, user_id)
+    await connection.execute(_VOID_RESETS_BY, user_id)
 
 
 async def _unless_last(
