@@ -45,8 +45,9 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
 def doctor(call_models: bool, as_json: bool) -> None:
     """Check database, services, agents, clocks, keys and models.
 
-    Reads what the gateway reads (BOS_GATEWAY_...), or else asks about the `bos serve all` of this
-    folder. Exits with 2 if there is a problem; warnings do not count.
+    Reads what the gateway reads (BOS_GATEWAY_...) from the environment, or else from .env of this
+    folder alone, or else asks about the `bos serve all` of this folder. Exits with 2 if there is a
+    problem; warnings do not count.
     """
     try:
         deployment = find_deployment(Path.cwd())
