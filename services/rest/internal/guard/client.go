@@ -41,17 +41,19 @@ func ClientOf(r *http.Request) string { return proxytoken.ClientOf(r.Context()) 
 
 func addressOf(r *http.Request, trusted []netip.Prefix) string {
 	address := parsed(r.RemoteAddr)
+	isTrusted := func() bool {
+		return slices.ContainsFunc(trusted, func(one netip.Prefix) bool { return one.Contains(address) })
+	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool {
-			return network.Contains(address)
-		})
-		if !isProxy || strings.TrimSpace(hop) == "" {
+		if !isTrusted() || strings.TrimSpace(hop) == "" {
 			break
 		}
 		address = parsed(strings.TrimSpace(hop))
 	}
-	if !address.IsValid() {
+	// A proxy of this machine that names nobody: the client may be anybody, and must not pass for
+	// somebody of this machine, who may register.
+	if !address.IsValid() || (address.IsLoopback() && isTrusted()) {
 		return ""
 	}
 	return address.String()

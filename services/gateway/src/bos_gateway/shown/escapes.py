@@ -1,9 +1,9 @@
 r"""Text of which nothing is invisible, moves anything else, or passes for another text. Pure.
 
 A character that is not seen, or that changes how others are shown, stands as ``\u{HEX}``: also
-marks that would be drawn over what stands before a text, or, in heaps, over the lines around it. So
-does a backslash that such an escape could be mistaken for (``\u{5C}u{…``), so that texts that differ
-are shown differently.
+marks that would be drawn over what stands before a text, or, in heaps, over the lines around it.
+So does a backslash that such an escape could be mistaken for (``\u{5C}u{…``): texts that differ are
+shown differently.
 """
 
 from __future__ import annotations

@@ -96,11 +96,16 @@ class Registration:
             return Right.INVITED if await self.invitations.is_good(code) else None
         if self.settings.registration_open is not None:
             return Right.OPEN if self.settings.registration_open else None
-        return Right.OPEN if is_local and is_loopback(self.settings.server.host) else None
+        return Right.OPEN if is_local and takes_neighbours(self.settings) else None
 
     def _is_first_token(self, code: bytes) -> bool:
         token = self.settings.bootstrap_token
         return token is not None and hmac.compare_digest(digest(token.get_secret_value()), code)
+
+
+def takes_neighbours(settings: IdentitySettings) -> bool:
+    """Whether people and programs of this machine may register, and nobody else."""
+    return settings.registration_open is None and is_loopback(settings.server.host)
 
 
 def check_password(
