@@ -417,3 +417,23 @@ func TestAClientThatReadsNoAnswersIsDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAProxyPassesOnIsNotTakenForACallOfThisMachine(t *testing.T) {
+	identity, target := startIdentity(t)
+	s := start(t, target, func(set *settings.Settings) { set.IdentityTarget = target })
+	for header, value := range map[string]string{
+		"X-Real-IP": "203.0.113.7", "x-real-ip": "127.0.0.1", "Forwarded": "for=203.0.113.7", "Via": "1.1 proxy",
+		"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1", "CF-Connecting-IP": "203.0.113.7",
+	} {
+		got := send(t, s, "POST", "/v1/sessions:logIn", "{}",
+			func(r *http.Request) { r.Header.Set(header, value) })
+		sent := <-identity.seen
+		if hops := strings.Join(sent.Get("x-forwarded-for"), ","); !strings.Contains(hops, "unknown") {
+			t.Errorf("%s: %d, %q", header, got.StatusCode, hops)
+		}
+	}
+	send(t, s, "POST", "/v1/sessions:logIn", "{}")
+	if hops := strings.Join((<-identity.seen).Get("x-forwarded-for"), ","); hops != "127.0.0.1" {
+		t.Errorf("a call of this machine: %q", hops)
+	}
+}

@@ -16,6 +16,8 @@ from bos_identity.passwords.weak import weakness
 from bos_identity.tokens import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import RegisterUserRequest, User
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from bos_identity.throttle import Throttle
 
 _UNIX: Final = "unix:"
+# By which proxies say that a call is somebody else's, beside x-forwarded-for.
+_PASSED_ON: Final = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-forwarded-proto", "x-forwarded-port"),
+        *("x-envoy-external-address", "cf-connecting-ip", "true-client-ip"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,11 @@ def all_local(peer: str, forwarded_for: str, believed: str) -> bool:
         return False
     hops = [part.strip() for part in forwarded_for.split(",") if part.strip()]
     return all(_is_local(hop) for hop in (*hops, *([believed] if believed else [])))
+
+
+def passed_on(metadata: Mapping[str, str]) -> bool:
+    """Whether a proxy says that it passes the call on; a lie can only make the call foreign."""
+    return not _PASSED_ON.isdisjoint(metadata)
 
 
 def _is_local(text: str) -> bool:
