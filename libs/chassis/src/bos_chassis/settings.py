@@ -256,7 +256,10 @@ class TelemetrySettings(Settings):
 
 
 class AuthSettings(Settings):
-    """Who may call this service. Nothing set means: nobody is asked, loopback only."""
+    """Who may call this service. Nothing set means: nobody is asked, loopback only.
+
+    Gateway and identity take no run tokens, so for them keys of these alone are as nothing set.
+    """
 
     model_config = SettingsConfigDict(env_prefix="BOS_AUTH_")
 

@@ -82,7 +82,9 @@ the grace of every service of a process; `BOS_GATEWAY_SERVER__GRACE_S` that of t
 `BOS_API_KEY` from the environment, not from `.env`. Without `BOS_TARGET` it talks to the running
 standalone of the same user that `.data/standalone.json` names, searched from the working directory
 upwards, as whoever signed in with `bos login`; `BOS_API_KEY` is not sent there. Once signed in,
-tokens go to the addresses of the log-in, whatever the variables say.
+tokens go to the addresses of the log-in, whatever the variables say. Commands for operators (`bos
+doctor`, `bos runs log`, `bos audit`) read the gateway's settings from the environment, or, if that
+names no gateway, from `.env` alone, never from both.
 
 **Everything in one process** (`bos serve all`) reads the settings of every service below, but sets
 addresses, targets, keys and the gateway's store by itself.
