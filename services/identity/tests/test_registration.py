@@ -123,6 +123,8 @@ async def test_a_service_on_loopback_is_open_to_this_machine_and_to_nobody_behin
         {"x_forwarded_for": "203.0.113.7"},
         {"x_forwarded_for": "127.0.0.1, 203.0.113.7"},
         {"x_forwarded_for": "nobody"},
+        {"x_real_ip": "127.0.0.1"},
+        {"forwarded": "for=203.0.113.7"},
         {"x_forwarded_for": "203.0.113.7", **coming_from("127.0.0.1")},
     )
     for metadata in behind_a_proxy:

@@ -15,6 +15,8 @@ A service composes its settings from these parts::
 from __future__ import annotations
 
 import ipaddress
+from contextlib import contextmanager
+from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -30,8 +32,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pydantic_core import ErrorDetails
+    from pydantic_settings import PydanticBaseSettingsSource
 
 _NESTED = "__"
+
+Source = Literal["environment", "file"]
+"""Where settings come from: the environment, or the file ``.env`` of the working directory."""
+_only: ContextVar[Source | None] = ContextVar("bos_settings_source", default=None)
+
+
+@contextmanager
+def settings_from(source: Source) -> Iterator[None]:
+    """Settings that are loaded inside come from one source alone.
+
+    For commands, which people start in folders of others: there a ``.env`` would say where
+    credentials of the environment go.
+    """
+    reset = _only.set(source)
+    try:
+        yield
+    finally:
+        _only.reset(reset)
 
 
 class Settings(BaseSettings):
@@ -52,6 +73,20 @@ class Settings(BaseSettings):
         validate_default=True,
         hide_input_in_errors=True,
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, then environment and ``.env``, or what :func:`settings_from` says."""
+        found = {"environment": env_settings, "file": dotenv_settings}
+        only = _only.get()
+        return (init_settings, *(each for name, each in found.items() if only in (None, name)))
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -227,7 +262,10 @@ class TelemetrySettings(Settings):
 
 
 class AuthSettings(Settings):
-    """Who may call this service. Nothing set means: nobody is asked, loopback only."""
+    """Who may call this service. Nothing set means: nobody is asked, loopback only.
+
+    Gateway and identity take no run tokens, so for them keys of these alone are as nothing set.
+    """
 
     model_config = SettingsConfigDict(env_prefix="BOS_AUTH_")
 

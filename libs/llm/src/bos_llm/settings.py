@@ -247,8 +247,10 @@ class ModelSettings(Settings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Add the variables that are named after agents and providers."""
-        named = _NamedVariables(settings_cls, env_settings, dotenv_settings)
-        return init_settings, env_settings, dotenv_settings, named, file_secret_settings
+        sources = super().settings_customise_sources(
+            settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
+        )
+        return (*sources, _NamedVariables(settings_cls, *sources[1:]))
 
     def get_agent_model_config(self, agent: str) -> AgentModelConfig:
         """The provider, model and parameters of ``agent``.

@@ -19,7 +19,7 @@ from bos.identity.v1 import (
 )
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
-from bos_identity.administration.registration import all_local
+from bos_identity.administration.registration import all_local, passed_on
 from bos_identity.client_address import Addresses, client_address, throttled_address
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
@@ -90,6 +90,7 @@ class IdentityServicer(IdentityServiceServicer):
         # Somebody behind a gateway that does not know where is no neighbour.
         believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
         local = all_local(context.peer(), metadata.get("x-forwarded-for", ""), believed)
+        local = local and not passed_on(metadata)
         user = await self._registration.register(request, origin, is_local=local)
         return RegisterUserResponse(user=user)
 

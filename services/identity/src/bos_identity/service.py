@@ -23,7 +23,7 @@ from bos_identity.accounts import LOCAL_USER_ID, Accounts
 from bos_identity.administration.api import SERVICE_NAME as ADMINISTRATION_SERVICE
 from bos_identity.administration.api import AdministrationServicer
 from bos_identity.administration.invitations import Invitations
-from bos_identity.administration.registration import Registration
+from bos_identity.administration.registration import Registration, takes_neighbours
 from bos_identity.administration.resets import Resets
 from bos_identity.administration.users import Users
 from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
@@ -68,8 +68,15 @@ _REQUEST_BYTES = 64 * 1024
 
 
 @asynccontextmanager
-async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
+async def serve(
+    settings: IdentitySettings, telemetry: Telemetry, *, proxied: bool | None = None
+) -> AsyncIterator[GrpcServer]:
     """Serve identity until the context is left.
+
+    Args:
+        settings: How.
+        telemetry: Where it tells about itself.
+        proxied: Whether proxies pass calls of others on; None: if keys of some are set.
 
     Raises:
         ConfigurationError: a setting is not usable, such as missing keys.
@@ -77,6 +84,15 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
     """
     metrics = IdentityMetrics(telemetry.registry)
     log = telemetry.logger("bos.identity")
+    if proxied is None:
+        given = settings.auth
+        proxied = bool(given.proxy_public_keys or given.proxy_public_keys_file)
+    if proxied and takes_neighbours(settings):
+        log.warning(
+            "whoever calls from this machine may register, and proxies are set",
+            remedy="set BOS_IDENTITY_REGISTRATION_OPEN=false, or name each proxy on this machine "
+            "in BOS_REST_TRUSTED_PROXIES",
+        )
     await migrate_audit(settings.store_url, schema=SCHEMA)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:

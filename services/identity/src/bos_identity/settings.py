@@ -55,7 +55,9 @@ class IdentitySettings(Settings):
     registration_open: bool | None = Field(
         default=None,
         description="Let anybody make an account; unset: only who calls from this machine, if "
-        "identity listens on loopback. Otherwise accounts are made by invitation",
+        "identity listens on loopback. Otherwise accounts are made by invitation. Set it to false "
+        "where a proxy on this machine, such as a tunnel, lets others in: its clients call from "
+        "here, unless BOS_REST_TRUSTED_PROXIES names it and it says whose calls it passes on",
     )
     bootstrap_token: SecretStr | None = Field(
         default=None,

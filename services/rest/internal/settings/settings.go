@@ -48,7 +48,7 @@ type Settings struct {
 	CertFile       string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
 	KeyFile        string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
 	CAFile         string   `env:"BOS_TLS_CA_FILE" about:"Authorities (PEM) that the certificates of services come from"`
-	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed"`
+	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed. Name a proxy on this machine (127.0.0.0/8, ::1/128): the clients of one that is not named count as people of this machine, who may register"`
 	TrustTraces    bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`

@@ -40,7 +40,7 @@ from bos_sandbox.settings import SandboxSettings
 from bos_standalone.agents import AGENTS, agent_factory
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, DataFolder, own_folder
 from bos_standalone.group import ServiceGroup
-from bos_standalone.rest import DEFAULT_PORT, Rest, find_binary, serve_rest
+from bos_standalone.rest import DEFAULT_PORT, Rest, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
     COMPANY_DATABASE,
     STORE_DATABASE,
@@ -248,9 +248,9 @@ class _House:
         if self._first_is_made_by_token() and settings.bootstrap_token is None:
             update["bootstrap_token"] = SecretStr(self._folder.bootstrap_token())
         self._issuer, self._audience = settings.issuer, settings.audience
-        settings = settings.model_copy(update=update)
-        telemetry = self._telemetry.named("identity")
-        return {"identity": partial(identity.serve, settings, telemetry)}
+        settings, telemetry = settings.model_copy(update=update), self._telemetry.named("identity")
+        proxied = behind_proxies() or self._auth_given.proxy_public_keys is not None
+        return {"identity": partial(identity.serve, settings, telemetry, proxied=proxied)}
 
     def _first_is_made_by_token(self) -> bool:
         """Whether strangers could come first: whoever registers first administers."""

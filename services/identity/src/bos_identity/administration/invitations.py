@@ -8,6 +8,8 @@ from uuid import uuid4
 
 from bos.identity.v1 import Invitation
 from bos_chassis.auth import USER
+from bos_identity.administration.makers import MAY_NOT_ADMINISTER
+from bos_identity.credentials.callers import no_administrator
 from bos_identity.tokens import digest, new_code
 from bos_postgres import execute, fetch, fetchval
 from bos_postgres.audit import deed, record
@@ -26,9 +28,14 @@ _KEPT_S: Final = 30 * 86400.0
 
 _COLUMNS = "invitation_id, roles, groups, created_at, expires_at"
 _GOOD = "used_by IS NULL AND expires_at > now()"
+# Whoever takes a role away locks the account as well, and voids what was made before.
 _INSERT = f"""
+WITH maker AS (
+    SELECT {MAY_NOT_ADMINISTER} AS barred FROM users WHERE user_id = $5 FOR SHARE
+)
 INSERT INTO invitations (invitation_id, code_digest, roles, groups, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+SELECT $1, $2, $3, $4, $5, now() + make_interval(secs => $6)
+WHERE NOT EXISTS (SELECT FROM maker WHERE barred)
 RETURNING {_COLUMNS}
 """  # noqa: S608  Our own columns.
 _LIST = f"""
@@ -65,12 +72,17 @@ class Invitations:
         self._pool = pool
 
     async def make(self, new: NewInvitation, by: By) -> tuple[Invitation, str]:
-        """A new invitation, and its code, which is not kept."""
+        """A new invitation, and its code, which is not kept.
+
+        Raises:
+            PermissionDenied: Its maker has ceased to be an administrator just now.
+        """
         code = new_code(_PREFIX)
         given = (uuid4(), digest(code), list(new.roles) or [USER], list(new.groups), new.made_by)
         async with deed(self._pool) as connection:
             row = await connection.fetchrow(_INSERT, *given, new.life_s)
-            assert row is not None
+            if row is None:
+                raise no_administrator()
             entry = by.entry(
                 "account.invited",
                 str(row["invitation_id"]),

@@ -17,6 +17,8 @@ from bos_identity.tokens import digest
 from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import RegisterUserRequest, User
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
     from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"
+# By which proxies say that a call is somebody else's, beside x-forwarded-for.
+_PASSED_ON: Final = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-forwarded-proto", "x-forwarded-port"),
+        *("x-envoy-external-address", "cf-connecting-ip", "true-client-ip"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +113,16 @@ class Registration:
             return Right.INVITED if await self.invitations.is_good(code) else None
         if self.settings.registration_open is not None:
             return Right.OPEN if self.settings.registration_open else None
-        return Right.OPEN if is_local and is_loopback(self.settings.server.host) else None
+        return Right.OPEN if is_local and takes_neighbours(self.settings) else None
 
     def _is_first_token(self, code: bytes) -> bool:
         token = self.settings.bootstrap_token
         return token is not None and hmac.compare_digest(digest(token.get_secret_value()), code)
+
+
+def takes_neighbours(settings: IdentitySettings) -> bool:
+    """Whether people and programs of this machine may register, and nobody else."""
+    return settings.registration_open is None and is_loopback(settings.server.host)
 
 
 def check_password(
@@ -140,6 +154,11 @@ def all_local(peer: str, forwarded_for: str, believed: str) -> bool:
         return False
     hops = [part.strip() for part in forwarded_for.split(",") if part.strip()]
     return all(_is_local(hop) for hop in (*hops, *([believed] if believed else [])))
+
+
+def passed_on(metadata: Mapping[str, str]) -> bool:
+    """Whether a proxy says that it passes the call on; a lie can only make the call foreign."""
+    return not _PASSED_ON.isdisjoint(metadata)
 
 
 def _is_local(text: str) -> bool:

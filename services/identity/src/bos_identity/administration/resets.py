@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bos_chassis.errors import FailedPrecondition
+from bos_identity.administration.makers import MAY_NOT_ADMINISTER
 from bos_identity.administration.users import no_user
 from bos_identity.api_keys.store import REVOKE_ALL
+from bos_identity.credentials.callers import no_administrator
 from bos_identity.sessions import END_OTHERS
 from bos_identity.tokens import digest, new_code
 from bos_postgres import execute, fetchval
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "bosp_"  # so that scanners for leaked secrets recognise them
 
-_LOCK_ACCOUNT = """
-SELECT password IS NOT NULL AND deactivated_at IS NULL FROM users WHERE user_id = $1
+# In one order, so that two who make codes for each other do not wait for each other.
+_LOCK_ACCOUNTS = f"""
+SELECT user_id, password IS NOT NULL AND deactivated_at IS NULL AS usable,
+       {MAY_NOT_ADMINISTER} AS barred
+FROM users WHERE user_id = ANY($1) ORDER BY user_id
 FOR NO KEY UPDATE
-"""
+"""  # noqa: S608  Our own text.
 _INSERT = """
 INSERT INTO password_resets (code_digest, user_id, created_by, expires_at)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4))
@@ -69,13 +74,17 @@ class Resets:
         Raises:
             NotFound: There is no such account.
             FailedPrecondition: It has no password, or is closed.
+            PermissionDenied: Whoever makes it has ceased to be an administrator just now.
         """
         code = new_code(_PREFIX)
         async with deed(self._pool) as connection:
-            usable = await connection.fetchval(_LOCK_ACCOUNT, user_id)
-            if usable is None:
+            rows = await connection.fetch(_LOCK_ACCOUNTS, [user_id, made_by])
+            locked = {row["user_id"]: row for row in rows}
+            if made_by in locked and locked[made_by]["barred"]:
+                raise no_administrator()
+            if user_id not in locked:
                 raise no_user()
-            if not usable:
+            if not locked[user_id]["usable"]:
                 raise FailedPrecondition(
                     "This account has no password, or is deactivated.", reason="NO_PASSWORD"
                 )

@@ -56,6 +56,9 @@ WHERE user_id = $1 AND {_ONE_IS_LEFT} {_RETURNING}
 _REACTIVATE = f"UPDATE users SET deactivated_at = NULL WHERE user_id = $1 {_RETURNING}"  # noqa: S608
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
+# What somebody handed out who does not administer any more would let them in again.
+_VOID_INVITATIONS_BY = "DELETE FROM invitations WHERE created_by = $1 AND used_by IS NULL"
+_VOID_RESETS_BY = "DELETE FROM password_resets WHERE created_by = $1"
 
 
 class Users:
@@ -92,7 +95,7 @@ class Users:
         return user
 
     async def set_roles(self, user_id: UUID, roles: Sequence[str], by: By) -> User:
-        """Replace the roles.
+        """Replace the roles. Who ceases to administer takes along the codes they have made.
 
         Raises:
             NotFound: There is no such account.
@@ -106,6 +109,8 @@ class Users:
                 raise InvalidArgument.field(
                     "roles", f"a service account cannot be an {ADMINISTRATOR}"
                 ) from None
+            if ADMINISTRATOR not in roles:
+                await _void_codes_by(connection, user_id)
             await record(connection, [_rights("roles.changed", user, by)])
         return user
 
@@ -124,7 +129,7 @@ class Users:
         return user
 
     async def deactivate(self, user_id: UUID, by: By) -> User:
-        """Close an account with its sessions and keys, all at once.
+        """Close an account with its sessions, keys, and the codes it has made, all at once.
 
         Raises:
             NotFound: There is no such account.
@@ -136,6 +141,7 @@ class Users:
             await connection.execute(END_OTHERS, user_id, None, "deactivated")
             await connection.execute(REVOKE_ALL, user_id)
             await connection.execute(_VOID_RESETS, user_id)
+            await _void_codes_by(connection, user_id)
             await record(connection, [by.entry("account.deactivated", str(user_id))])
         return user
 
@@ -161,6 +167,12 @@ def _rights(action: str, user: User, by: By) -> AuditEntry:
 def no_user() -> NotFound:
     """What administrators hear of accounts that there are not."""
     return NotFound("There is no such user.")
+
+
+async def _void_codes_by(connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID) -> None:
+    """Void invitations and codes for new passwords that an administrator has made."""
+    await connection.execute(_VOID_INVITATIONS_BY, user_id)
+    await connection.execute(_VOID_RESETS_BY, user_id)
 
 
 async def _unless_last(

@@ -53,11 +53,7 @@ class Caller:
         if self.is_key:
             raise key_refused()
         if not self.may_administer:
-            raise PermissionDenied(
-                f"This needs the role {ADMINISTRATOR}.",
-                reason="ROLE_REQUIRED",
-                metadata={"role": ADMINISTRATOR},
-            )
+            raise no_administrator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +106,15 @@ class Callers:
 def key_refused() -> PermissionDenied:
     """What a program hears that does with a key what only people do."""
     return PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
+
+
+def no_administrator() -> PermissionDenied:
+    """What somebody hears who does not administer."""
+    return PermissionDenied(
+        f"This needs the role {ADMINISTRATOR}.",
+        reason="ROLE_REQUIRED",
+        metadata={"role": ADMINISTRATOR},
+    )
 
 
 def as_uuid(text: str) -> UUID | None:
