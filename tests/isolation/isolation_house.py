@@ -7,6 +7,7 @@ import json
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -53,7 +54,7 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
     from public_rpcs import PublicRpc
@@ -67,6 +68,8 @@ DRAWS = "Draw it"
 """In a question: its run has a file."""
 UNCLEAR = "Whichever it is"
 """In a question: its run ends with a question to its user."""
+KEEPS = "Keep at it"
+"""In a question: the agent ``keeper`` works for its run, where there is one."""
 ASKS = "Deploy it"
 """In a question: its run waits for an approval."""
 SECRET = "violet-submarine"
@@ -91,6 +94,8 @@ class AskingPlanner(PlannerDouble):
             answer.plan.steps.append(asking)
         if UNCLEAR in request.question:
             answer.clarification.questions.add(question=f"Which {SECRET}?")
+        if KEEPS in request.question:
+            answer.plan.steps.append(step("a", "keeper", request.question))
         if DRAWS in request.question:
             answer.plan.steps.append(step("a", "files", "draw"))
         return answer
@@ -145,6 +150,11 @@ class IsolationHouse:
     private_key: Any
     run_tokens: RunTokenSigner
     """Signs run tokens as the gateway does; every service has the key that verifies them."""
+    public_run_key: str = ""
+    """Verifies them."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, int | None] = field(default_factory=dict)
+    """Ports of the services' metrics."""
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
@@ -228,12 +238,21 @@ class IsolationHouse:
 
 
 @asynccontextmanager
-async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[IsolationHouse]:
-    """Everything that people can call, on an empty database."""
+async def open_isolation_house(
+    dsn: str,
+    folder: Path,
+    *,
+    agents: Mapping[str, str] = MappingProxyType({}),
+    identity_settings: Mapping[str, Any] = MappingProxyType({}),
+) -> AsyncIterator[IsolationHouse]:
+    """Everything that people can call, on an empty database.
+
+    ``agents`` are more of them, by name, with their addresses; everybody may use them.
+    """
     private_pem, _ = generate_keypair()
     key_file = folder / "signing.pem"
     key_file.write_text(private_pem)
-    server = ServerSettings.load(grace_s=0.2)
+    server = ServerSettings.load(grace_s=0.2, metrics_port=0)
     telemetry = Telemetry.for_tests("house")
     run_key, public_run_key = generate_keypair()
     async with AsyncExitStack() as stack:
@@ -241,7 +260,8 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
 
         async def double(servicer: object, add: Any, name: str) -> str:
             served = [Servicer(servicer, add, name)]
-            return (await enter(grpc_server(server, served, telemetry=telemetry))).address
+            plain = ServerSettings.load(grace_s=0.2)
+            return (await enter(grpc_server(plain, served, telemetry=telemetry))).address
 
         planner = await double(
             AskingPlanner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
@@ -263,6 +283,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     registration_open=True,
                     argon2_time_cost=1,
                     argon2_memory_kib=8,
+                    **identity_settings,
                 ),
                 telemetry.named("identity"),
             )
@@ -281,6 +302,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     store_url=dsn,
                     # However busy the machine is, what is under way stays so.
                     run_timeout_s=3600,
+                    agent_timeout_s=3600,
                     compose_timeout_s=3600,
                     planner_target=planner,
                     composer_target=composer,
@@ -290,12 +312,13 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
                     access=AccessSettings.load(
                         groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
-                        everybody={"agents": ["echo", "files"], "tables": {"*": ["*"]}},
+                        everybody={"agents": ["echo", "files", *agents], "tables": {"*": ["*"]}},
                     ),
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
                         "files": await enter(agent_server(FileAgent("files", _FILES))),
+                        **agents,
                     },
                     artefacts_url=(folder / "artefacts").as_uri(),
                 ),
@@ -345,6 +368,9 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),
             run_tokens=RunTokenSigner(run_key),
+            public_run_key=public_run_key,
+            addresses={each.service: each.address for each in (gateway, identity, memory)},
+            metrics={each.service: each.metrics_port for each in (gateway, identity, memory)},
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)

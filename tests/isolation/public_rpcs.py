@@ -11,10 +11,14 @@ from urllib.parse import urlencode
 
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 import bos
+from bos.common.v1.access_pb2 import open_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +68,19 @@ class PublicRpc:
         return bool(self.method.server_streaming)
 
     @property
+    def reads(self) -> bool:
+        """Whether the contract says that it changes nothing; probes and tools do not."""
+        level = self.method.GetOptions().idempotency_level
+        return level == MethodOptions.NO_SIDE_EFFECTS or self.service.startswith("grpc.")
+
+    @property
+    def open(self) -> bool:
+        """Whether it needs no credential."""
+        return bool(self.method.GetOptions().Extensions[open_method]) or self.service.startswith(
+            "grpc."
+        )
+
+    @property
     def bindings(self) -> list[Binding]:
         rule = self.method.GetOptions().Extensions[annotations_pb2.http]
         found = []
@@ -96,6 +113,22 @@ class PublicRpc:
 def public_rpcs() -> list[PublicRpc]:
     """All of them, by name."""
     return sorted(_public(), key=lambda rpc: rpc.name)
+
+
+def all_rpcs() -> list[PublicRpc]:
+    """Every method of every contract, also of those that are not public, and of probes; by path."""
+    pool = descriptor_pool.Default()
+    probes = [
+        service.full_name
+        for contract in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
+        for service in contract.services_by_name.values()
+    ]
+    found = (
+        PublicRpc(service, method)
+        for service in dict.fromkeys([*_service_names(), *probes])
+        for method in pool.FindServiceByName(service).methods
+    )
+    return sorted(found, key=lambda rpc: rpc.path)
 
 
 def _public() -> Iterator[PublicRpc]:

@@ -1,0 +1,145 @@
+"""One call, made for real, and everything that came back of it: what was said, and beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import error_details_pb2, status_pb2
+
+if TYPE_CHECKING:
+    import aiohttp
+    from google.protobuf.message import Message
+    from public_rpcs import PublicRpc
+
+Metadata = tuple[tuple[str, str], ...]
+
+TIMEOUT_S = 60.0
+STATUS_OF = {
+    "OK": 200,
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+}
+"""The status that HTTP must have for a code."""
+_STATUS = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """How a call ended."""
+
+    code: str
+    """Name of the gRPC code; over HTTP the one that the body names, if the status fits it."""
+    reason: str
+    text: str
+    """All that came back: answer or message, details, metadata or headers."""
+    body: str = ""
+    """Over HTTP."""
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        return self.code, self.reason
+
+
+async def call_grpc(
+    channel: grpc.aio.Channel, rpc: PublicRpc, message: Message, metadata: Metadata
+) -> Heard:
+    """Call it; of a stream, up to its first message."""
+    response_type = GetMessageClass(rpc.method.output_type)
+    call: Any = channel.stream_stream(
+        rpc.path,
+        request_serializer=type(message).SerializeToString,
+        response_deserializer=response_type.FromString,
+    )(timeout=TIMEOUT_S, metadata=metadata)
+    # Whoever is refused by the headers may be before the message is on its way; reading tells how.
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        await call.write(message)
+        if not rpc.method.client_streaming:
+            await call.done_writing()
+    return await _heard(call)
+
+
+async def call_silently(channel: grpc.aio.Channel, path: str, metadata: Metadata) -> Heard:
+    """Call it and say nothing: whoever has no right to be there is refused by the headers."""
+    call: Any = channel.stream_stream(path)(timeout=TIMEOUT_S, metadata=metadata)
+    return await _heard(call)
+
+
+async def _heard(call: Any) -> Heard:
+    try:
+        first = await call.read()
+        beside = [*(await call.initial_metadata() or ())]
+        if first is grpc.aio.EOF:
+            beside += [*(await call.trailing_metadata() or ())]
+            first = ""
+        return Heard("OK", "", f"{first}\n{beside}")
+    except grpc.aio.AioRpcError as error:
+        info = error_details_pb2.ErrorInfo()
+        told = [str(error.details()), str(error.debug_error_string())]
+        for key, value in (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ())):
+            told.append(f"{key}: {value!r}")
+            if key == _STATUS and isinstance(value, bytes):
+                status = status_pb2.Status.FromString(value)
+                told.append(str(status))
+                for detail in status.details:
+                    detail.Unpack(info)
+        return Heard(error.code().name, info.reason, "\n".join(told))
+    finally:
+        call.cancel()
+
+
+async def call_http(
+    http: aiohttp.ClientSession,
+    verb: str,
+    url: str,
+    metadata: Metadata,
+    body: Any = None,
+    accept: str | None = None,
+) -> Heard:
+    """Call it over HTTP; of a stream of events, up to the first one."""
+    headers = {**dict(metadata), **({"Accept": accept} if accept else {})}
+    async with http.request(
+        verb, url, json=body, headers=headers, allow_redirects=False
+    ) as response:
+        beside = "\n".join(f"{key}: {value}" for key, value in response.headers.items())
+        if "event-stream" in response.headers.get("Content-Type", ""):
+            content = (await _first_event(response)).decode()
+        else:
+            content = (await response.read()).decode("utf-8", "replace")
+    text = f"{response.status}\n{beside}\n{content}"
+    if response.status < 400:
+        return Heard("OK", "", text, content)
+    code, reason = _of_body(content)
+    if STATUS_OF.get(code) != response.status:
+        code = f"{code} with status {response.status}"
+    return Heard(code, reason, text, content)
+
+
+async def _first_event(response: aiohttp.ClientResponse) -> bytes:
+    """Up to its data; comments and what is to be retried when stand before it."""
+    line = content = await response.content.readline()
+    while line and not line.startswith(b"data:"):
+        line = await response.content.readline()
+        content += line
+    return content
+
+
+def _of_body(content: str) -> tuple[str, str]:
+    """Code and reason of an error of REST, or of mcp_db, which names a reason alone."""
+    try:
+        body = json.loads(content)
+        if isinstance(body["error"], str):
+            return "UNAUTHENTICATED", str(body["reason"])
+        details = body["error"].get("details", [])
+        (info,) = [each for each in details if each["@type"].endswith("ErrorInfo")]
+        return str(body["error"]["status"]), str(info["reason"])
+    except (ValueError, KeyError, TypeError):
+        return "HTTP", ""

@@ -1,0 +1,436 @@
+"""Everything that runs, what ada has there, and what everybody else calls with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import jwt
+from cell_kinds import (
+    ENDED_SESSION,
+    ENDED_STEP,
+    EXPIRED_CALL,
+    EXPIRED_KEY,
+    EXPIRED_SESSION,
+    EXPIRED_STEP,
+    KEY,
+    NOTHING,
+    OWN_CALL,
+    OWN_STEP,
+    REVOKED_KEY,
+    SESSION,
+    STEP,
+    STEP_AS_BEARER,
+    STEP_FOR_ANOTHER,
+)
+from isolation_house import (
+    CONVERSATION,
+    HELD,
+    KEEPS,
+    SECRET,
+    IsolationHouse,
+    Person,
+    api_key,
+    log_in,
+    open_isolation_house,
+    sign_in,
+)
+
+from bos.gateway.v1 import OrchestratorServiceStub, WatchRunRequest
+from bos.identity.v1 import (
+    AdministrationServiceStub,
+    ApiKeyServiceStub,
+    CreateInvitationRequest,
+    CreatePasswordResetRequest,
+    IdentityServiceStub,
+    RevokeApiKeyRequest,
+    RevokeSessionRequest,
+    SetUserGroupsRequest,
+    SetUserRolesRequest,
+)
+from bos.memory.v1 import MemoryTurnServiceStub, RecordTurnRequest
+from bos_agentkit import agent_card, succeeded
+from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, current_run_token
+from bos_chassis.scopes import SCOPES
+from bos_postgres import connect
+from bos_testkit.agents import RecordingAgent, agent_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from cell_calls import Metadata
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+
+ENDS = "and end at once"
+"""In a question about which the keeper does not keep on."""
+ROW = f"the {SECRET} of ada"
+"""In a database that ada's group alone may read."""
+TABLE = "customers"
+_START_S = 120.0
+_WHO = {"other user": "eve", "other group": "gus", "operator": "olga"}
+_NO_ATTEMPTS = 10_000
+"""Of wrong passwords: every caller tries one, from one address, and none is to be slowed down."""
+INSIDE = ("planner", "composer", "sandbox", "mcp_db")
+AGENTS = ("sql", "computation", "code")
+
+
+class Keeper(RecordingAgent):
+    """Keeps the run token that it is handed, and works until the test ends."""
+
+    def __init__(self) -> None:
+        card = agent_card(
+            "keeper",
+            "Keeps at it.",
+            downstream_audiences=["mcp_db", "sandbox"],
+            default_timeout_s=3600,
+        )
+        super().__init__("keeper", card=card)
+        self.tokens: dict[tuple[str, bool], str] = {}
+        """By the user, and whether the step has ended."""
+        self._kept = asyncio.Condition()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Keep the token, then wait."""
+        ends = ENDS in task.effective_task
+        async with self._kept:
+            self.tokens[task.input.metadata.user_id, ends] = current_run_token() or ""
+            self._kept.notify_all()
+        if not ends:
+            await asyncio.Event().wait()
+        return succeeded(task, answer="kept")
+
+    async def token(self, user_id: str, *, ended: bool = False) -> str:
+        """The one of a step for this user, as soon as it has begun."""
+        async with asyncio.timeout(_START_S), self._kept:
+            await self._kept.wait_for(lambda: (user_id, ended) in self.tokens)
+        return self.tokens[user_id, ended]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that is called."""
+
+    name: str
+    channel: grpc.aio.Channel
+
+    @property
+    def audience(self) -> str:
+        return self.name
+
+
+@dataclass
+class Estate:
+    """What is called, by whom, about what."""
+
+    house: IsolationHouse
+    keeper: Keeper
+    targets: dict[str, Target]
+    """By name: every server that speaks gRPC."""
+    mcp_url: str
+    metrics: dict[str, str]
+    """Where metrics are, by service."""
+    people: dict[str, Person]
+    things: dict[str, str] = field(default_factory=dict)
+    """What is ada's, by what the table calls it."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """What opens something of somebody's to whoever holds it."""
+    credentials: dict[str, Metadata] = field(default_factory=dict)
+    """Of ada's that are not good any more."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Keys of ada's, by the scope that they lack."""
+
+    @property
+    def planted(self) -> list[str]:
+        """What nobody but ada may hear of."""
+        texts = [SECRET, "ada@example.com", *self.things.values(), *self.secrets.values()]
+        ids = [self.people["ada"].user_id, self.people["ada"].session_id]
+        return [*dict.fromkeys([*texts, *ids, *self.house.runs.values()])]
+
+    def traces(self, text: str, said: str) -> list[str]:
+        """What of ada's is in a text, to somebody who ``said`` it or not."""
+        return [each for each in self.planted if each in text and each not in said]
+
+    def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
+        """Of the token of a running step of somebody's."""
+        token = self.keeper.tokens[self.people[who].user_id, ended]
+        return dict(jwt.decode(token, options={"verify_signature": False}))
+
+    def step_token(
+        self, who: str, audiences: list[str], *, ended: bool = False, ttl_s: float = 7200
+    ) -> Metadata:
+        """A token of somebody's step, as the gateway would sign it for another agent."""
+        claims = self.claims(who, ended=ended)
+        token = self.house.run_tokens.mint(
+            claims["sub"],
+            claims["run"],
+            claims["step"],
+            audiences,
+            ttl_s,
+            attempt=Attempt(claims["epoch"], claims["seq"]),
+            groups=claims.get("groups", ()),
+        )
+        return ((RUN_TOKEN_KEY, token),)
+
+    def call_token(self, who: str, audience: str, *, ttl_s: float = 7200) -> Metadata:
+        """A token of a call of the gateway's own, for a run of somebody's."""
+        claims = self.claims(who)
+        token = self.house.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
+        return ((RUN_TOKEN_KEY, token),)
+
+    def rightful(self, owner: str, target: Target) -> Metadata:
+        """What the call of the owner is made with."""
+        if owner == "gateway":
+            return self.call_token("ada", target.audience)
+        if owner == "step":
+            return self.step_token("ada", [target.audience, "mcp_db", "sandbox"])
+        return () if owner == "nobody" else bearer(self.people[owner].access_token)
+
+    def credential(self, caller: str, label: str, target: Target, scope: str) -> Metadata:
+        """What a caller of the table calls with."""
+        real = self.keeper.tokens[self.people["ada"].user_id, False]
+        audiences = [target.audience, "mcp_db", "sandbox"]
+        if label in self.credentials:
+            return self.credentials[label]
+        if caller in _WHO and label == SESSION:
+            return bearer(self.people[_WHO[caller]].access_token)
+        if caller in _WHO and label == OWN_STEP:
+            return self.step_token(_WHO[caller], audiences)
+        if caller in _WHO and label == OWN_CALL:
+            return self.call_token(_WHO[caller], target.audience)
+        return {
+            NOTHING: lambda: (),
+            STEP: lambda: ((RUN_TOKEN_KEY, real),),
+            STEP_AS_BEARER: lambda: bearer(real),
+            STEP_FOR_ANOTHER: lambda: self.step_token("ada", ["echo"]),
+            EXPIRED_STEP: lambda: self.step_token("ada", audiences, ttl_s=-60),
+            EXPIRED_CALL: lambda: self.call_token("ada", target.audience, ttl_s=-60),
+            ENDED_STEP: lambda: self.step_token("ada", audiences, ended=True),
+            KEY: lambda: bearer(self.keys.get(scope, self.keys[""])),
+        }[label]()
+
+
+def bearer(token: str) -> Metadata:
+    return (("authorization", f"Bearer {token}"),)
+
+
+@asynccontextmanager
+async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
+    """All services, and people who have something there."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        keeper = Keeper()
+        house = await enter(
+            open_isolation_house(
+                dsn,
+                folder,
+                agents={"keeper": await enter(agent_server(keeper))},
+                identity_settings={
+                    "account_attempts": _NO_ATTEMPTS,
+                    "account_attempts_anywhere": _NO_ATTEMPTS,
+                    "address_attempts": _NO_ATTEMPTS,
+                },
+            )
+        )
+        targets = {
+            name: Target(name, house.channels[f"bos.{name}.v1"])
+            for name in ("gateway", "identity", "memory")
+        }
+        started = await _inside(stack, house, folder)
+        for name, (address, _) in started.items():
+            if name != "mcp_db":
+                targets[name] = Target(name, await enter(grpc.aio.insecure_channel(address)))
+        metrics = {**house.metrics, **{name: port for name, (_, port) in started.items()}}
+        estate = Estate(
+            house,
+            keeper,
+            targets,
+            f"http://{started['mcp_db'][0]}",
+            {name: f"http://127.0.0.1:{port}/metrics" for name, port in metrics.items()},
+            dict(house.people),
+        )
+        await _let_people_in(estate)
+        await _give_ada_twins(estate, stack)
+        await _let_steps_run(estate, stack)
+        await _end_credentials(estate)
+        yield estate
+
+
+async def _inside(
+    stack: AsyncExitStack, house: IsolationHouse, folder: Path
+) -> dict[str, tuple[str, int]]:
+    """What is not for people, each a process of its own; addresses and ports of metrics."""
+    database = folder / "company.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(f"CREATE TABLE {TABLE} (name TEXT)")
+        connection.execute(f"INSERT INTO {TABLE} VALUES (?)", (ROW,))
+        connection.commit()
+    groups = {"crew": {"tables": {"main": [TABLE]}}}
+    common = {
+        "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": house.public_run_key,
+        "BOS_AUTH_RUN_TOKEN_CHECK_TARGET": house.addresses["gateway"],
+        "BOS_SERVER_METRICS_PORT": "0",
+        "BOS_DATABASE_URL": f"sqlite:///{database}",
+        "BOS_DATABASE_ALLOWED_TABLES": TABLE,
+        "BOS_ACCESS_GROUPS": json.dumps(groups),
+        "BOS_ACCESS_EVERYBODY": json.dumps({"agents": ["*"]}),
+    }
+    async with asyncio.TaskGroup() as tasks:
+        first = {name: tasks.create_task(_start(stack, name, common)) for name in INSIDE}
+    found = {name: task.result() for name, task in first.items()}
+    agents = {
+        **common,
+        "BOS_SQL_MCP_URL": f"http://{found['mcp_db'][0]}/mcp",
+        "BOS_CODE_SANDBOX_TARGET": found["sandbox"][0],
+        "BOS_COMPUTATION_SANDBOX_TARGET": found["sandbox"][0],
+    }
+    async with asyncio.TaskGroup() as tasks:
+        then = {name: tasks.create_task(_start(stack, name, agents)) for name in AGENTS}
+    return {**found, **{name: task.result() for name, task in then.items()}}
+
+
+async def _start(stack: AsyncExitStack, name: str, variables: dict[str, str]) -> tuple[str, int]:
+    kept = {each: os.environ[each] for each in ("PATH", "PYTHONPATH") if each in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", f"bos_{name}"),
+        env={**kept, **variables},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    stack.push_async_callback(_stop, process)
+    assert process.stdout is not None
+    async with asyncio.timeout(_START_S):
+        line = await process.stdout.readline()
+    assert line, f"{name} did not start"
+    said = json.loads(line)
+    return said["address"], said["metrics_port"]
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+async def _let_people_in(estate: Estate) -> None:
+    """Others, and those of whom ada disposes."""
+    stub = IdentityServiceStub(estate.house.channels["bos.identity.v1"])
+    administration = AdministrationServiceStub(estate.house.channels["bos.identity.v1"])
+    for name in ("gus", "olga", "bea", "ann"):
+        estate.people[name] = await sign_in(stub, name)
+    as_ada = bearer(estate.people["ada"].access_token)
+    await administration.SetUserGroups(
+        SetUserGroupsRequest(user_id=estate.people["gus"].user_id, groups=["hr"]), metadata=as_ada
+    )
+    await administration.SetUserRoles(
+        SetUserRolesRequest(user_id=estate.people["olga"].user_id, roles=["user", "operator"]),
+        metadata=as_ada,
+    )
+    for name in ("gus", "olga"):
+        estate.people[name] = await log_in(stub, name)
+    estate.things["account"] = estate.people["bea"].user_id
+    ann = await log_in(stub, "ann")
+    estate.secrets["to refresh"] = ann.refresh_token
+    estate.secrets["to log out"] = (await log_in(stub, "ann")).refresh_token
+    reset = await administration.CreatePasswordReset(
+        CreatePasswordResetRequest(user_id=estate.people["bea"].user_id), metadata=as_ada
+    )
+    estate.secrets["to reset"] = reset.code
+
+
+async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
+    """What she ends herself, after others have tried to."""
+    house, ada, things = estate.house, estate.people["ada"], estate.things
+    identity = IdentityServiceStub(house.channels["bos.identity.v1"])
+    things["run"] = house.runs["ended"]
+    things["run that asked"] = house.runs["asking"]
+    things["approval"] = house.approval_id
+    things["run to cancel"], call = await house.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
+    stack.callback(call.cancel)
+    things["session"] = (await log_in(identity, "ada")).session_id
+    things["key"], estate.secrets["key"] = await api_key(house, ada, ["account"])
+    administration = AdministrationServiceStub(house.channels["bos.identity.v1"])
+    invited = await administration.CreateInvitation(
+        CreateInvitationRequest(), metadata=bearer(ada.access_token)
+    )
+    things["invitation"] = invited.invitation.invitation_id
+    estate.secrets["invitation"] = invited.code
+    things["conversation"] = CONVERSATION
+    things["conversation to delete"] = f"{CONVERSATION}-to-delete"
+    turn = RecordTurnRequest(
+        user_id=ada.user_id,
+        run_id=things["run that asked"],
+        conversation_id=things["conversation to delete"],
+        question=f"And the {SECRET}?",
+    )
+    turn.ask_time.GetCurrentTime()
+    turn.answer_time.GetCurrentTime()
+    token = house.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    await MemoryTurnServiceStub(house.channels["bos.memory.v1"]).RecordTurn(
+        turn, metadata=((RUN_TOKEN_KEY, token),)
+    )
+
+
+async def _let_steps_run(estate: Estate, stack: AsyncExitStack) -> None:
+    """A step of everybody's that is under way, and one of ada's that has ended."""
+    for name in ("ada", *_WHO.values()):
+        person = estate.people[name]
+        run, call = await estate.house.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
+        stack.callback(call.cancel)
+        await estate.keeper.token(person.user_id)
+        if name == "ada":
+            estate.things["run with a step"] = run
+    ada = estate.people["ada"]
+    run, call = await estate.house.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
+    call.cancel()
+    stub = OrchestratorServiceStub(estate.house.channels["bos.gateway.v1"])
+    async for _ in stub.WatchRun(
+        WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=_START_S
+    ):
+        pass
+    await estate.keeper.token(ada.user_id, ended=True)
+
+
+async def _end_credentials(estate: Estate) -> None:
+    """Credentials of ada's that have expired or were revoked, and keys that lack a scope."""
+    house, ada = estate.house, estate.people["ada"]
+    channel, as_ada = house.channels["bos.identity.v1"], bearer(ada.access_token)
+    ended = await log_in(IdentityServiceStub(channel), "ada")
+    await IdentityServiceStub(channel).RevokeSession(
+        RevokeSessionRequest(session_id=ended.session_id), metadata=as_ada
+    )
+    revoked_id, revoked = await api_key(house, ada, SCOPES)
+    await ApiKeyServiceStub(channel).RevokeApiKey(
+        RevokeApiKeyRequest(key_id=revoked_id), metadata=as_ada
+    )
+    expired_id, expired = await api_key(house, ada, SCOPES)
+    async with connect(house.dsn) as connection:
+        changed = await connection.execute(
+            "UPDATE identity.api_keys SET expires_at = now() - interval '1 minute' "
+            "WHERE key_id = $1::uuid",
+            expired_id,
+        )
+    assert changed == "UPDATE 1"
+    now = int(time.time())
+    estate.credentials = {
+        EXPIRED_SESSION: bearer(
+            house.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
+        ),
+        EXPIRED_KEY: bearer(expired),
+        ENDED_SESSION: bearer(ended.access_token),
+        REVOKED_KEY: bearer(revoked),
+    }
+    for scope in ("", *SCOPES):
+        lacking = [each for each in SCOPES if each != scope]
+        _, estate.keys[scope] = await api_key(house, ada, lacking)

@@ -1,0 +1,246 @@
+"""What each kind of caller must hear at each kind of RPC: the columns of the table.
+
+A kind says for each of :data:`CALLERS` with which credentials it calls, and what comes of it. What
+the credentials are is in ``cell_estate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CALLERS = (
+    "stranger",
+    "other user",
+    "other group",
+    "operator",
+    "run token",
+    "expired",
+    "revoked",
+    "API key without scope",
+)
+OTHERS = ("other user", "other group", "operator")
+"""Who has a good session of their own."""
+
+NOTHING = "nothing"
+SESSION = "session"
+STEP = "token of a step"
+"""Of ada's own running step, as the gateway gave it to the agent."""
+STEP_AS_BEARER = "token of a step as access token"
+STEP_FOR_ANOTHER = "token of a step for another agent"
+OWN_STEP = "token of a step of their own"
+"""For the very service, of a running step of the caller's."""
+OWN_CALL = "the gateway's token for them"
+"""For the very service, of the gateway's own, for a run of the caller's."""
+EXPIRED_SESSION, EXPIRED_KEY = "expired session", "expired key"
+EXPIRED_STEP, EXPIRED_CALL = "expired token of a step", "expired token of the gateway's"
+ENDED_SESSION, REVOKED_KEY, ENDED_STEP = "ended session", "revoked key", "token of an ended step"
+KEY = "key"
+"""Ada's own, with all scopes but the one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a caller hears; nothing of ada's is in it, unless it may be."""
+
+    code: str
+    reason: str = ""
+    hides: bool = True
+    at_headers: bool = False
+    """Whether it comes before any message has: who is refused so keeps no place by being silent."""
+
+
+OK = Outcome("OK")
+STAYS = Outcome("OK", hides=False)
+"""An access token is good until it expires, but for identity and approvals (the threat model)."""
+MISSING = Outcome("UNAUTHENTICATED", "CREDENTIAL_MISSING", at_headers=True)
+BAD_TOKEN = Outcome("UNAUTHENTICATED", "TOKEN_INVALID", at_headers=True)
+SESSION_OVER = Outcome("UNAUTHENTICATED", "TOKEN_INVALID")
+BAD_KEY = Outcome("UNAUTHENTICATED", "API_KEY_INVALID", at_headers=True)
+BAD_RUN_TOKEN = Outcome("UNAUTHENTICATED", "RUN_TOKEN_INVALID", at_headers=True)
+STEP_OVER = Outcome("UNAUTHENTICATED", "RUN_TOKEN_STEP_ENDED", at_headers=True)
+RUN_TOKEN_OVER = Outcome("UNAUTHENTICATED", "RUN_TOKEN_EXPIRED", at_headers=True)
+OTHER_STEP = Outcome("PERMISSION_DENIED", "RUN_TOKEN_OTHER_STEP")
+NO_ROLE = Outcome("PERMISSION_DENIED", "ROLE_REQUIRED")
+NO_SCOPE = Outcome("PERMISSION_DENIED", "SCOPE_REQUIRED", at_headers=True)
+NO_PERSON = Outcome("PERMISSION_DENIED", "SIGN_IN_REQUIRED", at_headers=True)
+DENIED = Outcome("PERMISSION_DENIED", "PERMISSION_DENIED")
+NOT_FOUND = Outcome("NOT_FOUND", "NOT_FOUND")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of RPC."""
+
+    name: str
+    owner: str
+    """Whose call must succeed: ``ada``, ``gateway`` (for a run of ada's) or ``step`` (of ada's)."""
+    cells: Mapping[str, Mapping[str, Outcome]]
+    """By caller, what comes of each of its credentials."""
+
+
+def _of_people(
+    name: str,
+    others: Outcome,
+    *,
+    key: Outcome = NO_SCOPE,
+    ended_session: Outcome | None = None,
+    step: Outcome = MISSING,
+) -> Kind:
+    """What people call: gateway, identity and memory."""
+    ended = {} if ended_session is None else {ENDED_SESSION: ended_session}
+    return Kind(
+        name,
+        "ada",
+        {
+            "stranger": {NOTHING: MISSING},
+            **{caller: {SESSION: others} for caller in OTHERS},
+            "run token": {STEP: step, STEP_AS_BEARER: BAD_TOKEN},
+            "expired": {EXPIRED_SESSION: BAD_TOKEN, EXPIRED_KEY: BAD_KEY},
+            "revoked": {**ended, REVOKED_KEY: BAD_KEY},
+            "API key without scope": {KEY: key},
+        },
+    )
+
+
+# Of the gateway. What changes something is not called with ada's ended session: that is good until
+# it expires, which what reads shows.
+READS_RUN = _of_people("reads an owner's run", NOT_FOUND, ended_session=STAYS)
+CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
+LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
+DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
+
+# Of memory, which knows run tokens of the gateway's own calls.
+READS_MEMORY = _of_people(
+    "reads an owner's memory", NOT_FOUND, ended_session=STAYS, step=BAD_RUN_TOKEN
+)
+CHANGES_MEMORY = _of_people("changes an owner's memory", NOT_FOUND, step=BAD_RUN_TOKEN)
+READS_OWN_MEMORY = _of_people(
+    "reads the caller's own memory", OK, ended_session=STAYS, step=BAD_RUN_TOKEN
+)
+CHANGES_OWN_MEMORY = _of_people("changes the caller's own memory", OK, step=BAD_RUN_TOKEN)
+
+# Of identity, where a session that has ended is no use at all.
+OF_ACCOUNT = _of_people(
+    "names something of an owner's account", NOT_FOUND, ended_session=SESSION_OVER
+)
+OWN_ACCOUNT = _of_people("is about the caller's own account", OK, ended_session=SESSION_OVER)
+OTHERS_KEYS = _of_people("keys of a named account", NO_ROLE, ended_session=SESSION_OVER)
+MAKES_KEYS = _of_people(
+    "makes keys for a named account", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
+)
+NEEDS_PASSWORD = _of_people(
+    "needs the present password",
+    Outcome("INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+    key=NO_PERSON,
+    ended_session=SESSION_OVER,
+)
+ADMINISTRATION = _of_people(
+    "for administrators alone", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
+)
+ABOUT_SESSION = _of_people(
+    "says whether the call's own credential is good", OK, key=OK, ended_session=OK
+)
+
+
+def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Kind:
+    """What agents and what they call take: tokens of steps that are under way."""
+    return Kind(
+        name,
+        "step",
+        {
+            "stranger": {NOTHING: MISSING},
+            **{caller: {SESSION: MISSING, OWN_STEP: own_step} for caller in OTHERS},
+            "run token": {STEP_FOR_ANOTHER: BAD_RUN_TOKEN, STEP_AS_BEARER: MISSING},
+            "expired": {
+                EXPIRED_STEP: RUN_TOKEN_OVER,
+                EXPIRED_SESSION: MISSING,
+                EXPIRED_KEY: MISSING,
+            },
+            "revoked": {ENDED_STEP: ended, ENDED_SESSION: MISSING, REVOKED_KEY: MISSING},
+            "API key without scope": {KEY: MISSING},
+        },
+    )
+
+
+SERVES_STEPS = _of_steps(
+    "serves any step that may call it, and holds nothing of anybody's", own_step=OK
+)
+WORKS_FOR_STEP = _of_steps("works for the step that the token names", own_step=OTHER_STEP)
+
+
+GATEWAY_ONLY = Kind(
+    "for the gateway alone",
+    "gateway",
+    {
+        "stranger": {NOTHING: MISSING},
+        **{caller: {SESSION: MISSING, OWN_STEP: BAD_RUN_TOKEN} for caller in OTHERS},
+        "run token": {STEP: BAD_RUN_TOKEN, STEP_AS_BEARER: MISSING},
+        "expired": {EXPIRED_CALL: RUN_TOKEN_OVER, EXPIRED_SESSION: MISSING, EXPIRED_KEY: MISSING},
+        "revoked": {ENDED_SESSION: MISSING, REVOKED_KEY: MISSING},
+        "API key without scope": {KEY: MISSING},
+    },
+)
+GATEWAY_FOR_ITS_RUN = Kind(
+    "for the gateway alone, about the user of its token",
+    "gateway",
+    {
+        "stranger": {NOTHING: MISSING},
+        **{
+            caller: {SESSION: DENIED, OWN_STEP: BAD_RUN_TOKEN, OWN_CALL: DENIED}
+            for caller in OTHERS
+        },
+        "run token": {STEP: BAD_RUN_TOKEN, STEP_AS_BEARER: BAD_TOKEN},
+        "expired": {
+            EXPIRED_CALL: RUN_TOKEN_OVER,
+            EXPIRED_SESSION: BAD_TOKEN,
+            EXPIRED_KEY: BAD_KEY,
+        },
+        "revoked": {ENDED_SESSION: DENIED, REVOKED_KEY: BAD_KEY},
+        "API key without scope": {KEY: NO_PERSON},
+    },
+)
+ABOUT_RUN_TOKEN = Kind(
+    "says whether the step of the call's own run token is under way",
+    "step",
+    {
+        "stranger": {NOTHING: MISSING},
+        **{caller: {SESSION: MISSING, OWN_STEP: OK, OWN_CALL: BAD_RUN_TOKEN} for caller in OTHERS},
+        "run token": {STEP_FOR_ANOTHER: OK, STEP_AS_BEARER: MISSING},
+        "expired": {
+            EXPIRED_STEP: RUN_TOKEN_OVER,
+            EXPIRED_SESSION: MISSING,
+            EXPIRED_KEY: MISSING,
+        },
+        "revoked": {ENDED_STEP: OK, ENDED_SESSION: MISSING, REVOKED_KEY: MISSING},
+        "API key without scope": {KEY: MISSING},
+    },
+)
+
+
+def open_to_all(outcome: Outcome) -> Kind:
+    """Needs no credential, and looks at none: everybody hears the same."""
+    return Kind(
+        "open to everybody",
+        "nobody",
+        {
+            "stranger": {NOTHING: outcome},
+            **{caller: {SESSION: outcome} for caller in OTHERS},
+            "run token": {STEP: outcome, STEP_AS_BEARER: outcome},
+            "expired": {EXPIRED_SESSION: outcome, EXPIRED_KEY: outcome},
+            "revoked": {ENDED_SESSION: outcome, REVOKED_KEY: outcome},
+            "API key without scope": {KEY: outcome},
+        },
+    )
+
+
+KINDS = (
+    *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES),
+    *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
+    *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, NEEDS_PASSWORD, ADMINISTRATION),
+    *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),
+    *(ABOUT_RUN_TOKEN, open_to_all(OK)),
+)

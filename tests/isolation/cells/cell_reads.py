@@ -1,0 +1,100 @@
+"""What ada reads of her own: the same before and after others have called."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cell_calls import TIMEOUT_S
+from cell_estate import bearer
+from isolation_house import HELD, KEEPS
+
+from bos.gateway.v1 import (
+    RUN_STATUS_ACCEPTED,
+    RUN_STATUS_COMPOSING,
+    RUN_STATUS_EXECUTING,
+    RUN_STATUS_PLANNED,
+    ApprovalServiceStub,
+    GetRunRequest,
+    ListApprovalsRequest,
+    ListRunsRequest,
+    OrchestratorServiceStub,
+)
+from bos.identity.v1 import (
+    AdministrationServiceStub,
+    ApiKeyServiceStub,
+    GetUserRequest,
+    IdentityServiceStub,
+    ListApiKeysRequest,
+    ListInvitationsRequest,
+    ListSessionsRequest,
+    ListUsersRequest,
+)
+from bos.memory.v1 import (
+    GetLongTermMemoryRequest,
+    ListConversationsRequest,
+    ListMessagesRequest,
+    MemoryServiceStub,
+)
+
+if TYPE_CHECKING:
+    from cell_estate import Estate
+
+_UNDER_WAY = {
+    RUN_STATUS_ACCEPTED: (),
+    RUN_STATUS_PLANNED: (),
+    RUN_STATUS_EXECUTING: (KEEPS,),
+    RUN_STATUS_COMPOSING: (HELD,),
+}
+"""Runs that go on by themselves, but for those with such words, which stay as they are."""
+
+
+async def what_ada_reads(estate: Estate) -> dict[str, str]:
+    """Everything, once the runs that she had begun have come to rest."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not await _at_rest(estate):  # noqa: ASYNC110  it happens in the gateway
+            await asyncio.sleep(0.01)
+    house, how = estate.house, _how(estate)
+    at_gateway, at_identity = house.channels["bos.gateway.v1"], house.channels["bos.identity.v1"]
+    runs, identity = OrchestratorServiceStub(at_gateway), IdentityServiceStub(at_identity)
+    administration = AdministrationServiceStub(at_identity)
+    memory = MemoryServiceStub(house.channels["bos.memory.v1"])
+    of_ada = ListApiKeysRequest(user_id=estate.people["ada"].user_id)
+    calls = {
+        "runs": runs.ListRuns(ListRunsRequest(), **how),
+        "approvals": ApprovalServiceStub(at_gateway).ListApprovals(ListApprovalsRequest(), **how),
+        "account": identity.GetUser(GetUserRequest(), **how),
+        "sessions": identity.ListSessions(ListSessionsRequest(), **how),
+        "keys": ApiKeyServiceStub(at_identity).ListApiKeys(of_ada, **how),
+        "users": administration.ListUsers(ListUsersRequest(page_size=200), **how),
+        "invitations": administration.ListInvitations(ListInvitationsRequest(), **how),
+        "conversations": memory.ListConversations(ListConversationsRequest(), **how),
+        "remembered": memory.GetLongTermMemory(GetLongTermMemoryRequest(), **how),
+    }
+    for run_id in estate.house.runs.values():
+        calls[f"run {run_id}"] = runs.GetRun(GetRunRequest(run_id=run_id), **how)
+    talk = ListMessagesRequest(conversation_id=estate.things["conversation"])
+    calls["messages"] = memory.ListMessages(talk, **how)
+    answers = await asyncio.gather(*calls.values())
+    return {name: _lasting(answer) for name, answer in zip(calls, answers, strict=True)}
+
+
+async def _at_rest(estate: Estate) -> bool:
+    runs = OrchestratorServiceStub(estate.house.channels["bos.gateway.v1"])
+    listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(estate))
+    return all(
+        any(word in run.question for word in _UNDER_WAY[run.status])
+        for run in listed.runs
+        if run.status in _UNDER_WAY
+    )
+
+
+def _how(estate: Estate) -> dict[str, Any]:
+    return {"metadata": bearer(estate.people["ada"].access_token), "timeout": TIMEOUT_S}
+
+
+def _lasting(answer: Any) -> str:
+    """The answer without what a call alone changes: when a session or key was last used."""
+    for each in (*getattr(answer, "sessions", ()), *getattr(answer, "api_keys", ())):
+        each.ClearField("last_use_time")
+    return str(answer)

@@ -1,0 +1,59 @@
+"""The paths of REST and mcp_db that are no binding of an RPC, and whom they answer.
+
+A new path fails ``test_cells`` until it has a row here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cell_estate import Estate
+
+_SERVER = Path(__file__).parents[3] / "services/rest/internal/server/handler.go"
+_DOCS = Path(__file__).parents[3] / "services/rest/internal/openapi/docs.go"
+
+OPEN_AT_REST = (
+    "GET /",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /openapi.json",
+    "GET /docs",
+    "GET /docs/page.js",
+    "GET /docs/page.css",
+    "GET /docs/swagger-ui-bundle.js",
+    "GET /docs/swagger-ui.css",
+    "GET /metrics",
+)
+"""Open to everybody; the last one on loopback only."""
+
+RPC_OF_PATH = {"POST /hitl/respond": "bos.gateway.v1.ApprovalService/RespondApproval"}
+"""Written by hand: what they call, in words of their own."""
+
+
+def body_of_path(path: str, estate: Estate) -> Any:
+    """What a path of :data:`RPC_OF_PATH` is sent."""
+    bodies = {
+        "POST /hitl/respond": {
+            "request_id": estate.things["approval"],
+            "decision": "approved",
+        }
+    }
+    return bodies[path]
+
+
+def own_paths() -> set[str]:
+    """Paths that the REST gateway knows beside its document, as its code names them.
+
+    It answers no other: its guard of routes knows these and the document.
+    """
+    text = _SERVER.read_text()
+    (made,) = re.findall(r"own := map\[string\]string\{(.*?)\}", text, re.S)
+    named = re.findall(r'"(/[^"]*)"', made) + re.findall(
+        r'own\["(/[^"]*)"\] = http\.MethodGet', text
+    )
+    (docs,) = re.findall(r"DocsPaths = \[\]string\{(.*?)\}", _DOCS.read_text(), re.S)
+    assert text.count("own[") == 2, "own paths are named in another way; read them here as well"
+    return {f"GET {path}" for path in [*named, *re.findall(r'"(/[^"]*)"', docs)]}

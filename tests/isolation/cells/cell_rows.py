@@ -1,0 +1,272 @@
+"""The table: each RPC of each service once, of which kind it is, and what is asked for of ada's.
+
+A new RPC fails ``test_cells`` until it has a row here. A row is a kind of ``cell_kinds`` and the
+fields of a request that names something that ada has; the keys of ``estate.things`` say what there
+is, and ``cell_estate`` makes it. Rows are called in this order, each ends with ada's own call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cell_kinds as kinds
+from cell_kinds import Kind, Outcome, open_to_all
+from isolation_house import FILE, PASSWORD, SECRET
+
+from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
+from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
+from bos.memory.v1 import ExtractFactsRequest, RecordTurnRequest
+from bos_agentkit import agent_card
+
+if TYPE_CHECKING:
+    from cell_estate import Estate
+    from google.protobuf.message import Message
+
+Request = Callable[["Estate"], "Message | Mapping[str, Any]"]
+_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+
+def nothing(_: Estate) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An RPC."""
+
+    kind: Kind
+    request: Request = nothing
+    """What everybody asks for."""
+    owner: str = ""
+    """Whose own call succeeds, if not the one of the kind's."""
+    own: Request | None = None
+    """What the owner asks for, where it takes a secret that others only guess."""
+    shows: bool = False
+    """Whether the owner hears of what is planted."""
+    code: str = "OK"
+    """What the owner hears."""
+    targets: tuple[str, ...] = ()
+    """The servers to ask, if not the one that is called like the package."""
+
+    @property
+    def who(self) -> str:
+        return self.owner or self.kind.owner
+
+
+def things(**fields: str) -> Request:
+    """A request whose fields name things of ada's."""
+    return lambda estate: {name: estate.things[thing] for name, thing in fields.items()}
+
+
+def given(**fields: Any) -> Request:
+    return lambda _: fields
+
+
+def also(first: Request, **fields: Any) -> Request:
+    return lambda estate: {**dict(first(estate)), **fields}  # type: ignore[arg-type]
+
+
+def secrets(**fields: str) -> Request:
+    """A request with what opens something to whoever holds it."""
+    return lambda estate: {name: estate.secrets[which] for name, which in fields.items()}
+
+
+_REPLY = also(things(request__continues_run_id="run that asked"), request__question="The first one")
+_NEW = "another one, longer"
+_ANNS = "her own horse, battery"
+
+
+def _execute(estate: Estate) -> Message:
+    return ExecuteRequest(input=AgentInput(task=f"Look for {SECRET}", metadata=_step(estate)))
+
+
+def _prepare(estate: Estate) -> Message:
+    return PrepareRequest(metadata=_step(estate), question=f"What of {SECRET}?")
+
+
+def _step(estate: Estate) -> TaskMetadata:
+    claims = estate.claims("ada")
+    return TaskMetadata(
+        user_id=claims["sub"], run_id=claims["run"], step_key=claims["step"], attempt=1
+    )
+
+
+def _turn(estate: Estate) -> Message:
+    claims = estate.claims("ada")
+    turn = RecordTurnRequest(
+        user_id=claims["sub"],
+        run_id=claims["run"],
+        conversation_id=estate.things["conversation"],
+        question="What others say",
+    )
+    turn.ask_time.GetCurrentTime()
+    turn.answer_time.GetCurrentTime()
+    return turn
+
+
+def _facts(estate: Estate) -> Message:
+    facts = ExtractFactsRequest(
+        user_id=estate.people["ada"].user_id, question="My name is Mallory."
+    )
+    facts.ask_time.GetCurrentTime()
+    return facts
+
+
+def _of_ada(estate: Estate) -> Mapping[str, Any]:
+    return {
+        "user_id": estate.people["ada"].user_id,
+        "conversation_id": estate.things["conversation"],
+        "max_messages": 9,
+    }
+
+
+def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
+    return {"user_id": estate.people["ada"].user_id}
+
+
+_GATEWAY = "bos.gateway.v1.OrchestratorService"
+_APPROVALS = "bos.gateway.v1.ApprovalService"
+_IDENTITY = "bos.identity.v1.IdentityService"
+_KEYS = "bos.identity.v1.ApiKeyService"
+_ADMINISTRATION = "bos.identity.v1.AdministrationService"
+_MEMORY = "bos.memory.v1.MemoryService"
+_TURNS = "bos.memory.v1.MemoryTurnService"
+_EVERY_SERVER = ("*",)
+_ACCOUNT = things(user_id="account")
+_TALK = things(conversation_id="conversation")
+_FAILS = Outcome("UNAUTHENTICATED", "LOGIN_FAILED")
+
+ROWS: dict[str, Row] = {
+    # -- gateway
+    f"{_GATEWAY}/GetRun": Row(kinds.READS_RUN, things(run_id="run"), shows=True),
+    f"{_GATEWAY}/WatchRun": Row(kinds.READS_RUN, things(run_id="run"), shows=True),
+    f"{_GATEWAY}/DownloadFile": Row(
+        kinds.READS_RUN,
+        also(things(run_id="run"), digest=hashlib.sha256(FILE).hexdigest()),
+        shows=True,
+    ),
+    f"{_GATEWAY}/ListRuns": Row(kinds.LISTS_OWN, shows=True),
+    f"{_GATEWAY}/ListAgents": Row(kinds.LISTS_OWN),
+    f"{_GATEWAY}/PlanQuestion": Row(kinds.CHANGES_RUN, _REPLY),
+    f"{_GATEWAY}/Ask": Row(kinds.CHANGES_RUN, _REPLY),
+    f"{_GATEWAY}/AskStream": Row(kinds.CHANGES_RUN, _REPLY),
+    f"{_GATEWAY}/CancelRun": Row(kinds.CHANGES_RUN, things(run_id="run to cancel")),
+    f"{_APPROVALS}/ListApprovals": Row(kinds.LISTS_OWN, shows=True),
+    f"{_APPROVALS}/GetApproval": Row(kinds.READS_RUN, things(approval_id="approval"), shows=True),
+    f"{_APPROVALS}/RespondApproval": Row(
+        kinds.DECIDES, also(things(approval_id="approval"), decision=APPROVAL_DECISION_APPROVE)
+    ),
+    "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
+    # -- memory
+    f"{_MEMORY}/ListConversations": Row(kinds.READS_OWN_MEMORY, shows=True),
+    f"{_MEMORY}/GetConversation": Row(kinds.READS_MEMORY, _TALK, shows=True),
+    f"{_MEMORY}/ListMessages": Row(kinds.READS_MEMORY, _TALK, shows=True),
+    f"{_MEMORY}/UpdateConversation": Row(kinds.CHANGES_MEMORY, also(_TALK, title="Mine")),
+    f"{_MEMORY}/DeleteConversation": Row(
+        kinds.CHANGES_MEMORY, things(conversation_id="conversation to delete")
+    ),
+    f"{_TURNS}/OpenTurn": Row(kinds.GATEWAY_FOR_ITS_RUN, _of_ada, shows=True),
+    f"{_TURNS}/ExtractFacts": Row(kinds.GATEWAY_FOR_ITS_RUN, _facts),
+    f"{_TURNS}/RecordTurn": Row(kinds.GATEWAY_FOR_ITS_RUN, _turn),
+    f"{_MEMORY}/GetLongTermMemory": Row(kinds.READS_OWN_MEMORY, shows=True),
+    f"{_MEMORY}/UpdateLongTermMemory": Row(
+        kinds.CHANGES_OWN_MEMORY, given(memory__preferences__tone="casual")
+    ),
+    f"{_MEMORY}/DeleteLongTermMemory": Row(kinds.CHANGES_OWN_MEMORY),
+    # -- identity: what is open to everybody, if they know a secret
+    f"{_IDENTITY}/GetJsonWebKeySet": Row(open_to_all(kinds.OK)),
+    f"{_IDENTITY}/GetOpenIdConfiguration": Row(open_to_all(kinds.OK)),
+    f"{_IDENTITY}/RegisterUser": Row(
+        open_to_all(Outcome("ALREADY_EXISTS", "ACCOUNT_TAKEN")),
+        given(username="ada", email="mallory@example.com", password=PASSWORD),
+        own=given(username="zoe", email="zoe@example.com", password=PASSWORD),
+    ),
+    f"{_IDENTITY}/LogIn": Row(
+        open_to_all(_FAILS),
+        given(username="ada", password="a wrong password"),
+        own=given(username="ada", password=PASSWORD),
+        shows=True,
+    ),
+    f"{_IDENTITY}/RefreshSession": Row(
+        open_to_all(kinds.BAD_TOKEN),
+        given(refresh_token="bosr_made-up"),
+        own=secrets(refresh_token="to refresh"),
+    ),
+    f"{_IDENTITY}/LogOut": Row(
+        open_to_all(kinds.OK),
+        given(refresh_token="bosr_made-up"),
+        own=secrets(refresh_token="to log out"),
+    ),
+    f"{_IDENTITY}/ResetPassword": Row(
+        open_to_all(Outcome("INVALID_ARGUMENT", "INVALID_ARGUMENT")),
+        given(code="bosp_made-up", new_password=_NEW),
+        own=lambda estate: {"code": estate.secrets["to reset"], "new_password": _NEW},
+    ),
+    "bos.identity.v1.CredentialService/ExchangeApiKey": Row(
+        open_to_all(kinds.BAD_KEY),
+        given(api_key=f"bosk_{'0' * 32}_{'x' * 43}"),
+        own=secrets(api_key="key"),
+    ),
+    "bos.identity.v1.CredentialService/CheckSession": Row(kinds.ABOUT_SESSION),
+    # -- identity: accounts
+    f"{_IDENTITY}/GetUser": Row(kinds.OWN_ACCOUNT, shows=True),
+    f"{_IDENTITY}/ListSessions": Row(kinds.OWN_ACCOUNT, shows=True),
+    f"{_IDENTITY}/RevokeSession": Row(kinds.OF_ACCOUNT, things(session_id="session")),
+    f"{_IDENTITY}/ChangePassword": Row(
+        kinds.NEEDS_PASSWORD,
+        given(current_password=_ANNS, new_password=_NEW),
+        owner="ann",
+        own=given(current_password=PASSWORD, new_password=_ANNS),
+    ),
+    f"{_KEYS}/ListApiKeys": Row(kinds.OTHERS_KEYS, _keys_of_ada, shows=True),
+    f"{_KEYS}/CreateApiKey": Row(
+        kinds.MAKES_KEYS, also(_keys_of_ada, name="mine", scopes=["account"])
+    ),
+    f"{_KEYS}/RevokeApiKey": Row(kinds.OF_ACCOUNT, things(key_id="key")),
+    f"{_ADMINISTRATION}/ListUsers": Row(kinds.ADMINISTRATION, shows=True),
+    f"{_ADMINISTRATION}/CreateServiceAccount": Row(kinds.ADMINISTRATION, given(username="a-robot")),
+    f"{_ADMINISTRATION}/SetUserRoles": Row(kinds.ADMINISTRATION, also(_ACCOUNT, roles=["user"])),
+    f"{_ADMINISTRATION}/SetUserGroups": Row(kinds.ADMINISTRATION, also(_ACCOUNT, groups=["crew"])),
+    f"{_ADMINISTRATION}/DeactivateUser": Row(kinds.ADMINISTRATION, _ACCOUNT),
+    f"{_ADMINISTRATION}/ReactivateUser": Row(kinds.ADMINISTRATION, _ACCOUNT),
+    f"{_ADMINISTRATION}/CreatePasswordReset": Row(kinds.ADMINISTRATION, _ACCOUNT),
+    f"{_ADMINISTRATION}/CreateInvitation": Row(kinds.ADMINISTRATION),
+    f"{_ADMINISTRATION}/ListInvitations": Row(kinds.ADMINISTRATION, shows=True),
+    f"{_ADMINISTRATION}/RevokeInvitation": Row(
+        kinds.ADMINISTRATION, things(invitation_id="invitation")
+    ),
+    # -- what is not for people
+    "bos.planner.v1.PlannerService/MakePlan": Row(
+        kinds.GATEWAY_ONLY,
+        lambda _: {"question": f"What of the {SECRET}?", "cards": [agent_card("echo", "Echoes.")]},
+    ),
+    "bos.planner.v1.PlannerService/ClassifyInstructions": Row(
+        kinds.GATEWAY_ONLY, given(task=f"Deploy {SECRET}", instructions="Later", proposal="Deploy")
+    ),
+    "bos.composer.v1.ComposerService/Compose": Row(
+        kinds.GATEWAY_ONLY, given(question=f"What of the {SECRET}?")
+    ),
+    "bos.sandbox.v1.SandboxService/RunProgram": Row(kinds.SERVES_STEPS, given(code="1 + 1")),
+    "bos.sandbox.v1.SandboxService/GetCapabilities": Row(kinds.SERVES_STEPS),
+    "bos.agent.v1.AgentService/Describe": Row(
+        kinds.SERVES_STEPS, targets=("sql", "computation", "code")
+    ),
+    "bos.agent.v1.AgentService/Prepare": Row(
+        kinds.WORKS_FOR_STEP, _prepare, targets=("sql", "computation", "code")
+    ),
+    "bos.agent.v1.AgentService/Execute": Row(
+        kinds.WORKS_FOR_STEP, _execute, targets=("sql", "computation", "code")
+    ),
+    # -- probes and tools
+    "grpc.health.v1.Health/Check": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),
+    "grpc.health.v1.Health/Watch": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),
+    "grpc.health.v1.Health/List": Row(
+        open_to_all(Outcome("UNIMPLEMENTED")), code="UNIMPLEMENTED", targets=_EVERY_SERVER
+    ),
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(
+        open_to_all(kinds.OK), given(list_services="*"), targets=_EVERY_SERVER
+    ),
+}
