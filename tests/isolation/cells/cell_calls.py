@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import aiohttp
     from google.protobuf.message import Message
     from public_rpcs import PublicRpc
@@ -54,17 +54,21 @@ async def call_grpc(
 ) -> Heard:
     """Call it; of a stream, up to its first message."""
     response_type = GetMessageClass(rpc.method.output_type)
-    call: Any = channel.stream_stream(
+    make = channel.stream_stream if rpc.method.client_streaming else channel.unary_stream
+    call: Any = make(
         rpc.path,
         request_serializer=type(message).SerializeToString,
         response_deserializer=response_type.FromString,
-    )(timeout=TIMEOUT_S, metadata=metadata)
-    # Whoever is refused by the headers may be before the message is on its way; reading tells how.
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        await call.write(message)
-        if not rpc.method.client_streaming:
-            await call.done_writing()
+    )(
+        _alone(message) if rpc.method.client_streaming else message,
+        timeout=TIMEOUT_S,
+        metadata=metadata,
+    )
     return await _heard(call)
+
+
+async def _alone(message: Message) -> AsyncIterator[Message]:
+    yield message
 
 
 async def call_silently(channel: grpc.aio.Channel, path: str, metadata: Metadata) -> Heard:

@@ -44,7 +44,12 @@ from isolation_house import (
     sign_in,
 )
 
-from bos.gateway.v1 import OrchestratorServiceStub, WatchRunRequest
+from bos.gateway.v1 import (
+    ApprovalServiceStub,
+    GetApprovalRequest,
+    OrchestratorServiceStub,
+    WatchRunRequest,
+)
 from bos.identity.v1 import (
     AdministrationServiceStub,
     ApiKeyServiceStub,
@@ -147,6 +152,8 @@ class Estate:
     """What opens something of somebody's to whoever holds it."""
     credentials: dict[str, Metadata] = field(default_factory=dict)
     """Of ada's that are not good any more."""
+    ended: set[str] = field(default_factory=set)
+    """Runs of ada's that she has brought to their end."""
     keys: dict[str, str] = field(default_factory=dict)
     """Keys of ada's, by the scope that they lack."""
 
@@ -356,6 +363,11 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["run"] = house.runs["ended"]
     things["run that asked"] = house.runs["asking"]
     things["approval"] = house.approval_id
+    approvals = ApprovalServiceStub(house.channels["bos.gateway.v1"])
+    waiting = await approvals.GetApproval(
+        GetApprovalRequest(approval_id=house.approval_id), metadata=bearer(ada.access_token)
+    )
+    things["run that waits"] = waiting.approval.run_id
     things["run to cancel"], call = await house.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
     stack.callback(call.cancel)
     things["session"] = (await log_in(identity, "ada")).session_id

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from cell_calls import TIMEOUT_S
 from cell_estate import bearer
-from isolation_house import HELD, KEEPS
+from isolation_house import ASKS, HELD, KEEPS
 
 from bos.gateway.v1 import (
-    RUN_STATUS_ACCEPTED,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_COMPOSING,
     RUN_STATUS_EXECUTING,
-    RUN_STATUS_PLANNED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
     ApprovalServiceStub,
     GetRunRequest,
     ListApprovalsRequest,
@@ -40,13 +44,21 @@ from bos.memory.v1 import (
 if TYPE_CHECKING:
     from cell_estate import Estate
 
-_UNDER_WAY = {
-    RUN_STATUS_ACCEPTED: (),
-    RUN_STATUS_PLANNED: (),
-    RUN_STATUS_EXECUTING: (KEEPS,),
-    RUN_STATUS_COMPOSING: (HELD,),
+    from bos.gateway.v1 import Run
+
+_OVER = (
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_CLARIFICATION_NEEDED,
+)
+_STAYS = {
+    RUN_STATUS_EXECUTING: KEEPS,
+    RUN_STATUS_COMPOSING: HELD,
+    RUN_STATUS_WAITING_FOR_APPROVAL: ASKS,
 }
-"""Runs that go on by themselves, but for those with such words, which stay as they are."""
+"""Runs that stay as they are, with such words in their question, until ada ends them."""
 
 
 async def what_ada_reads(estate: Estate) -> dict[str, str]:
@@ -82,11 +94,14 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
 async def _at_rest(estate: Estate) -> bool:
     runs = OrchestratorServiceStub(estate.house.channels["bos.gateway.v1"])
     listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(estate))
-    return all(
-        any(word in run.question for word in _UNDER_WAY[run.status])
-        for run in listed.runs
-        if run.status in _UNDER_WAY
-    )
+    return all(_rests(run, estate.ended) for run in listed.runs)
+
+
+def _rests(run: Run, ended: set[str]) -> bool:
+    if run.status in _OVER:
+        return True
+    word = _STAYS.get(run.status)
+    return word is not None and word in run.question and run.run_id not in ended
 
 
 def _how(estate: Estate) -> dict[str, Any]:

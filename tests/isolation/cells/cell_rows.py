@@ -46,8 +46,8 @@ class Row:
     """What the owner asks for, where it takes a secret that others only guess."""
     shows: bool = False
     """Whether the owner hears of what is planted."""
-    code: str = "OK"
-    """What the owner hears."""
+    ends: str = ""
+    """The run of ada's that the owner's call brings to its end, by what the table calls it."""
     targets: tuple[str, ...] = ()
     """The servers to ask, if not the one that is called like the package."""
 
@@ -153,11 +153,15 @@ ROWS: dict[str, Row] = {
     f"{_GATEWAY}/PlanQuestion": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/Ask": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/AskStream": Row(kinds.CHANGES_RUN, _REPLY),
-    f"{_GATEWAY}/CancelRun": Row(kinds.CHANGES_RUN, things(run_id="run to cancel")),
+    f"{_GATEWAY}/CancelRun": Row(
+        kinds.CHANGES_RUN, things(run_id="run to cancel"), ends="run to cancel"
+    ),
     f"{_APPROVALS}/ListApprovals": Row(kinds.LISTS_OWN, shows=True),
     f"{_APPROVALS}/GetApproval": Row(kinds.READS_RUN, things(approval_id="approval"), shows=True),
     f"{_APPROVALS}/RespondApproval": Row(
-        kinds.DECIDES, also(things(approval_id="approval"), decision=APPROVAL_DECISION_APPROVE)
+        kinds.DECIDES,
+        also(things(approval_id="approval"), decision=APPROVAL_DECISION_APPROVE),
+        ends="run that waits",
     ),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
     # -- memory
@@ -201,7 +205,7 @@ ROWS: dict[str, Row] = {
         own=secrets(refresh_token="to log out"),
     ),
     f"{_IDENTITY}/ResetPassword": Row(
-        open_to_all(Outcome("INVALID_ARGUMENT", "INVALID_ARGUMENT")),
+        open_to_all(Outcome("PERMISSION_DENIED", "RESET_CODE_INVALID")),
         given(code="bosp_made-up", new_password=_NEW),
         own=lambda estate: {"code": estate.secrets["to reset"], "new_password": _NEW},
     ),
@@ -263,10 +267,10 @@ ROWS: dict[str, Row] = {
     # -- probes and tools
     "grpc.health.v1.Health/Check": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),
     "grpc.health.v1.Health/Watch": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),
-    "grpc.health.v1.Health/List": Row(
-        open_to_all(Outcome("UNIMPLEMENTED")), code="UNIMPLEMENTED", targets=_EVERY_SERVER
-    ),
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(
         open_to_all(kinds.OK), given(list_services="*"), targets=_EVERY_SERVER
     ),
 }
+
+NOT_SERVED = ("grpc.health.v1.Health/List",)
+"""Methods of contracts that are not ours, which no server of ours has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cell_kinds import CALLERS, KINDS
-from cell_rows import ROWS
+from cell_rows import NOT_SERVED, ROWS
 from public_rpcs import all_rpcs
 
 pytestmark = pytest.mark.isolation
@@ -13,7 +13,8 @@ RPCS = {rpc.path.removeprefix("/") for rpc in all_rpcs()}
 
 
 def test_every_rpc_has_a_row_and_every_row_an_rpc() -> None:
-    missing, gone = sorted(RPCS - ROWS.keys()), sorted(ROWS.keys() - RPCS)
+    known = ROWS.keys() | set(NOT_SERVED)
+    missing, gone = sorted(RPCS - known), sorted(known - RPCS)
     assert not missing, (
         f"{missing}: add each to ROWS in tests/isolation/cells/cell_rows.py, as "
         '"package.Service/Method": Row(kind, request). Choose the kind in cell_kinds.py that says '
