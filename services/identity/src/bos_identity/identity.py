@@ -151,6 +151,22 @@ class Identity:
             )
         self.log.info("password changed", user=str(user_id))
 
+    async def require_password(self, user_id: UUID, password: str) -> None:
+        """Let only the owner pass, before what cannot be undone.
+
+        Raises:
+            FailedPrecondition: The account has no password.
+            InvalidArgument: The password is wrong.
+            ResourceExhausted: The account has to wait.
+        """
+        account = await self.accounts.by_id(user_id)
+        if account is None or account.password is None:
+            raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
+        if not await self.attempts.matches(
+            account.password, password, self.throttle.change(str(user_id))
+        ):
+            raise InvalidArgument.field("current_password", "is wrong")
+
     async def reset_password(self, code: str, new: str) -> str:
         """Set a new password by an administrator's code; returns the name to sign in with.
 

@@ -29,7 +29,8 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
-	accountService  = "bos.identity.v1.AdministrationService"
+	adminService    = "bos.identity.v1.AdministrationService"
+	accountService  = "bos.identity.v1.AccountService"
 	keyService      = "bos.identity.v1.ApiKeyService"
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
@@ -105,7 +106,7 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService:
 		return true
-	case identityService, accountService, keyService:
+	case identityService, adminService, accountService, keyService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
@@ -162,6 +163,7 @@ func (s *Server) services() (http.Handler, error) {
 		if err := errors.Join(
 			identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
 		); err != nil {
 			return nil, err
