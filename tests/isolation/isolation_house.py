@@ -189,7 +189,7 @@ class IsolationHouse:
         ) as response:
             if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
                 return Answer("OK", content=(await response.content.readline()).decode())
-            text = await response.text()
+            text = (await response.read()).decode(errors="replace")
         if response.status == 200:
             return Answer("OK", content=text)
         error = json.loads(text)["error"]

@@ -24,7 +24,7 @@ _EXPORT_S = 600.0
 class AccountClient(ServiceClient):
     """A client of identity for the caller's own account; see :class:`ServiceClient`."""
 
-    async def delete(self, password: str) -> None:
+    async def close_account(self, password: str) -> None:
         """Close the account for good; it is deleted with everything of it."""
         request = DeleteAccountRequest(current_password=password)
         await self._unary(self._stub.DeleteAccount, request)

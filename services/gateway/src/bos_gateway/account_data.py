@@ -71,11 +71,12 @@ class AccountDataServicer(AccountDataServiceServicer):
             yield part
         for step in state.steps.values():
             for file in step.result.files if step.result is not None else ():
+                digest = file.digest.removeprefix("sha256:")
                 try:
-                    content = await self._files.kept(Owner(user_id, run_id), file.digest)
+                    content = await self._files.kept(Owner(user_id, run_id), digest)
                 except NotFound:
                     continue  # which the log of the service tells
-                for part in _parts(f"runs/{run_id}/{file.digest}", content):
+                for part in _parts(f"runs/{run_id}/{digest}", content):
                     yield part
 
 

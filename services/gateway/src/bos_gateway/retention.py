@@ -57,6 +57,7 @@ SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
        -- Without a name it would be the sums of everybody.
        OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
 """
+_HAS_RUNS = "SELECT EXISTS (SELECT FROM runs WHERE user_id = $1)"
 _UNFINISHED = """
 SELECT run_id FROM runs WHERE (user_id = $1 OR run_id = $2) AND finished_at IS NULL
 ORDER BY created_at
@@ -220,7 +221,7 @@ async def erase_some(
         await _ask_to_end(session, running)
     ended = await session.fetch(_ENDED, *scope, _BATCH)
     erased = await _erase_ended(session, ended, files) if ended else Counter[str]()
-    done = not running and len(ended) < _BATCH
+    done = not await session.fetchval(_HAS_RUNS, user_id)
     if done:
         await session.execute(_FORGET_DAYS, -1, user_id)  # the present day, too
     return erased, len(running), done

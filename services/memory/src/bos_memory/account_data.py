@@ -29,15 +29,15 @@ WITH talks AS (
         SELECT conversation_key FROM conversations WHERE user_id = $1 LIMIT $2)
     RETURNING 1
 ), more AS (
-    SELECT count(*) > $2 AS some
+    SELECT count(*) > $2 AS remain
     FROM (SELECT FROM conversations WHERE user_id = $1 LIMIT $2 + 1) AS found
 ), graves AS (
-    DELETE FROM deleted_conversations WHERE user_id = $1 AND NOT (SELECT some FROM more)
+    DELETE FROM deleted_conversations WHERE user_id = $1 AND NOT (SELECT remain FROM more)
 ), known AS (
-    DELETE FROM user_long_term_memory WHERE user_id = $1 AND NOT (SELECT some FROM more) RETURNING 1
+    DELETE FROM user_long_term_memory WHERE user_id = $1 AND NOT (SELECT remain FROM more) RETURNING 1
 )
 SELECT (SELECT count(*) FROM talks) AS conversations, (SELECT count(*) FROM known) AS profiles,
-       NOT (SELECT some FROM more) AS done
+       NOT (SELECT remain FROM more) AS done
 """
 _PROFILE = """
 SELECT json_build_object('critical_facts', critical_facts, 'preferences', preferences,

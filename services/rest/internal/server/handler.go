@@ -165,6 +165,10 @@ func (s *Server) services() (http.Handler, error) {
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+			registerExport(
+				mux, identityv1.NewAccountServiceClient(s.identity),
+				s.settings.CallTimeout.Duration(), s.settings.WriteTimeout.Duration(),
+			),
 		); err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ def export(target: Target, file: Path) -> None:
     """Write everything that is held of you into a new zip file."""
 
     async def work() -> int:
-        async with _client(target) as identity:
+        async with _of_caller(target) as identity:
             try:
                 files = await write_archive(identity.export(), file)
             except OSError as error:
@@ -54,8 +54,8 @@ def remove(target: Target, yes: bool, password_stdin: bool) -> None:
 
     async def work() -> int:
         connection, file = target.to_sign_in(), TokenFile.of_this_user()
-        async with _client(target) as identity:
-            await identity.delete(password)
+        async with _of_caller(target) as identity:
+            await identity.close_account(password)
         async with file.locked():
             file.write(connection.target, None)
         click.echo("The account is closed; everything of it is being deleted.")
@@ -64,6 +64,6 @@ def remove(target: Target, yes: bool, password_stdin: bool) -> None:
     run(work())
 
 
-def _client(target: Target) -> AccountClient:
+def _of_caller(target: Target) -> AccountClient:
     found = target.connection()
     return AccountClient(identity_of(found), api_key=found.api_key, tokens=found.tokens)
