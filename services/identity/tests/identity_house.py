@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from bos.identity.v1 import (
+    AccountServiceStub,
     AdministrationServiceStub,
     ApiKeyServiceStub,
     CreateInvitationRequest,
@@ -79,6 +80,7 @@ class Caller:
     def _stubs(self) -> list[Any]:
         stubs = (
             IdentityServiceStub,
+            AccountServiceStub,
             AdministrationServiceStub,
             ApiKeyServiceStub,
             CredentialServiceStub,

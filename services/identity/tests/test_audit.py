@@ -16,6 +16,8 @@ from bos.identity.v1 import (
     CreatePasswordResetRequest,
     CreateServiceAccountRequest,
     DeactivateUserRequest,
+    DeleteAccountRequest,
+    DeleteUserRequest,
     ExchangeApiKeyRequest,
     LogInRequest,
     LogOutRequest,
@@ -99,6 +101,9 @@ class Deeds:
         request = ChangePasswordRequest(current_password=PASSWORD, new_password=NEW)
         await self.by_ada("ChangePassword", request)
 
+    async def delete_account(self) -> None:
+        await self.by_ada("DeleteAccount", DeleteAccountRequest(current_password=PASSWORD))
+
     async def register(self) -> None:
         code = (await self.invite()).code
         request = RegisterUserRequest(
@@ -121,6 +126,7 @@ class Deeds:
             "SetUserRoles": SetUserRolesRequest(user_id=user_id, roles=["user", "approver"]),
             "SetUserGroups": SetUserGroupsRequest(user_id=user_id, groups=["sales"]),
             "DeactivateUser": DeactivateUserRequest(user_id=user_id),
+            "DeleteUser": DeleteUserRequest(user_id=user_id),
             "ReactivateUser": ReactivateUserRequest(user_id=user_id),
         }
         if method in admin:
@@ -135,14 +141,16 @@ class Deeds:
             "LogOut": self.log_out,
             "RevokeSession": self.revoke_session,
             "ChangePassword": self.change_password,
+            "DeleteAccount": self.delete_account,
             "RegisterUser": self.register,
             "LogIn": self.log_in,
         }[method]
 
 
 @pytest.fixture
-async def deeds(identity: Caller) -> Deeds:
-    made = Deeds(identity)
+async def deeds(start: Starter) -> Deeds:
+    # Nobody is there: what is asked for here is not what comes of it.
+    made = Deeds(await start(account_data_targets={"gateway": "127.0.0.1:1"}))
     await made.begin()
     return made
 

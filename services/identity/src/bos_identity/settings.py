@@ -71,6 +71,12 @@ class IdentitySettings(Settings):
         le=7 * _DAY_S,
         description="How long a code that an administrator made for a new password can be used",
     )
+    account_data_targets: dict[str, str] = Field(
+        default_factory=dict,
+        description="Services that hold data of accounts, as gRPC targets by name, in the order in "
+        'which they are asked to delete it: {"gateway": "gateway:7100", "memory": "memory:7200"}. '
+        "Accounts are neither deleted nor exported without",
+    )
     max_sessions: int = Field(
         default=20,
         ge=1,

@@ -123,7 +123,8 @@ class _House:
         self._private_key, self._public_key = generate_keypair()
         # REST's own: what it says of its callers' addresses is believed, and nobody else's word.
         self._rest_private_key, self._rest_public_key = generate_keypair()
-        self._issuer = self._audience = self._gateway_address = ""
+        self._issuer = self._audience = ""
+        self._gateway_address = self._memory_address = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
         self._auth_given = AuthSettings.load()
         self._require_secrets()
@@ -184,6 +185,7 @@ class _House:
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         self._gateway_address = gateway_server.address
+        self._memory_address = memory_server.address
         context = _today(company) if company else {}
         operator = {
             "store_url": store,
@@ -250,7 +252,13 @@ class _House:
         self._issuer, self._audience = settings.issuer, settings.audience
         settings, telemetry = settings.model_copy(update=update), self._telemetry.named("identity")
         proxied = behind_proxies() or self._auth_given.proxy_public_keys is not None
-        return {"identity": partial(identity.serve, settings, telemetry, proxied=proxied)}
+        serve = partial(identity.serve, account_data=self._account_data, proxied=proxied)
+        return {"identity": partial(serve, settings, telemetry)}
+
+    def _account_data(self) -> Mapping[str, str]:
+        """What holds data of accounts; these start after identity."""
+        found = {"gateway": self._gateway_address, "memory": self._memory_address}
+        return found if all(found.values()) else {}  # never a part: it would pass for all
 
     def _first_is_made_by_token(self) -> bool:
         """Whether strangers could come first: whoever registers first administers."""

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from bos.identity.v1 import User
     from bos_postgres.audit import AuditEntry, By
 
-# Any number of our own; it names the right to take an administrator away.
-_LOCK: Final = 0x626F73_61646D
+# Any number of our own.
+LAST_LOCK: Final = 0x626F73_61646D
+"""Advisory lock of whoever takes an administrator away."""
 _RETURNING = f"RETURNING {COLUMNS}"
 _LIST = f"""
 SELECT {COLUMNS} FROM users
@@ -39,21 +40,27 @@ VALUES ($1, $2, NULL, $3, $4, $5, true) {_RETURNING}
 _CAN_ADMINISTER = (
     f"roles @> ARRAY['{ADMINISTRATOR}'] AND password IS NOT NULL AND deactivated_at IS NULL"
 )
-# Somebody is left who can sign in and administer.
-_ONE_IS_LEFT = f"""
+ONE_IS_LEFT = f"""
 (NOT ({_CAN_ADMINISTER})
  OR EXISTS (SELECT FROM users WHERE user_id <> $1 AND {_CAN_ADMINISTER}))
 """
+"""That somebody is left who can sign in and administer, without the user $1."""
 _SET_ROLES = f"""
 UPDATE users SET roles = $2
-WHERE user_id = $1 AND ($2::text[] @> ARRAY['{ADMINISTRATOR}'] OR {_ONE_IS_LEFT}) {_RETURNING}
+WHERE user_id = $1 AND NOT deleting
+      AND ($2::text[] @> ARRAY['{ADMINISTRATOR}'] OR {ONE_IS_LEFT}) {_RETURNING}
 """  # noqa: S608
-_SET_GROUPS = f"UPDATE users SET groups = $2 WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_SET_GROUPS = f"""
+UPDATE users SET groups = $2 WHERE user_id = $1 AND NOT deleting {_RETURNING}
+"""  # noqa: S608
 _DEACTIVATE = f"""
 UPDATE users SET deactivated_at = coalesce(deactivated_at, now())
-WHERE user_id = $1 AND {_ONE_IS_LEFT} {_RETURNING}
+WHERE user_id = $1 AND {ONE_IS_LEFT} {_RETURNING}
 """  # noqa: S608
-_REACTIVATE = f"UPDATE users SET deactivated_at = NULL WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_REACTIVATE = f"""
+UPDATE users SET deactivated_at = NULL WHERE user_id = $1 AND NOT deleting {_RETURNING}
+"""  # noqa: S608
+_STAYS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1 AND NOT deleting)"
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
 # What somebody handed out who does not administer any more would let them in again.
@@ -150,13 +157,26 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
+            FailedPrecondition: It is being deleted.
         """
         async with deed(self._pool) as connection:
             row = await connection.fetchrow(_REACTIVATE, user_id)
             if row is None:
+                if await connection.fetchval(_EXISTS, user_id):
+                    raise FailedPrecondition(
+                        "This account is being deleted.", reason="USER_DELETING"
+                    )
                 raise no_user()
             await record(connection, [by.entry("account.reactivated", str(user_id))])
         return user_of(row)
+
+
+def last_administrator() -> FailedPrecondition:
+    """What is refused lest nobody could administer any more."""
+    return FailedPrecondition(
+        "This is the last administrator; make another user one first.",
+        reason="LAST_ADMINISTRATOR",
+    )
 
 
 def _rights(action: str, user: User, by: By) -> AuditEntry:
@@ -182,13 +202,10 @@ async def _unless_last(
     *arguments: object,
 ) -> User:
     """Do what may take an administrator away, one at a time: each sees what the others did."""
-    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LAST_LOCK)
     row = await connection.fetchrow(statement, user_id, *arguments)
     if row is not None:
         return user_of(row)
-    if not await connection.fetchval(_EXISTS, user_id):
+    if not await connection.fetchval(_STAYS, user_id):
         raise no_user()
-    raise FailedPrecondition(
-        "This is the last administrator; make another user one first.",
-        reason="LAST_ADMINISTRATOR",
-    )
+    raise last_administrator()
