@@ -28,7 +28,11 @@ def account_to(scope: str) -> str:
         PermissionDenied: It is not identity that calls, for this.
     """
     principal = current_principal()
-    if principal is None or principal.kind != "account_data" or principal.scopes != frozenset((scope,)):
+    if (
+        principal is None
+        or principal.kind != "account_data"
+        or principal.scopes != frozenset((scope,))
+    ):
         raise identity_only()
     return principal.user_id
 

@@ -34,7 +34,8 @@ WITH talks AS (
 ), graves AS (
     DELETE FROM deleted_conversations WHERE user_id = $1 AND NOT (SELECT remain FROM more)
 ), known AS (
-    DELETE FROM user_long_term_memory WHERE user_id = $1 AND NOT (SELECT remain FROM more) RETURNING 1
+    DELETE FROM user_long_term_memory WHERE user_id = $1 AND NOT (SELECT remain FROM more)
+    RETURNING 1
 )
 SELECT (SELECT count(*) FROM talks) AS conversations, (SELECT count(*) FROM known) AS profiles,
        NOT (SELECT remain FROM more) AS done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def remove(target: Target, yes: bool, password_stdin: bool) -> None:
     if not yes:
         click.confirm("Delete your account and everything of it for good?", abort=True)
     if password_stdin:
-        password = click.get_text_stream("stdin").readline().rstrip("\r\n")
+        password = sys.stdin.readline().rstrip("\r\n")
     else:
         password = str(click.prompt("Password", hide_input=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bos.identity.v1 import DeleteUserResponse
 from bos_chassis.errors import FailedPrecondition
