@@ -116,16 +116,16 @@ def proxy_tokens_from(settings: AuthSettings) -> ProxyTokenVerifier | None:
     return None if keys is None else ProxyTokenVerifier([keys])
 
 
-def from_proxy(settings: AuthSettings) -> Callable[[Mapping[str, str]], bool] | None:
-    """Whether metadata prove that a call comes through a proxy of ours; None: none does.
+def from_proxy(settings: AuthSettings) -> Callable[[Mapping[str, str]], str | None] | None:
+    """Finds the client's address in metadata that prove that a call comes through a proxy of ours.
+
+    None if there is no such proxy; see :meth:`ProxyTokenVerifier.verify`.
 
     Raises:
         ConfigurationError: A key is not usable.
     """
     verifier = proxy_tokens_from(settings)
-    if verifier is None:
-        return None
-    return lambda metadata: verifier.verify(metadata) is not None
+    return None if verifier is None else verifier.verify
 
 
 def _keys_in(text: str) -> Iterator[Ed25519PublicKey]:

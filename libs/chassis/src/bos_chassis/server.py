@@ -88,7 +88,7 @@ async def grpc_server(
     *,
     telemetry: Telemetry,
     auth: Authenticator | None = None,
-    from_proxy: Callable[[Mapping[str, str]], bool] | None = None,
+    from_proxy: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Serve ``servicers`` until the context is left.
 
@@ -97,8 +97,8 @@ async def grpc_server(
         servicers: What to offer.
         telemetry: Of the service.
         auth: Who may call; None asks nobody.
-        from_proxy: Whether metadata of a call prove that it comes through a proxy of this house,
-            whose traces then go on here.
+        from_proxy: The client's address, where metadata of a call prove that it comes through a
+            proxy of this house, whose traces then go on here; None where they do not.
 
     Raises:
         ConfigurationError: The address cannot be bound, or is open to the network while nobody
