@@ -113,6 +113,23 @@ func TestTheBodyThatCameOnLeastRecentlyMakesWay(t *testing.T) {
 	}
 }
 
+func TestBodiesOfOneIPv6SiteMakeWayForOthers(t *testing.T) {
+	g := startGateway(t, "")
+	s := start(t, g.target, func(set *settings.Settings) {
+		set.MaxBodies, set.ReadTimeout, set.MinBodyRate = 3, 3600, 1e-6
+		set.TrustedProxies = []string{"127.0.0.1/32"}
+	})
+	from := func(address string) string { return goodKey + "X-Forwarded-For: " + address + "\r\n" }
+	slow(t, s, "/query", from("2001:db8:0:1::1"))
+	first := slow(t, s, "/query", from("2001:db8::1"))
+	for _, address := range []string{"2001:db8::2", "2001:db8::3"} {
+		slow(t, s, "/query", from(address))
+	}
+	if response, text := answerOf(t, first); response.StatusCode != 429 {
+		t.Error(response.Status, text)
+	}
+}
+
 func TestABodyThatDripsIsCutBeforeItsTimeIsOver(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
