@@ -1,4 +1,4 @@
-"""Bos as people run it: ``bos serve all``, or every service a process of its own, over TLS or not."""
+"""Bos as people run it: ``bos serve all``, or a process for each service, over TLS or not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def separate(
     made = Deployment(_KEY, folder, RunTokenSigner(private))
     async with AsyncExitStack() as stack:
         starter = _Starter(made, stack, authority, public)
-        rest_key, proxy = _proxy_key(folder)
+        rest_key, proxy = proxy_key(folder)
         signing = folder / "signing.pem"
         signing.write_text(generate_keypair()[0])
         behind = {"BOS_AUTH_PROXY_PUBLIC_KEYS": proxy}
@@ -202,7 +202,7 @@ def _company(folder: Path) -> Path:
     return database
 
 
-def _proxy_key(folder: Path) -> tuple[Path, str]:
+def proxy_key(folder: Path) -> tuple[Path, str]:
     """The key by which services know REST: its file, and the public half."""
     key, file = Ed25519PrivateKey.generate(), folder / "rest.key"
     file.write_bytes(

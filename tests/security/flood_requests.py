@@ -115,7 +115,7 @@ async def _endless_body(target: Target, _: int, sent: Callable[[], None]) -> Non
     async with opened(target) as (reader, writer):
         writer.write(_head(target, _JSON, "Transfer-Encoding: chunked", path=_open(target)))
         sent()
-        for _chunk in range(1024):
+        for _chunk in range(64):
             writer.write(_CHUNK)
             await writer.drain()
         await _until_closed(reader)

@@ -26,7 +26,7 @@ _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 _BOMB = grpc_frame(b"\x0a\x00" * (4 * 1024 * 1024 - 3))
 # 64 MB that come as 64 KB.
 _PACKED = gzip.compress(bytes(64 * 1024 * 1024), 9)
-_GZIP_BOMB = b"\x01" + len(_PACKED).to_bytes(4, "big") + _PACKED
+GZIP_BOMB = b"\x01" + len(_PACKED).to_bytes(4, "big") + _PACKED
 _STORM = 100
 
 
@@ -84,7 +84,7 @@ async def _bomb(connection: RawConnection, target: Target) -> None:
 async def _gzip_bomb(connection: RawConnection, target: Target) -> None:
     packed = (("grpc-encoding", "gzip"),)
     stream = connection.begin(_any_method(connection, target), packed)
-    await connection.send(stream, _GZIP_BOMB, end=True)
+    await connection.send(stream, GZIP_BOMB, end=True)
 
 
 async def _log_in(connection: RawConnection, target: Target) -> None:
@@ -129,6 +129,20 @@ async def _calls(
             await connection.drain()
 
 
+async def _resets(target: Target, calls: int, sent: Callable[[], None]) -> None:
+    """Begin so many calls and drop them, and again once the server has looked at them."""
+    async with raw_connection(target.address, target.tls()) as connection:
+        while not connection.closed.is_set():
+            for _ in range(calls):
+                await _reset(connection, target)
+            last = connection.begin(target.method)
+            await connection.drain()
+            sent()
+            while not connection.is_over(last):
+                await connection.until(connection.ended + 1, within_s=3600)
+            connection.forget()
+
+
 async def _frames(
     one: Callable[[RawConnection, Target], Awaitable[None]],
     target: Target,
@@ -137,15 +151,13 @@ async def _frames(
 ) -> None:
     """Send frames as fast as the server looks at them."""
     async with raw_connection(target.address, target.tls()) as connection:
-        pings = 0
         while not connection.closed.is_set():
             for _ in range(_STORM):
                 await one(connection, target)
-            pings = connection.pongs + 1
-            connection.ping()
+            connection.change_settings()
             await connection.drain()
             sent()
-            await connection.until_pongs(pings)
+            await connection.until_agreed(connection.asked)
             connection.forget()
 
 
@@ -164,7 +176,7 @@ def _of_frames(name: str, one: Callable[[RawConnection, Target], Awaitable[None]
 
 
 # More calls under way than there are places, where they are held; fewer where each is answered.
-_ANSWERED = 200
+_ANSWERED = 100
 
 FLOODS = (
     Flood("silent-connections", silent, 1),
@@ -182,16 +194,19 @@ FLOODS = (
     _of_calls("bombs", _bomb, 16),
     _of_calls("gzip-bombs", _gzip_bomb, 16),
     _of_calls("open-calls", _log_in, _ANSWERED, for_open_methods=True),
-    _of_frames("resets", _reset),
+    Flood("resets", _resets, _ANSWERED, False, "grpc"),
     _of_frames("pings", _ping),
     _of_frames("settings", _settings),
     *HTTP_FLOODS,
 )
+# Not withstood over many connections at once: gRPC keeps whatever it has not shown to Python yet, in
+# the order in which it came, whoever sent it and whether its sender is still there.
+NOT_WITHSTOOD = (_of_frames("endless-resets", _reset),)
 
 
 def named(name: str) -> Flood:
     """The flood of this name."""
-    (found,) = [flood for flood in FLOODS if flood.name == name]
+    (found,) = [flood for flood in (*FLOODS, *NOT_WITHSTOOD) if flood.name == name]
     return found
 
 

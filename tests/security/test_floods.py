@@ -39,9 +39,8 @@ async def strangers(clean_environment: None) -> AsyncIterator[Flooder]:
 async def test_a_flood_refuses_nobody(
     deployment: Deployment, strangers: Flooder, flood: Flood, connections: int
 ) -> None:
-    for target in deployment.targets.values():
-        if not flood.is_for(target):
-            continue
+    flooded = {target.pid: target for target in deployment.targets.values() if flood.is_for(target)}
+    for target in flooded.values():
         async with strangers.flooding(flood.name, target, connections):
             for _ in range(_HONEST):
                 # A connection of its own each time: so come most honest callers.

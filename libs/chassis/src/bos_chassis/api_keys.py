@@ -1,9 +1,9 @@
 """API keys: exchanged at identity for access tokens of a minute, which are then remembered.
 
 A key that was revoked is accepted for as long as it is remembered, a minute at most. What is not a
-key is remembered too, for a few seconds, apart from the others. Keys that were good before are looked
-up apart from all others, and of those each network has its turn: strangers who make keys up keep
-waiting who does the same, and nobody else.
+key is remembered too, for a few seconds, apart from the others. Keys that were good before are
+looked up apart from all others, and of those each network has its turn: strangers who make keys up
+keep waiting who does the same, and nobody else.
 """
 
 from __future__ import annotations

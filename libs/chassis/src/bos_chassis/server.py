@@ -36,7 +36,7 @@ _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of
 _MIN_PING_INTERVAL_MS = 10_000
 # What people and programs of theirs ask is far smaller; what services hand on may be larger.
 _PUBLIC_REQUEST_BYTES = 2 * 1024 * 1024
-_UNSEEN_CALLS = 10_000
+_UNSEEN_CALLS = 5000
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -185,6 +185,7 @@ def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tu
         ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
         # Calls that wait for the event loop to look at them. With more than that gRPC drops some,
         # whoever made them; by itself it does so from a thousand on, which is one connection's.
+        # Each takes some 40 KB, also those whose clients have gone.
         ("grpc.server.max_pending_requests", _UNSEEN_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", 2 * _UNSEEN_CALLS),
         # With port sharing a second server binds the same port without an error and takes every

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping
 
     from bos_chassis.settings import TlsSettings
 
@@ -85,11 +85,14 @@ async def running_process(
         try:
             said = await asyncio.wait_for(process.stdout.readuntil(up), _START_S)
         except asyncio.IncompleteReadError as error:
-            errors_said = log.read_text() if log is not None else ""
-            raise AssertionError(f"{command}: {error.partial!r} {errors_said[-4000:]}") from None
+            raise AssertionError(f"{command}: {error.partial!r} {_end_of(log)}") from None
         yield RunningProcess(process.pid, said, log)
     finally:
         await _stop(process)
+
+
+def _end_of(log: Path | None) -> str:
+    return "" if log is None else log.read_text()[-4000:]
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

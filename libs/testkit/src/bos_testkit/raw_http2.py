@@ -52,8 +52,10 @@ class RawConnection:
         """What came on a stream: header blocks and data."""
         self.closed = asyncio.Event()
         """Set when the server has hung up."""
-        self.pongs = 0
-        """How many pings of ours the server has answered."""
+        self.asked = 1
+        """How many settings were sent."""
+        self.agreed = 0
+        """How many settings of ours the server has acknowledged."""
 
     @property
     def calls(self) -> int:
@@ -105,6 +107,7 @@ class RawConnection:
 
     def change_settings(self) -> None:
         """Send settings, which the server has to acknowledge."""
+        self.asked += 1
         self._frame(_SETTINGS, 0, 0, _WIDE)
 
     def send_now(self, stream: int, data: bytes, *, end: bool = False) -> None:
@@ -172,9 +175,9 @@ class RawConnection:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until_pongs(self, pongs: int) -> None:
-        """Wait until the server has answered so many pings, or has hung up."""
-        while self.pongs < pongs and not self.closed.is_set():
+    async def until_agreed(self, settings: int) -> None:
+        """Wait until the server has acknowledged so many settings, or has hung up."""
+        while self.agreed < settings and not self.closed.is_set():
             self._changed.clear()
             await self._changed.wait()
 
@@ -213,10 +216,10 @@ class RawConnection:
                         self._windows[each] += value - self._initial
                     self._initial = value
             self._frame(_SETTINGS, _ACK, 0, b"")
+        elif kind == _SETTINGS:
+            self.agreed += 1
         elif kind == _PING and not flags & _ACK:
             self._frame(_PING, _ACK, 0, payload)
-        elif kind == _PING:
-            self.pongs += 1
         elif kind == _WINDOW:
             added = struct.unpack(">I", payload)[0] & 0x7FFFFFFF
             if stream in self._windows:
@@ -242,7 +245,7 @@ class RawConnection:
 async def raw_connection(
     address: str, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[RawConnection]:
-    """A connection to ``address``, ``host:port``; over TLS where ``tls``, which offers h2, is given."""
+    """A connection to ``address``, ``host:port``; over TLS with a context that offers h2."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
     connection = RawConnection(reader, writer)
