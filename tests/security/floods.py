@@ -191,7 +191,7 @@ FLOODS = (
     _of_calls("wrong-tokens", _wrong_token, _ANSWERED),
     _of_calls("made-up-keys", _made_up_key, _ANSWERED),
     _of_calls("garbage", _garbage, _ANSWERED),
-    _of_calls("bombs", _bomb, 16),
+    _of_calls("bombs", _bomb, 8),
     _of_calls("gzip-bombs", _gzip_bomb, 16),
     _of_calls("open-calls", _log_in, _ANSWERED, for_open_methods=True),
     Flood("resets", _resets, _ANSWERED, False, "grpc"),
@@ -199,8 +199,8 @@ FLOODS = (
     _of_frames("settings", _settings),
     *HTTP_FLOODS,
 )
-# Not withstood over many connections at once: gRPC keeps whatever it has not shown to Python yet, in
-# the order in which it came, whoever sent it and whether its sender is still there.
+# Not withstood over many connections at once: gRPC keeps whatever it has not shown to Python yet,
+# in the order in which it came, whoever sent it and whether its sender is still there.
 NOT_WITHSTOOD = (_of_frames("endless-resets", _reset),)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flood_targets import Target
     from flooder import Flooder
 
-_MOST_S = 20.0
+_MOST_S = 8.0
 """For the honest calls beside one flood."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,8 @@ async def rest(
             if body is not None:
                 connection.putheader("Content-Type", "application/json")
                 connection.putheader("Content-Length", str(len(body)))
-            connection.endheaders(body)
+            with suppress(ConnectionError):  # it may answer before it has all
+                connection.endheaders(body)
             answer = connection.getresponse()
             return Answer(answer.status, answer.read().decode())
         finally:

@@ -57,7 +57,8 @@ class Crowd:
         self._count += 1
         if self._count > self._size:
             busiest = max(self._networks.values(), key=lambda each: each.count)
-            oldest = next(iter(max(busiest.by_peer.values(), key=len)))
+            calls = max(busiest.by_peer.values(), key=len)
+            oldest = next(iter(calls))
             self.leave(oldest)
             oldest.evict()
 
