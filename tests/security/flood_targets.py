@@ -64,6 +64,11 @@ class Target:
         """
         return _MEMORY_MB.get(self.name, 600.0)
 
+    @property
+    def honest_at_once(self) -> int:
+        """How many honest callers of one address and key it is made for; one beside them."""
+        return _HONEST_AT_ONCE.get(self.name, 950)
+
     def memory_mb(self) -> float:
         """The most memory that its process ever had."""
         return peak_memory_mb(self.pid)
@@ -196,6 +201,8 @@ _HTTP: Mapping[str, tuple[str, str, Any, dict[str, str]]] = {
     "rest": ("GET", "/v1/runs", None, {}),
     "mcp_db": ("POST", "/mcp", _QUERY, {"Accept": "application/json, text/event-stream"}),
 }
+# REST has 1000 places for requests; mcp_db takes 256 connections of one address.
+_HONEST_AT_ONCE = {"mcp_db": 200}
 _MEMORY_MB = {"rest": 200.0, "mcp_db": 300.0}
 
 

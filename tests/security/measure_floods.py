@@ -2,9 +2,9 @@
 
 Half of all and 95 of a hundred honest calls take no longer than what is printed, one after another
 over a connection of their own: when the service is quiet, beside as many honest connections with a
-call under way on each, and in each flood over as many connections. Services, flooder and honest
-callers are processes of their own. Exits 1 if an honest call is refused, a probe finds a service
-dead, or memory grows beyond its bound.
+call under way on each (fewer where a service has fewer places for one address), and in each flood
+over as many connections. Services, flooder and honest callers are processes of their own. Exits 1
+if an honest call is refused, a probe finds a service dead, or memory grows beyond its bound.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespa
         print(f"  {name:<22} {found}  {memory:5.0f} MB{' FAILED' * failed}", flush=True)
 
     show("quiet", await _measure(target, given.calls))
-    async with strangers.flooding(HONEST, target, connections):
-        show(f"{connections} honest", await _measure(target, given.calls))
+    equals = min(connections, target.honest_at_once)
+    async with strangers.flooding(HONEST, target, equals):
+        show(f"{equals} honest", await _measure(target, given.calls))
     for flood in FLOODS if given.flood is None else (named(given.flood),):
         if flood.is_for(target):
             async with strangers.flooding(flood.name, target, connections):
