@@ -121,12 +121,19 @@ func TestBodiesOfOneIPv6SiteMakeWayForOthers(t *testing.T) {
 	})
 	from := func(address string) string { return goodKey + "X-Forwarded-For: " + address + "\r\n" }
 	slow(t, s, "/query", from("2001:db8:0:1::1"))
-	first := slow(t, s, "/query", from("2001:db8::1"))
-	for _, address := range []string{"2001:db8::2", "2001:db8::3"} {
-		slow(t, s, "/query", from(address))
+	cut := make(chan error, 3)
+	for _, address := range []string{"2001:db8::1", "2001:db8::2", "2001:db8::3"} {
+		reader := slow(t, s, "/query", from(address))
+		go func() { // whose byte came last is not said
+			response, err := http.ReadResponse(reader, nil)
+			if err == nil && response.StatusCode != http.StatusTooManyRequests {
+				err = errors.New(response.Status)
+			}
+			cut <- err
+		}()
 	}
-	if response, text := answerOf(t, first); response.StatusCode != 429 {
-		t.Error(response.Status, text)
+	if err := <-cut; err != nil {
+		t.Error(err)
 	}
 }
 
