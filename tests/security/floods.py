@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WATCH = "/grpc.health.v1.Health/Watch"
 _CHECK = "/grpc.health.v1.Health/Check"
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-# A million empty values of a list in two bytes each, which unpack to 25 times that: what gRPC takes.
+# A million empty values of a list in two bytes each, as gRPC takes them: 25 times that in memory.
 _BOMB = grpc_frame(b"\x0a\x00" * (1024 * 1024 - 3))
 # 64 MB that come as 64 KB.
 _PACKED = gzip.compress(bytes(64 * 1024 * 1024), 9)
