@@ -190,7 +190,7 @@ async def test_what_ends_an_attempt(postgres_dsn: str, change: str, expected: bo
 
 
 async def test_who_asks_without_end_keeps_no_other_user_waiting(postgres_dsn: str) -> None:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as pool:
         attempts, answered = Attempts(pool), list[str]()
 
