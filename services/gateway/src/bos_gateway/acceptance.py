@@ -133,7 +133,7 @@ def new_run(
 
 def declared_keys(needed: Collaborators) -> DeclaredKeys:
     """What is a credential in the context of a request that comes in now."""
-    return DeclaredKeys(needed.registry.cards, needed.settings.secret_context_keys)
+    return DeclaredKeys(needed.registry.declaring, needed.settings.secret_context_keys)
 
 
 def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:

@@ -347,7 +347,7 @@ class _House:
     ) -> Any:
         settings = factory.settings_with(
             server=self._server(), auth=self._internal_auth(), **offered
-        )
+        ).asking(self._gateway_target)
 
         def start() -> AbstractAsyncContextManager[GrpcServer]:
             return factory.start(settings, telemetry=self._telemetry.named(name), models=models)

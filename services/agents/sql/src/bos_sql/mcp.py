@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
 import httpx2
 from mcp import MCPError
 from mcp.client.session import ClientSession
@@ -175,7 +174,7 @@ def _first_leaf(group: ExceptionGroup[Exception]) -> Exception:
 def _translate(error: Exception) -> Exception:
     if isinstance(error, BosError):
         return error
-    if isinstance(error, httpx2.HTTPError | anyio.BrokenResourceError | anyio.ClosedResourceError):
+    if isinstance(error, httpx2.HTTPError):
         return _unavailable()
     if isinstance(error, MCPError):
         if error.error.code in (CONNECTION_CLOSED, INTERNAL_ERROR):
