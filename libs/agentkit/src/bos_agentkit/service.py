@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 
@@ -16,7 +17,7 @@ from bos_chassis.telemetry import setup_telemetry
 from bos_llm import Models, ModelSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from bos_agentkit.agent import Agent

@@ -284,6 +284,7 @@ class _StepRun:
         asked = proposals.asked_again(state, step, now, result.error.message)
         if asked is not None:
             asked.result.usage.CopyFrom(result.usage)
+            asked.result.tainted = result.tainted
         return asked
 
     def _is_unknown(self, result: AgentResult) -> bool:
