@@ -281,8 +281,9 @@ def from_rpc_error(exc: grpc.RpcError) -> BosError:
 
 def is_worded_by_peer(exc: grpc.RpcError) -> bool:
     """Whether the message of :func:`from_rpc_error` is the peer's own, and not one of ours."""
-    told = isinstance(exc, grpc.aio.AioRpcError | grpc.Call)
-    return told and _restored(exc) is not None
+    if not isinstance(exc, grpc.aio.AioRpcError | grpc.Call):
+        return False
+    return _restored(exc) is not None
 
 
 async def abort_with(context: grpc.aio.ServicerContext[Any, Any], exc: BaseException) -> NoReturn:
