@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_identity.openid.settings import OpenIdSettings
 
 _DAY_S = 86400.0
 
@@ -21,6 +22,7 @@ class IdentitySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    openid: OpenIdSettings = Field(default_factory=OpenIdSettings.load)
 
     store_url: str = Field(min_length=1, description="PostgreSQL URL of accounts and sessions")
     issuer: str = Field(
