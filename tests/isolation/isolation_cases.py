@@ -72,6 +72,9 @@ OPEN = {
     "IdentityService.ResetPassword",
     "IdentityService.GetJsonWebKeySet",
     "IdentityService.GetOpenIdConfiguration",
+    "OpenIdService.GetOpenIdProvider",
+    "OpenIdService.BeginOpenIdLogIn",
+    "OpenIdService.FinishOpenIdLogIn",
 }
 """What needs no access token."""
 

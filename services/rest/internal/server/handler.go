@@ -31,6 +31,7 @@ const (
 	identityService = "bos.identity.v1.IdentityService"
 	accountService  = "bos.identity.v1.AdministrationService"
 	keyService      = "bos.identity.v1.ApiKeyService"
+	openIDService   = "bos.identity.v1.OpenIdService"
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	bodyGrace       = 2 * time.Second
@@ -105,7 +106,7 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService:
 		return true
-	case identityService, accountService, keyService:
+	case identityService, accountService, keyService, openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
@@ -163,6 +164,7 @@ func (s *Server) services() (http.Handler, error) {
 			identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterOpenIdServiceHandler(ctx, mux, s.identity),
 		); err != nil {
 			return nil, err
 		}
