@@ -41,7 +41,7 @@ async def rest(house: House) -> AsyncIterator[str]:
 
 def commands() -> list[str]:
     text = (ROOT / "services/identity/README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```sh\n(curl.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```sh\n(JSON=.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return str(block).splitlines()
 
 
@@ -58,13 +58,13 @@ async def shell(folder: Path, rest: str, *lines: str) -> dict[str, Any]:
 
 
 async def test_on_another_device_with_curl_alone(tmp_path: Path, rest: str, house: House) -> None:
-    begin, *finish = commands()
-    begun = await shell(tmp_path, rest, begin)
-    assert "pending" in await shell(tmp_path, rest, *finish)
+    header, begin, *finish = commands()
+    begun = await shell(tmp_path, rest, header, begin)
+    assert "pending" in await shell(tmp_path, rest, header, *finish)
     async with house.issuer.person("ada") as person:
         await person.types_the_code(begun["verification_uri_complete"])
     async with asyncio.timeout(120):
-        while "pending" in (finished := await shell(tmp_path, rest, *finish)):  # noqa: ASYNC110
+        while "pending" in (finished := await shell(tmp_path, rest, header, *finish)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # nothing sets an event
     assert finished["log_in"]["user"]["username"] == "ada"
     assert (await house.me(finished["log_in"]["tokens"]["access_token"])).username == "ada"
