@@ -153,6 +153,7 @@ async def unavailable(client: Client, redirect_uri: str) -> str:
         {"jwks_uri": None},
         {"userinfo_endpoint": "http://169.254.169.254/latest"},
         {"authorization_endpoint": "javascript:alert(1)"},
+        {"authorization_endpoint": "javascript://a.example/%0aalert(1)"},
         {"authorization_endpoint": "https://a.example/\n\x1b[2J"},
         {"authorization_endpoint": "https://a.example/" + "a" * 5000},
         {"authorization_endpoint": ["https://a.example/"]},
