@@ -18,6 +18,7 @@ REST_SOURCES := $(shell find $(REST) -path $(REST)/gen -prune -o -name '*.go' -p
 GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
+CYCLONEDX := 11.12.0
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
@@ -100,17 +101,23 @@ check: install rest ## Lint, format, types, import floors, contracts, licences
 	$(BIN)/python tests/supply/licences.py
 
 .PHONY: sbom
-sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX)
+sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX), and hold it against the schema
 	$(BIN)/python tests/supply/sbom.py build/bos.cdx.json
+	$(BIN)/uv run --no-project --with 'cyclonedx-python-lib[json-validation]==$(CYCLONEDX)' \
+	    python tests/supply/validate_sbom.py build/bos.cdx.json
 
-# By hand, not in CI: a new advisory must not turn main red.
+# By hand, not in CI: a new advisory must not turn main red. What could not be looked up is a failure,
+# and each of them runs whatever became of the one before.
 .PHONY: audit
 audit: install ## Look every locked package up in the databases of known vulnerabilities
-	$(BIN)/uv tool run --from 'pip-audit==$(PIP_AUDIT)' pip-audit --require-hashes --disable-pip \
-	    -r requirements.lock
-	BOS_GO_MOD=mod $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...
-	@for lock in $$(find tests services -name package-lock.json -not -path '*/node_modules/*'); do \
-	    echo "npm audit: $$lock"; (cd "$$(dirname "$$lock")" && npm audit) || exit 1; done
+	@failed=; \
+	$(BIN)/uv tool run --from 'pip-audit==$(PIP_AUDIT)' pip-audit --strict --require-hashes \
+	    --disable-pip --cache-dir $(CACHE)/pip-audit -r requirements.lock || failed="$$failed pip-audit"; \
+	BOS_GO_MOD=mod $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./... \
+	    || failed="$$failed govulncheck"; \
+	for lock in $$(find tests services -name package-lock.json -not -path '*/node_modules/*'); do \
+	    (cd "$$(dirname "$$lock")" && npm audit) || failed="$$failed $$lock"; done; \
+	test -z "$$failed" || { echo "audit: not clean, or not looked up:$$failed" >&2; exit 1; }
 
 .PHONY: format
 format: install ## Format and fix what can be fixed

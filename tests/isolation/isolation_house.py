@@ -189,7 +189,7 @@ class IsolationHouse:
         ) as response:
             if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
                 return Answer("OK", content=(await response.content.readline()).decode())
-            text = await response.text()
+            text = (await response.read()).decode(errors="replace")
         if response.status == 200:
             return Answer("OK", content=text)
         error = json.loads(text)["error"]
@@ -236,6 +236,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
     server = ServerSettings.load(grace_s=0.2)
     telemetry = Telemetry.for_tests("house")
     run_key, public_run_key = generate_keypair()
+    data_services: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
 
@@ -265,6 +266,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                     argon2_memory_kib=8,
                 ),
                 telemetry.named("identity"),
+                account_data=lambda: data_services,
             )
         )
         gateway = await enter(
@@ -318,6 +320,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
                 models=None,
             )
         )
+        data_services |= {"gateway": gateway.address, "memory": memory.address}
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(

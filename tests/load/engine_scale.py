@@ -34,9 +34,8 @@ from bos.gateway.v1 import (
     ListRunsRequest,
     WatchRunRequest,
 )
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import EmbeddedPostgres, connect, create_database, migrate
+from bos_gateway.service import migrate_store
+from bos_postgres import EmbeddedPostgres, connect, create_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -235,7 +234,7 @@ async def _wal_of_answers(past: Place, figures: Figures) -> None:
 async def _made(server: EmbeddedPostgres, house: House, name: str, runs: int, waiting: int) -> str:
     """A database with that past."""
     dsn = await create_database(server.dsn(), name)
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(dsn)
     async with house.gateway(dsn) as gateway:
         template = await gateway.ask("What was there before?")
     began = time.perf_counter()

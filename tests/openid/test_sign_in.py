@@ -9,7 +9,9 @@ import pytest
 
 from bos.identity.v1 import (
     BeginOpenIdLogInRequest,
+    CreateInvitationRequest,
     DeactivateUserRequest,
+    DeleteUserRequest,
     GetOpenIdProviderRequest,
     RefreshSessionRequest,
 )
@@ -161,3 +163,30 @@ async def test_the_store_holds_no_secret_of_a_sign_in(house: House, postgres_dsn
     state = begun.authorization_url.partition("state=")[2].partition("&")[0]
     assert len(state) > 30
     assert state not in stored
+
+
+async def test_codes_of_who_administers_no_more_by_the_provider_end(
+    build: Builder, postgres_dsn: str
+) -> None:
+    house = await build(roles_claim="roles")
+    await house.issuer.knows("root", roles=["administrator"])
+    root = (await house.signed_in("root")).tokens.access_token
+    code = (await house.call("CreateInvitation", CreateInvitationRequest(), root)).code
+    assert code
+    await house.issuer.knows("root", roles=["user"])
+    await house.signed_in("root")
+    with pytest.raises(BosError):
+        await house.call("CreateInvitation", CreateInvitationRequest(), root)
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert await connection.fetchval("SELECT count(*) FROM invitations") == 0
+
+
+async def test_a_deleted_account_leaves_no_trace_of_the_provider(
+    house: House, postgres_dsn: str
+) -> None:
+    root = (await house.registered("root")).tokens.access_token
+    user = (await house.signed_in("ada")).user
+    await house.call("DeleteUser", DeleteUserRequest(user_id=user.user_id), root)
+    async with connect(postgres_dsn, schema="identity") as connection:
+        assert await connection.fetchval("SELECT count(*) FROM external_identities") == 0
+    assert (await house.signed_in("ada")).user.user_id != user.user_id

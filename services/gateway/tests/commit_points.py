@@ -89,6 +89,6 @@ def _observe(method: str, observer: Observer) -> None:
 def _kinds(sql: str, arguments: tuple[Any, ...]) -> frozenset[str]:
     if sql == log_session.ACCEPT:
         return frozenset({"run_accepted"})
-    if sql in {log_session.APPEND, log_session.APPEND_ANY}:
+    if sql in log_session.APPENDS.values():
         return frozenset(arguments[_KINDS_OF_EVENTS])
     return frozenset({_STATEMENTS[sql]}) if sql in _STATEMENTS else frozenset()

@@ -23,9 +23,8 @@ from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun, UserLimit
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import migrate
+from bos_gateway.run_log import Append, LogWriter, NewRun, UserLimit
+from bos_gateway.service import migrate_store
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def store(postgres_dsn: str) -> str:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     return postgres_dsn
 
 

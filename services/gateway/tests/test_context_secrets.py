@@ -14,6 +14,7 @@ from bos_agentkit import agent_card
 from bos_chassis.errors import InvalidArgument
 from bos_gateway import context as contexts
 from bos_gateway.context_secrets import DeclaredKeys, Taken, named_files, take_secrets, told
+from bos_gateway.shown.masking import Masker
 from bos_gateway.token_files import MAX_TOKEN_BYTES, in_token_files
 
 if TYPE_CHECKING:
@@ -51,6 +52,24 @@ def test_what_merely_sounds_like_a_credential_stays() -> None:
     taken, left = taken_out(**fields)
     assert left == fields
     assert (taken.secrets, taken.withheld, taken.paths) == ({}, {}, [])
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        (12345678, "12345678"),
+        (-7.5, "-7.5"),
+        ([12345678, "x"], '[12345678, "x"]'),
+        ({"api_key": 12345678}, '{"api_key": 12345678}'),
+        (10**15, "1000000000000000"),
+    ],
+)
+def test_a_credential_that_is_a_number_is_the_number_that_was_sent(sent: Any, text: str) -> None:
+    taken, _ = taken_out(shop_token=sent)
+    assert set(taken.secrets.values()) == {text}
+    if "12345678" in text:
+        assert "12345678" not in Masker(taken.secrets).text("it was 12345678, says the service")
 
 
 @pytest.mark.security

@@ -37,9 +37,9 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import READER
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.upkeep import tidy
-from bos_postgres import connect, migrate, open_database
+from bos_postgres import connect, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ class Waiting:
 
 @pytest.fixture
 async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     run_id = new_run_id()
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)

@@ -22,9 +22,9 @@ from bos_gateway import day_budget
 from bos_gateway.day_budget import DayLimit, held, settle
 from bos_gateway.retention import Scope, erase, forget_days
 from bos_gateway.run_log import SCHEMA, Append, NewRun, UserLimit
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect, migrate, open_database
+from bos_postgres import connect, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def store(postgres_dsn: str) -> str:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     return postgres_dsn
 
 

@@ -29,8 +29,8 @@ from bos.gateway.v1 import (
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
 from bos_gateway.budget import freeze_shares
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import connect, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import connect, open_database
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -128,7 +128,7 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
     accepted.deadline.GetCurrentTime()
     accepted.deadline.seconds += 100
     run.event.create_time.GetCurrentTime()
-    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(house.dsn)
     async with (
         open_database(house.dsn, schema=SCHEMA) as pool,
         writers(house.dsn, 1) as (log,),

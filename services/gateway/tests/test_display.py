@@ -69,6 +69,20 @@ def test_nothing_is_invisible_in_a_summary_a_tool_a_name_or_a_value(case: Hostil
     assert not [each for each in printed(made) if each != "\n" and is_hidden(each)]
 
 
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\u0338= 5", "\\u{338}= 5"),  # would strike out what stands before the text
+        ("a" + "\u0335" * 5, "a" + "\u0335" * 3 + "\\u{335}" * 2),
+        ("a" + "\u20dd" * 5, "a" + "\u20dd" * 3 + "\\u{20DD}" * 2),
+        ("Vi\u1ec7t \u05e9\u05c1\u05b8\u05b7", "Vi\u1ec7t \u05e9\u05c1\u05b8\u05b7"),
+    ],
+)
+def test_marks_are_not_drawn_over_anything_but_their_letter(text: str, shown: str) -> None:
+    assert visible(unicodedata.normalize("NFC", text)) == unicodedata.normalize("NFC", shown)
+
+
 def is_hidden(character: str) -> bool:
     category = unicodedata.category(character)
     return category in NOT_SEEN or (category == "Zs" and character != " ")

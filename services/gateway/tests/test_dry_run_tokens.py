@@ -18,9 +18,9 @@ from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway import day_budget
 from bos_gateway.day_budget import DayBudget, DayLimit
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect, fetchval, migrate, open_database
+from bos_postgres import connect, fetchval, open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
 
@@ -35,7 +35,7 @@ PLAN = PlanQuestionRequest(request=AgentRequest(question="What would you do?"))
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=8) as pool:
         yield pool
 

@@ -19,10 +19,10 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.reading import RunReader
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Look, Runs
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.state import BrokenLog
 from bos_gateway.upkeep import LOCK, Upkeep
-from bos_postgres import connect, migrate, open_database
+from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -223,7 +223,7 @@ def other_follows(_client: Client) -> bool:
 
 @asynccontextmanager
 async def open_pool(dsn: str) -> AsyncIterator[Pool]:
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(dsn)
     async with open_database(dsn, schema=SCHEMA, max_size=2, stateless=True) as pool:
         yield pool
 

@@ -19,9 +19,9 @@ from bos_gateway.decide import decide
 from bos_gateway.log_session import SCHEMA_VERSION
 from bos_gateway.projection import project
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.state import _APPLY, RunState, apply
-from bos_postgres import connect, migrate
+from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -62,7 +62,7 @@ async def store(
     house: House, events: Sequence[bytes], *, finished: bool, versions: Sequence[int] = ()
 ) -> UUID:
     """Put a log into the store as a process that is gone would have left it."""
-    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(house.dsn)
     run_id = new_run_id()
     accepted = LogEvent.FromString(events[0]).run_accepted
     async with session(house) as connection:

@@ -12,8 +12,8 @@ import pytest
 
 from bos_gateway import ownership
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import connect, migrate
+from bos_gateway.service import migrate_store
+from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -41,7 +41,7 @@ FROM generate_series(1, $6::int) AS g
 
 @pytest.fixture
 async def session(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with connect(postgres_dsn, schema=SCHEMA, statement_timeout_s=60) as opened:
         await opened.execute(
             "INSERT INTO replicas VALUES ($1, $2), (gen_random_uuid(), $2), "

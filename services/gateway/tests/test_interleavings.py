@@ -36,8 +36,8 @@ from interleaved_owners import World
 from interleaved_parts import FAILS, ONCE, SAFE
 
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import connect, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import connect, open_database
 from bos_testkit.plans import step
 from bos_testkit.postgres import create_database
 
@@ -185,7 +185,7 @@ def test_contract_holds_in_every_interleaving_of_two_owners(postgres_server: Any
         enter = stack.enter_async_context
         try:
             dsn = runner.run(create_database(postgres_server.dsn(), f"test_{uuid4().hex}"))
-            runner.run(migrate(dsn, MIGRATIONS, schema=SCHEMA))
+            runner.run(migrate_store(dsn))
             sessions = [runner.run(enter(connect(dsn, schema=SCHEMA))) for _ in range(3)]
             pool = runner.run(enter(open_database(dsn, schema=SCHEMA, max_size=2)))
             run_state_machine_as_test(

@@ -16,8 +16,8 @@ from bos_agentkit import succeeded
 from bos_chassis.errors import ConfigurationError
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import PAGE_BYTES, PAGE_EVENTS, READER, Runs
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import connect, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, RecordingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -155,7 +155,7 @@ async def stored_run(dsn: str, sizes: Sequence[int]) -> UUID:
 async def test_a_page_of_a_log_is_bounded_by_events_and_by_bytes(
     postgres_dsn: str, sizes: list[int], pages: list[int]
 ) -> None:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     run_id = await stored_run(postgres_dsn, sizes)
     async with (
         open_database(postgres_dsn, schema=SCHEMA) as pool,

@@ -23,17 +23,17 @@ from bos_gateway.ownership import Adopted
 from bos_gateway.registry import Registry
 from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
 from bos_gateway.run_secrets import RunSecrets
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_gateway.state import fold
-from bos_postgres import migrate, open_database
+from bos_postgres import open_database
 
 
 async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_on_with_it(
     postgres_dsn: str,
 ) -> None:
     """Its commit came behind the lease's, and its answer before; nobody takes it over then."""
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     telemetry = Telemetry.for_tests("late")
     metrics = GatewayMetrics(telemetry.registry)
     settings = GatewaySettings.load(

@@ -20,8 +20,8 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import Look, Ownership
 from bos_gateway.poison import RESUMED
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import connect, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import connect, open_database
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LEASE_S = 1.0
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
         yield opened
 

@@ -23,8 +23,8 @@ from bos_gateway.approvals import Approvals
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import READER, Runs
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import acquire, connect, fetch, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import acquire, connect, fetch, open_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ async def test_every_statement_of_a_reader_reads_little(
 
     monkeypatch.setattr(runs_module, "fetch", noted)
     monkeypatch.setattr(approvals_module, "fetch", noted)
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with connect(postgres_dsn, schema=SCHEMA) as session:
         await session.execute(_FILL, RUNS, WAITING, FAILED)
         await session.execute(_EVENTS)

@@ -28,8 +28,8 @@ from bos_gateway.operator import models as operator_models
 from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
-from bos_postgres import connect, migrate
+from bos_gateway.service import MOST_SESSIONS, migrate_store
+from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.model_fixtures import fixture
 from bos_testkit.model_server import ScriptedModel
@@ -309,7 +309,7 @@ async def test_missing_migrations_are_named(house: House) -> None:
     assert code == 2
     assert "no schema" in found["migrations"][0]["text"]
 
-    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(house.dsn)
     async with connect(house.dsn, schema=SCHEMA) as session:
         version = await session.fetchval("SELECT max(version) FROM schema_migrations")
         await session.execute("DELETE FROM schema_migrations WHERE version = $1", version)
@@ -319,7 +319,7 @@ async def test_missing_migrations_are_named(house: House) -> None:
 
 
 async def test_a_database_that_takes_no_writes_is_told(house: House) -> None:
-    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(house.dsn)
     read_only = f"{house.dsn}{'&' if '?' in house.dsn else '?'}default_transaction_read_only=on"
     code, found = await examined(environment(house, STORE_URL=read_only))
     assert code == 2
@@ -360,7 +360,7 @@ async def test_a_gateway_opens_no_more_connections_than_it_is_said_to(house: Hou
 
 
 async def test_runs_that_nobody_takes_over_are_told_with_their_age(house: House) -> None:
-    await migrate(house.dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(house.dsn)
     async with connect(house.dsn, schema=SCHEMA) as session:
         owner = uuid4()
         await session.execute(

@@ -10,13 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from bos_gateway.operator.audit import audit
-from bos_postgres import connect, migrate
-from bos_postgres.audit import AUDIT_MIGRATIONS, AuditEntry, record, seal
+from bos_postgres import connect, create_database, drop_database, with_database
+from bos_postgres.audit import AuditEntry, migrate_audit, record, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from bos_testkit.postgres import PostgresServer
 
 COUNT = 700
 
@@ -39,7 +41,7 @@ def parsed(path: Path) -> list[Any]:
 async def store(postgres_dsn: str) -> str:
     """A database with the trails of two services."""
     for schema in ("gateway", "identity"):
-        await migrate(postgres_dsn, AUDIT_MIGRATIONS, schema=schema, table="audit_migrations")
+        await migrate_audit(postgres_dsn, schema=schema)
         entries = [AuditEntry("run.asked", f"u{n % 2}", target=str(n)) for n in range(COUNT)]
         async with connect(postgres_dsn, schema=schema) as session:
             await record(session, entries)
@@ -122,6 +124,33 @@ async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: 
     result = await command(store, "verify", "--against", str(exported))
     assert result.exit_code == 0, result.output
     assert "identity: 400 rows, whole, up to 700" in result.stdout
+
+
+async def test_without_an_option_the_databases_of_all_services_are_read_once_each(
+    store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Services may share a database, and two databases may have a schema of one name."""
+    for name in ("GATEWAY", "IDENTITY", "MEMORY"):
+        monkeypatch.setenv(f"BOS_{name}_STORE_URL", store)
+    monkeypatch.setenv("BOS_IDENTITY_STORE_URL", f"{store}&application_name=x")
+    result = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
+    assert result.exit_code == 0, result.output
+    whole = [
+        f"{service}: {COUNT} rows, whole, up to {COUNT}" for service in ("gateway", "identity")
+    ]
+    assert result.stdout.splitlines() == whole
+    await create_database(postgres_server.dsn(), "audit_elsewhere")
+    elsewhere = with_database(store, "audit_elsewhere")
+    try:
+        await migrate_audit(elsewhere, schema="gateway")
+        monkeypatch.setenv("BOS_MEMORY_STORE_URL", elsewhere)
+        result = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
+    finally:
+        await drop_database(postgres_server.dsn(), "audit_elsewhere")
+    assert result.stdout.splitlines() == [
+        *whole,
+        "gateway@audit_elsewhere: 0 rows, whole, up to 0",
+    ]
 
 
 async def test_what_is_no_export_and_a_store_without_trails_are_said_so(

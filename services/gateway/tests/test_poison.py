@@ -18,8 +18,8 @@ from ownership_rows import adopt, expire, insert_event, insert_run, make_due, ow
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
@@ -31,7 +31,7 @@ CRASHING = str(Path(__file__).parent / "crashing_gateway.py")
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
         yield opened
 

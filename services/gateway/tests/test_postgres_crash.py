@@ -22,8 +22,8 @@ from bos.runlog.v1 import LogEvent, RunAccepted, StepProgressed
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
-from bos_gateway.service import MIGRATIONS, new_run_id
-from bos_postgres import connect, migrate
+from bos_gateway.service import migrate_store, new_run_id
+from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def postgres() -> AsyncIterator[CrashingPostgres]:
     async with crashing_postgres() as server:
-        await migrate(server.dsn, MIGRATIONS, schema=SCHEMA)
+        await migrate_store(server.dsn)
         yield server
 
 

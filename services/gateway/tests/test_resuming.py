@@ -20,9 +20,9 @@ from bos_gateway.ownership import Adopted, Ownership
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
 from bos_gateway.runs import Runs
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.state import fold
-from bos_postgres import connect, migrate, open_database
+from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -62,7 +62,7 @@ class HeldLease:
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
         yield opened
 

@@ -15,8 +15,8 @@ from bos.gateway.v1 import ListRunsRequest
 from bos_chassis.errors import ConfigurationError, NotFound
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import _LOOK, READER, Look, Runs
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import acquire, connect, for_user, migrate, open_database
+from bos_gateway.service import migrate_store
+from bos_postgres import acquire, connect, for_user, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ VALUES ($1, 1, gen_random_uuid(), 1, 'run_accepted', 1, '', now())
 
 @asynccontextmanager
 async def pools(dsn: str) -> AsyncIterator[tuple[Pool, Pool]]:
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(dsn)
     async with (
         open_database(dsn, schema=SCHEMA, max_size=1) as own,
         open_database(dsn, schema=SCHEMA, max_size=1, role=READER) as readers,
@@ -169,4 +169,4 @@ async def test_without_the_readers_role_it_says_what_to_do(postgres_dsn: str) ->
         await administrator.execute(f"GRANT CREATE ON DATABASE {database} TO {role}")
     _, _, rest = postgres_dsn.partition("@")
     with pytest.raises(ConfigurationError, match=f"GRANT {READER} TO {role}"):
-        await migrate(f"postgresql://{role}:pw@{rest}", MIGRATIONS, schema=SCHEMA)
+        await migrate_store(f"postgresql://{role}:pw@{rest}")

@@ -34,9 +34,9 @@ from bos_gateway import lanes, run_log
 from bos_gateway.lanes import StoreFull
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log import SCHEMA, Append, LogRefused, LogWriter, LostRun, NewRun
-from bos_gateway.service import MIGRATIONS, new_run_id
+from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.state import WAITING_FOR_APPROVAL
-from bos_postgres import connect, migrate
+from bos_postgres import connect
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def store(postgres_dsn: str) -> str:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     return postgres_dsn
 
 

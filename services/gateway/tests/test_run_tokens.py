@@ -45,9 +45,9 @@ from bos_chassis.settings import AuthSettings
 from bos_gateway import service
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.run_tokens import Attempts
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import migrate, open_database
+from bos_postgres import open_database
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -164,7 +164,7 @@ _CASES = [
 @pytest.mark.parametrize(("change", "expected"), _CASES, ids=[case[0] for case in _CASES])
 async def test_what_ends_an_attempt(postgres_dsn: str, change: str, expected: bool) -> None:
     run, replica = uuid4(), uuid4()
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool:
         await pool.execute(
             "INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + interval '1 hour')",
@@ -190,7 +190,7 @@ async def test_what_ends_an_attempt(postgres_dsn: str, change: str, expected: bo
 
 async def test_reading_ahead_goes_on_until_the_run_has_ended(postgres_dsn: str) -> None:
     principal = Principal("ada", str(UUID(int=7)), "", "run_token", attempt=Attempt(1, 1))
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool:
         attempts = Attempts(pool)
         assert not await attempts.under_way(principal)

@@ -12,9 +12,9 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_agentkit import agent_card
 from bos_gateway.run_log import SCHEMA
 from bos_gateway.runs import Runs, StoredCards
-from bos_gateway.service import MIGRATIONS
+from bos_gateway.service import migrate_store
 from bos_gateway.state import BrokenLog
-from bos_postgres import migrate, open_database
+from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
 
@@ -33,7 +33,7 @@ CARDS = [agent_card("echo", "Echoes."), agent_card("sums", "Adds up.")]
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[Pool]:
-    await migrate(postgres_dsn, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(postgres_dsn)
     async with open_database(postgres_dsn, schema=SCHEMA) as pool:
         yield pool
 

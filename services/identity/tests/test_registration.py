@@ -92,12 +92,13 @@ async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_register
     await (await start()).register("ada")
     async with connect(postgres_dsn, schema="identity") as connection:
         await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
-        later = ("api_keys", "password_resets", "invitations", "founder")
+        await connection.execute("DROP POLICY own_deeds ON audit_pending")
+        later = ("account_deletions", "api_keys", "password_resets", "invitations", "founder")
         for table in (*later, "external_identities", "openid_flows"):
             await connection.execute(f"DROP TABLE {table}")
         await connection.execute(
             "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "
-            "DROP COLUMN deactivated_at"
+            "DROP COLUMN deactivated_at, DROP COLUMN deleting"
         )
         await connection.execute("ALTER TABLE sessions DROP COLUMN client_network")
         await connection.execute(
@@ -123,6 +124,8 @@ async def test_a_service_on_loopback_is_open_to_this_machine_and_to_nobody_behin
         {"x_forwarded_for": "203.0.113.7"},
         {"x_forwarded_for": "127.0.0.1, 203.0.113.7"},
         {"x_forwarded_for": "nobody"},
+        {"x_real_ip": "127.0.0.1"},
+        {"forwarded": "for=203.0.113.7"},
         {"x_forwarded_for": "203.0.113.7", **coming_from("127.0.0.1")},
     )
     for metadata in behind_a_proxy:

@@ -426,7 +426,7 @@ def test_addresses_are_encrypted_unless_said_otherwise() -> None:
     plain = parse_address("sqlserver://u%40x:p%2Fw@db.example/shop?encrypt=no")
     secret = parse_address("mssql://u:p@db.example:1444/shop")
 
-    assert (plain.user, plain.password, plain.port) == ("u@x", "p/w", 1433)
+    assert (plain.user, plain.password(), plain.port) == ("u@x", "p/w", 1433)
     assert plain.tls is None
     assert secret.tls is not None
     assert secret.tls.check_hostname

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bos_bench.measure import cpu_seconds_of
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.service import MIGRATIONS
-from bos_postgres import EmbeddedPostgres, connect, create_database, migrate
+from bos_gateway.service import migrate_store
+from bos_postgres import EmbeddedPostgres, connect, create_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +25,7 @@ class Store:
     async def fresh_log(self, name: str) -> str:
         """URL of a new database with an empty run log."""
         dsn = await create_database(self.server.dsn(), name)
-        await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+        await migrate_store(dsn)
         return dsn
 
     def cpu_s(self) -> float:

@@ -9,8 +9,6 @@ the metadata of a call; the server interceptor does the rest.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -21,15 +19,18 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from bos_chassis.ed25519 import key_id, load_public, public_pem, split_pem
 from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, required_names
+from bos_chassis.static_keys import StaticKeys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
+    from bos_chassis.telemetry import Telemetry
 
 AUTHORIZATION_KEY = "authorization"
 RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a secret.
@@ -80,7 +81,7 @@ class Principal:
     """Empty outside of a run."""
     step_key: str
     """``run/revision/step``; empty outside of a step."""
-    kind: Literal["run_token", "static_key", "user_token", "api_key"]
+    kind: Literal["run_token", "static_key", "user_token", "api_key", "account_data"]
     session_id: str = ""
     """Session of an access token, if its issuer names one; of an ``api_key`` the id of the key."""
     roles: frozenset[str] = frozenset()
@@ -88,7 +89,7 @@ class Principal:
     groups: frozenset[str] = frozenset()
     """Groups of the user; inside of a run those that it had when it asked."""
     scopes: frozenset[str] | None = None
-    """What an API key is limited to; None: to nothing but its user's rights."""
+    """What an API key, or identity's own token, is limited to; None: its user's rights alone."""
     attempt: Attempt | None = None
     """Of a step's run token: the attempt that it was made for."""
     agent: str = ""
@@ -147,7 +148,7 @@ def generate_keypair() -> tuple[str, str]:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    return pem.decode(), _public_pem(private.public_key())
+    return pem.decode(), public_pem(private.public_key())
 
 
 class RunTokenSigner:
@@ -173,12 +174,12 @@ class RunTokenSigner:
                 "Make one with `openssl genpkey -algorithm ed25519`."
             )
         self._key = key
-        self._key_id = _key_id(key.public_key())
+        self._key_id = key_id(key.public_key())
 
     @property
     def public_key_pem(self) -> str:
         """The key that verifies these tokens."""
-        return _public_pem(self._key.public_key())
+        return public_pem(self._key.public_key())
 
     def mint(
         self,
@@ -246,13 +247,13 @@ class RunTokenVerifier:
     def __init__(
         self, public_keys_pem: Sequence[str], audience: str | None, accepts: Accepts = "step"
     ) -> None:
-        keys = [_load_public(pem) for text in public_keys_pem for pem in _split_pem(text)]
+        keys = [load_public(pem) for text in public_keys_pem for pem in split_pem(text)]
         if not keys:
             raise ConfigurationError(
                 "No public key for run tokens is set. "
                 "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS to one or more PEM blocks."
             )
-        self._keys = {_key_id(key): key for key in keys}
+        self._keys = {key_id(key): key for key in keys}
         self._audience = audience
         self._accepts = accepts
         # A verification costs about 0.15 ms and a step makes many calls with one token.
@@ -352,16 +353,16 @@ def _groups(claim: Any) -> frozenset[str] | None:
 
 
 class StaticKey:
-    """Accepts one fixed bearer key; whoever holds it acts as ``user_id``."""
+    """Accepts fixed bearer keys; whoever holds one acts as ``user_id``."""
 
     def __init__(
         self,
-        key: str,
+        key: str | StaticKeys,
         user_id: str = LOCAL_USER,
         roles: Iterable[Role] = (USER,),
         groups: Iterable[str] = (),
     ) -> None:
-        self._digest = hashlib.sha256(key.encode()).digest()
+        self._keys = StaticKeys(key) if isinstance(key, str) else key
         self._principal = Principal(
             user_id, "", "", "static_key", roles=frozenset(roles), groups=frozenset(groups)
         )
@@ -372,9 +373,7 @@ class StaticKey:
 
     def verify(self, key: str) -> Principal | None:
         """The principal if this is the key."""
-        # Digests have one length, so the comparison reveals neither content nor length of the key.
-        given = hashlib.sha256(key.encode()).digest()
-        return self._principal if hmac.compare_digest(given, self._digest) else None
+        return self._principal if self._keys.hold(key) else None
 
 
 class Bearer:
@@ -442,7 +441,10 @@ class AnyOf:
 
 
 def authenticator_from(
-    settings: AuthSettings, audience: str, accepts: Accepts = "step"
+    settings: AuthSettings,
+    audience: str,
+    accepts: Accepts = "step",
+    telemetry: Telemetry | None = None,
 ) -> Authenticator | None:
     """The authenticator that ``settings`` describe; None if nothing is configured.
 
@@ -450,6 +452,7 @@ def authenticator_from(
         settings: Who may call.
         audience: Name of the service, as run tokens have it.
         accepts: Which run tokens it takes.
+        telemetry: Of the service.
 
     Raises:
         ConfigurationError: A key is not usable.
@@ -457,51 +460,25 @@ def authenticator_from(
     found: list[Authenticator] = []
     if settings.run_token_public_keys is not None:
         found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
-    key = static_key_from(settings)
+    key = static_key_from(settings, telemetry)
     if key is not None:
         found.append(key)
     return AnyOf(*found) if found else None
 
 
-def static_key_from(settings: AuthSettings) -> StaticKey | None:
-    """The static key that ``settings`` hold, if any."""
-    if settings.static_key is None:
+def static_key_from(settings: AuthSettings, telemetry: Telemetry | None = None) -> StaticKey | None:
+    """The static keys that ``settings`` hold, if any."""
+    key, file = settings.static_key, settings.static_keys_file
+    if key is None and file is None:
         return None
     return StaticKey(
-        settings.static_key.get_secret_value(),
+        StaticKeys(
+            None if key is None else key.get_secret_value(),
+            file,
+            telemetry,
+            refresh_s=settings.files_refresh_s,
+        ),
         settings.static_key_user,
         settings.static_key_roles,
         settings.static_key_groups,
     )
-
-
-def _split_pem(text: str) -> Iterator[str]:
-    end = "-----END PUBLIC KEY-----"
-    for part in text.split(end):
-        if part.strip():
-            yield part.strip() + f"\n{end}\n"
-
-
-def _load_public(pem: str) -> Ed25519PublicKey:
-    try:
-        key = serialization.load_pem_public_key(pem.encode())
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        raise ConfigurationError(
-            "A public key for run tokens is not an Ed25519 key in PEM form "
-            "(BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS)."
-        )
-    return key
-
-
-def _public_pem(key: Ed25519PublicKey) -> str:
-    pem = key.public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return pem.decode()
-
-
-def _key_id(key: Ed25519PublicKey) -> str:
-    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return hashlib.sha256(raw).hexdigest()[:16]

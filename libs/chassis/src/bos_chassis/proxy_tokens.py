@@ -19,14 +19,20 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from bos_chassis.errors import ConfigurationError
+from bos_chassis.watched_files import secret_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bos_chassis.settings import AuthSettings
+    from bos_chassis.telemetry import Telemetry
+    from bos_chassis.watched_files import WatchedFiles
+
+    Keys = dict[str, Ed25519PublicKey]
 
 PROXY_TOKEN_KEY = "bos-proxy-token"  # noqa: S105  The name of a metadata key, not a secret.
 
+_FILE_VARIABLE = "BOS_AUTH_PROXY_PUBLIC_KEYS_FILE"
 _ISSUER = "bos-rest"
 _AUDIENCE = "bos"
 _ALGORITHM = "EdDSA"
@@ -44,15 +50,24 @@ class ProxyTokenVerifier:
     Args:
         public_keys: Ed25519 public keys, each a PEM text that may hold several.
         now: Seconds since 1970.
+        file: Further ones, in a file that may be replaced.
 
     Raises:
         ConfigurationError: There is no usable key.
     """
 
-    def __init__(self, public_keys: Sequence[str], now: Callable[[], float] | None = None) -> None:
-        self._keys = {_key_id(key): key for text in public_keys for key in _keys_in(text)}
-        if not self._keys:
+    def __init__(
+        self,
+        public_keys: Sequence[str],
+        now: Callable[[], float] | None = None,
+        *,
+        file: WatchedFiles[Keys] | None = None,
+    ) -> None:
+        self._fixed = {name: key for text in public_keys for name, key in _keys_in(text).items()}
+        self._file = file
+        if not self._fixed and file is None:
             raise _unusable()
+        self._of_file: Keys | None = None
         self._now = now or time.time
         self._verified: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
@@ -64,11 +79,12 @@ class ProxyTokenVerifier:
         token = metadata.get(PROXY_TOKEN_KEY)
         if token is None or len(token) > _MAX_TOKEN_CHARS:
             return None
+        keys = self._keys()
         known = self._verified.get(token)
         if known is not None and self._now() < known[1]:
             self._verified.move_to_end(token)
             return known[0]
-        checked = self._check(token)
+        checked = self._check(token, keys)
         if checked is None:
             return None
         self._verified[token] = checked
@@ -76,10 +92,20 @@ class ProxyTokenVerifier:
             self._verified.popitem(last=False)
         return checked[0]
 
-    def _check(self, token: str) -> tuple[str, float] | None:
+    def _keys(self) -> Keys:
+        """The keys as they are now; what was signed with earlier ones is forgotten with them."""
+        if self._file is None:
+            return self._fixed
+        of_file = self._file.current()
+        if of_file is not self._of_file:
+            self._of_file = of_file
+            self._verified.clear()
+        return {**of_file, **self._fixed}
+
+    def _check(self, token: str, keys: Keys) -> tuple[str, float] | None:
         """Address and end of a valid token."""
         try:
-            key = self._keys.get(str(jwt.get_unverified_header(token).get("kid")))
+            key = keys.get(str(jwt.get_unverified_header(token).get("kid")))
             if key is None:
                 return None
             claims = jwt.decode(
@@ -106,29 +132,46 @@ class ProxyTokenVerifier:
         return address, ends + _CLOCK_SKEW_S
 
 
-def proxy_tokens_from(settings: AuthSettings) -> ProxyTokenVerifier | None:
+def proxy_tokens_from(
+    settings: AuthSettings, telemetry: Telemetry | None = None
+) -> ProxyTokenVerifier | None:
     """The verifier that ``settings`` describe; None if they name no proxy.
 
     Raises:
         ConfigurationError: A key is not usable.
     """
-    keys = settings.proxy_public_keys
-    return None if keys is None else ProxyTokenVerifier([keys])
+    keys, file = settings.proxy_public_keys, settings.proxy_public_keys_file
+    if file is None:
+        return None if keys is None else ProxyTokenVerifier([keys])
+    watched = secret_file(
+        file, _FILE_VARIABLE, _of_text, telemetry, refresh_s=settings.files_refresh_s
+    )
+    return ProxyTokenVerifier([] if keys is None else [keys], file=watched)
 
 
-def from_proxy(settings: AuthSettings) -> Callable[[Mapping[str, str]], bool] | None:
+def from_proxy(
+    settings: AuthSettings, telemetry: Telemetry | None = None
+) -> Callable[[Mapping[str, str]], bool] | None:
     """Whether metadata prove that a call comes through a proxy of ours; None: none does.
 
     Raises:
         ConfigurationError: A key is not usable.
     """
-    verifier = proxy_tokens_from(settings)
+    verifier = proxy_tokens_from(settings, telemetry)
     if verifier is None:
         return None
     return lambda metadata: verifier.verify(metadata) is not None
 
 
-def _keys_in(text: str) -> Iterator[Ed25519PublicKey]:
+def _of_text(text: str) -> Keys:
+    try:
+        return _keys_in(text)
+    except ConfigurationError:
+        raise ValueError("must hold Ed25519 public keys in PEM form, one after another") from None
+
+
+def _keys_in(text: str) -> Keys:
+    found: Keys = {}
     end = "-----END PUBLIC KEY-----"
     for part in text.split(end):
         if not part.strip():
@@ -139,7 +182,8 @@ def _keys_in(text: str) -> Iterator[Ed25519PublicKey]:
             raise _unusable() from None
         if not isinstance(key, Ed25519PublicKey):
             raise _unusable()
-        yield key
+        found[_key_id(key)] = key
+    return found
 
 
 def _key_id(key: Ed25519PublicKey) -> str:

@@ -149,7 +149,7 @@ async def open_run_tokens(
         ConfigurationError: A key is not usable.
     """
     found: list[Authenticator] = []
-    key = static_key_from(settings)
+    key = static_key_from(settings, telemetry)
     async with Channels(telemetry, tls=tls) as channels:
         if settings.run_token_public_keys is not None:
             verifier = RunTokenVerifier([settings.run_token_public_keys], audience, accepts)

@@ -183,6 +183,10 @@ def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tu
         ("grpc.max_receive_message_length", min(settings.max_message_bytes, largest)),
         ("grpc.max_send_message_length", settings.max_message_bytes),
         ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
+        # Counted from the first moment on. By itself gRPC counts none, and gives those who never
+        # say a word two minutes.
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.server_handshake_timeout_ms", max(1, int(settings.message_timeout_s * 1000))),
         # Calls that wait for the event loop to look at them. With more than that gRPC drops some,
         # whoever made them; by itself it does so from a thousand on, which is one connection's.
         ("grpc.server.max_pending_requests", _UNSEEN_CALLS),

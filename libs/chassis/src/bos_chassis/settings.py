@@ -15,6 +15,8 @@ A service composes its settings from these parts::
 from __future__ import annotations
 
 import ipaddress
+from contextlib import contextmanager
+from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -30,8 +32,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pydantic_core import ErrorDetails
+    from pydantic_settings import PydanticBaseSettingsSource
 
 _NESTED = "__"
+
+Source = Literal["environment", "file"]
+"""Where settings come from: the environment, or the file ``.env`` of the working directory."""
+_only: ContextVar[Source | None] = ContextVar("bos_settings_source", default=None)
+
+
+@contextmanager
+def settings_from(source: Source) -> Iterator[None]:
+    """Settings that are loaded inside come from one source alone.
+
+    For commands, which people start in folders of others: there a ``.env`` would say where
+    credentials of the environment go.
+    """
+    reset = _only.set(source)
+    try:
+        yield
+    finally:
+        _only.reset(reset)
 
 
 class Settings(BaseSettings):
@@ -52,6 +73,20 @@ class Settings(BaseSettings):
         validate_default=True,
         hide_input_in_errors=True,
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, then environment and ``.env``, or what :func:`settings_from` says."""
+        found = {"environment": env_settings, "file": dotenv_settings}
+        only = _only.get()
+        return (init_settings, *(each for name, each in found.items() if only in (None, name)))
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -178,11 +213,17 @@ class ServerSettings(Settings):
         description="Calls at once over one connection; more wait in their client. A proxy such as "
         "REST has all its callers on one",
     )
+    max_connections: int = Field(
+        default=10_000,
+        ge=1,
+        description="Connections at once, also those whose handshake has not ended; more are "
+        "closed. Stay below the files that the process may open (`ulimit -n`)",
+    )
     message_timeout_s: float = Field(
         default=10.0,
         gt=0,
-        description="A caller is known and its message there within this time; also the longest "
-        "pause in a stream of requests",
+        description="A caller is known and its message there within this time, and so long may a "
+        "handshake take; also the longest pause in a stream of requests",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65535, description="Port of the Prometheus metrics; unset for none"
@@ -221,12 +262,23 @@ class TelemetrySettings(Settings):
 
 
 class AuthSettings(Settings):
-    """Who may call this service. Nothing set means: nobody is asked, loopback only."""
+    """Who may call this service. Nothing set means: nobody is asked, loopback only.
+
+    Gateway and identity take no run tokens, so for them keys of these alone are as nothing set.
+    """
 
     model_config = SettingsConfigDict(env_prefix="BOS_AUTH_")
 
     static_key: SecretStr | None = Field(
         default=None, min_length=16, description="Key that callers send as a bearer token"
+    )
+    static_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, one a line, of at least 16 characters each. It may "
+        "be replaced while the service runs: keys that it no longer holds are refused",
+    )
+    files_refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether a file of keys changed"
     )
     static_key_user: str = Field(
         default="local", min_length=1, max_length=128, description="User that its holder acts as"
@@ -302,12 +354,17 @@ class AuthSettings(Settings):
         "What is signed with their `BOS_REST_SIGNING_KEY_FILE` is believed about the client's "
         "address and the trace",
     )
+    proxy_public_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, which may be replaced while the service runs",
+    )
 
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
         return (
             self.static_key is not None
+            or self.static_keys_file is not None
             or self.run_token_public_keys is not None
             or self.names_issuer
         )

@@ -85,12 +85,31 @@ class RpcMetrics:
         )
 
 
+class FileMetrics:
+    """Secrets and certificates that come from files."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.unusable = Gauge(
+            "bos_secret_file_unusable",
+            "1 while the file that a variable names is not usable, and what it held before counts",
+            ("service", "variable"),
+            registry=registry,
+        )
+        self.not_after = Gauge(
+            "bos_certificate_not_after_seconds",
+            "When the certificate of a service ends, in seconds since 1970",
+            ("service",),
+            registry=registry,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Shared:
     """What all services of one process have in common."""
 
     registry: CollectorRegistry
     rpc_metrics: RpcMetrics
+    file_metrics: FileMetrics
     sampler: Sampler
     span_processor: SpanProcessor | None
     log_sink: WrappedLogger
@@ -124,6 +143,7 @@ class Telemetry:
         shared = _Shared(
             registry=registry,
             rpc_metrics=RpcMetrics(registry),
+            file_metrics=FileMetrics(registry),
             sampler=ParentBased(TraceIdRatioBased(1.0)),
             span_processor=SimpleSpanProcessor(memory),
             log_sink=structlog.PrintLogger(sys.stderr),
@@ -147,6 +167,11 @@ class Telemetry:
     def rpc_metrics(self) -> RpcMetrics:
         """RED metrics of RPCs."""
         return self._shared.rpc_metrics
+
+    @property
+    def file_metrics(self) -> FileMetrics:
+        """Metrics of files that may be replaced."""
+        return self._shared.file_metrics
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
@@ -186,6 +211,7 @@ def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetr
     shared = _Shared(
         registry=registry,
         rpc_metrics=RpcMetrics(registry),
+        file_metrics=FileMetrics(registry),
         # Without an exporter a span serves by its ids only (in logs), and not recording is cheaper.
         sampler=ALWAYS_OFF
         if exporting is None

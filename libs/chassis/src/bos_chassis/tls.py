@@ -8,8 +8,6 @@ certificate it is stands in its URI: ``spiffe://<trust domain>/<service>`` (SPIF
 from __future__ import annotations
 
 import ssl
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import grpc
@@ -19,9 +17,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from bos_chassis.errors import ConfigurationError
+from bos_chassis.watched_files import WatchedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
@@ -42,8 +41,8 @@ class Certificates:
     key: bytes = field(repr=False)
     chain: bytes
     authorities: bytes
-    generation: int
-    """Counts the changes since the start."""
+    not_after: float
+    """When the certificate ends, in seconds since 1970."""
 
 
 class CertificateFiles:
@@ -55,42 +54,43 @@ class CertificateFiles:
     Args:
         settings: Which files; all three are set.
         log: Where changes and defects are told.
+        told: Told when the certificate ends, with each one that is read.
 
     Raises:
         ConfigurationError: A file is missing or not usable at the start.
     """
 
-    def __init__(self, settings: TlsSettings, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        settings: TlsSettings,
+        log: FilteringBoundLogger,
+        told: Callable[[float], None] | None = None,
+    ) -> None:
         key, chain, authorities = settings.key_file, settings.cert_file, settings.ca_file
         if key is None or chain is None or authorities is None:
             raise _unusable("BOS_TLS_CERT_FILE", "is not set")
         self._paths = (key, chain, authorities)
-        self._refresh_s = settings.refresh_s
         self._log = log
-        self._lock = threading.Lock()
-        self._seen = self._stamps()
-        self._current = _read(self._paths, 0)
-        self._looked = time.monotonic()
+        self._told = told
+        self._files = WatchedFiles(
+            self._paths, self._read, refresh_s=settings.refresh_s, told=self._tell
+        )
 
     def current(self) -> Certificates:
         """What to show and whom to believe now."""
-        with self._lock:
-            if time.monotonic() - self._looked >= self._refresh_s:
-                self._look()
-            return self._current
+        return self._files.current()
 
-    def _look(self) -> None:
-        self._looked = time.monotonic()
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return
-        self._seen = stamps
-        try:
-            self._current = _read(self._paths, self._current.generation + 1)
-        except ConfigurationError as error:
-            self._log.error("certificate not replaced", problem=error.message)
-        else:
+    def _read(self) -> Certificates:
+        found = _read(self._paths)
+        if self._told is not None:
+            self._told(found.not_after)
+        return found
+
+    def _tell(self, problem: str | None) -> None:
+        if problem is None:
             self._log.info("certificate replaced", files=[str(path) for path in self._paths])
+        else:
+            self._log.error("certificate not replaced", problem=problem)
 
     def show(self, context: ssl.SSLContext) -> bool:
         """Have ``context`` show the certificate, which its library reads from the files only.
@@ -105,9 +105,6 @@ class CertificateFiles:
             return False
         return True
 
-    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(map(_stamp, self._paths))
-
 
 def certificate_files(settings: TlsSettings, telemetry: Telemetry) -> CertificateFiles | None:
     """The certificates that ``settings`` name; None where services speak in plain text.
@@ -117,7 +114,8 @@ def certificate_files(settings: TlsSettings, telemetry: Telemetry) -> Certificat
     """
     if not settings.configured:
         return None
-    return CertificateFiles(settings, telemetry.logger("bos.tls"))
+    ends = telemetry.file_metrics.not_after.labels(telemetry.service)
+    return CertificateFiles(settings, telemetry.logger("bos.tls"), ends.set)
 
 
 def server_credentials(
@@ -237,7 +235,7 @@ def _server_configuration(now: Certificates) -> grpc.ServerCertificateConfigurat
     return grpc.ssl_server_certificate_configuration([(now.key, now.chain)], now.authorities)
 
 
-def _read(paths: tuple[Path, Path, Path], generation: int) -> Certificates:
+def _read(paths: tuple[Path, Path, Path]) -> Certificates:
     key, chain, authorities = (_content(path) for path in paths)
     try:
         private = serialization.load_pem_private_key(key, password=None)
@@ -255,7 +253,7 @@ def _read(paths: tuple[Path, Path, Path], generation: int) -> Certificates:
         raise _unusable(
             "BOS_TLS_KEY_FILE", "is not the key of the certificate in BOS_TLS_CERT_FILE"
         )
-    return Certificates(key, chain, authorities, generation)
+    return Certificates(key, chain, authorities, own.not_valid_after_utc.timestamp())
 
 
 def _content(path: Path) -> bytes:
@@ -266,14 +264,6 @@ def _content(path: Path) -> bytes:
             f"The certificate file {path} cannot be read: {error.strerror}. "
             "Set BOS_TLS_CERT_FILE, BOS_TLS_KEY_FILE and BOS_TLS_CA_FILE."
         ) from None
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _unusable(variable: str, problem: str) -> ConfigurationError:

@@ -30,7 +30,7 @@ from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
 from bos_chassis.names import required_names
-from bos_chassis.scopes import key_and_scopes
+from bos_chassis.scopes import data_scope, key_and_scopes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -151,14 +151,15 @@ class UserTokenVerifier:
         _check_type(header.get("typ"), claims, self._require_type)
         session = claims.get("sid", "")
         api_key, scopes = key_and_scopes(claims)
+        own = data_scope(claims)
         return (
             Principal(
                 _user_id(claims.get(self._user_claim)),
                 "",
                 "",
-                "user_token" if scopes is None else "api_key",
+                "account_data" if own else ("user_token" if scopes is None else "api_key"),
                 api_key or (session if isinstance(session, str) else ""),
-                scopes=scopes,
+                scopes=own or scopes,
                 roles=self._roles(claims),
                 groups=required_names(claims.get(self._groups_claim, []), "groups"),
             ),
@@ -199,9 +200,9 @@ async def open_authenticator(
     """
     if not settings.names_issuer:
         yield (
-            static_key_from(settings)
+            static_key_from(settings, telemetry)
             if audience is None
-            else authenticator_from(settings, audience, accepts)
+            else authenticator_from(settings, audience, accepts, telemetry)
         )
         return
     async with AsyncExitStack() as stack:
@@ -227,7 +228,7 @@ async def open_authenticator(
             channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
             exchange = exchange_at(channels, settings.identity_target)
             keys_of_users = ApiKeyVerifier(exchange, users.verify)
-        yield with_users(settings, audience, users, accepts, keys_of_users)
+        yield with_users(settings, audience, users, accepts, keys_of_users, telemetry=telemetry)
 
 
 def with_users(
@@ -236,6 +237,8 @@ def with_users(
     users: UserTokenVerifier,
     accepts: Accepts = "service",
     api_keys: ApiKeyVerifier | None = None,
+    *,
+    telemetry: Telemetry | None = None,
 ) -> Authenticator:
     """What ``settings`` accept, access tokens that ``users`` accepts, and keys likewise.
 
@@ -244,7 +247,10 @@ def with_users(
     verify_api_key = None if api_keys is None else api_keys.verify
     found: list[Authenticator] = [
         Bearer(
-            static_key_from(settings), users.verify, refused_token, verify_api_key=verify_api_key
+            static_key_from(settings, telemetry),
+            users.verify,
+            refused_token,
+            verify_api_key=verify_api_key,
         )
     ]
     if settings.run_token_public_keys is not None and audience is not None:

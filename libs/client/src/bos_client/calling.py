@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import grpc
 
 from bos_client.errors import from_rpc_error
+from bos_client.transport import current_transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +26,10 @@ class ServiceClient:
     Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
 
     Args:
-        target: ``host:port`` or a gRPC target URI.
+        target: ``host:port``, ``grpcs://host:port`` for TLS, or a gRPC target URI.
         api_key: Sent as a bearer token.
         tokens: Where the bearer token of each call comes from, instead of a key.
-        credentials: For TLS; None connects in plain text.
+        credentials: For TLS; None connects as the target and :mod:`bos_client.transport` say.
         timeout_s: Deadline of calls, in seconds.
         options: Of the channel.
     """
@@ -52,10 +53,13 @@ class ServiceClient:
         self._open: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> Self:
-        if self._credentials is None:
-            self._open = grpc.aio.insecure_channel(self.target, self._options)
+        address, credentials = self.target, self._credentials
+        if credentials is None:
+            address, credentials = current_transport().reach(self.target)
+        if credentials is None:
+            self._open = grpc.aio.insecure_channel(address, self._options)
         else:
-            self._open = grpc.aio.secure_channel(self.target, self._credentials, self._options)
+            self._open = grpc.aio.secure_channel(address, credentials, self._options)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -167,6 +167,17 @@ _FOREIGN_TEXT: dict[type[BosError], str] = {
     PermissionDenied: "The service did not permit the call.",
 }
 
+_TLS_PROBLEMS = {
+    "CERTIFICATE_VERIFY_FAILED": "The service's certificate is expired, or is from no authority "
+    "that you believe: give the right one by --ca-file (or BOS_CA_FILE).",
+    "Hostname Verification": "The service's certificate is for another host: call it by the name "
+    "that its certificate holds (--target), or have one issued for this name.",
+    "WRONG_VERSION_NUMBER": "The service speaks no TLS there: call it without --ca-file "
+    "(BOS_CA_FILE) and grpcs://, or correct --target.",
+    "CERTIFICATE_REQUIRED": "The service demands a certificate of its callers: give one by "
+    "--cert-file and --key-file (BOS_CERT_FILE, BOS_KEY_FILE).",
+}
+
 
 def from_rpc_error(error: grpc.RpcError) -> BosError:
     """The typed form of ``error``; raise it ``from error``."""
@@ -178,12 +189,19 @@ def from_rpc_error(error: grpc.RpcError) -> BosError:
             if restored is not None:
                 return restored
     code = error.code()
+    if code is grpc.StatusCode.UNAVAILABLE and (problem := _tls_problem(error.details() or "")):
+        return FailedPrecondition(problem, reason="TLS_REFUSED")
     if code is grpc.StatusCode.CANCELLED:
         # Whoever cancels a call gets asyncio.CancelledError, and the service says why it cancels. A
         # bare CANCELLED comes from a server that stopped while the call arrived.
         return Unavailable(_FOREIGN_TEXT[Unavailable])
     cls = _BY_CODE.get(code, Internal)
     return cls(_FOREIGN_TEXT.get(cls, "The service could not do it."))
+
+
+def _tls_problem(details: str) -> str:
+    """What is wrong with the certificates, by what the library says of a failed connection."""
+    return next((text for sign, text in _TLS_PROBLEMS.items() if sign in details), "")
 
 
 def _from_status(value: bytes, code: grpc.StatusCode) -> BosError | None:

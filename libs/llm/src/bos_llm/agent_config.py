@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, TypeAdapter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
 MAX_REPLY_TOKENS = 131_072
@@ -68,7 +71,7 @@ class Access:
     base_url: str | None
     """None: where the ``openai`` package goes by default."""
     keys: tuple[SecretStr, ...]
-    """In the order in which they are used; a lone endpoint may need none."""
+    """In the order in which they are used, as they are now; a lone endpoint may need none."""
     url_variable: str
     key_variable: str
     api_version: str = ""
@@ -77,5 +80,7 @@ class Access:
     """Where the keys are from; empty for the provider's own variable."""
     managed_identity: bool = False
     """Tokens of this machine's identity take the place of a key."""
+    key_file: Path | None = None
+    """Where the keys are from, if they may change under way."""
     client_id: str | None = None
     """Which of several identities."""

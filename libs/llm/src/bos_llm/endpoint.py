@@ -18,6 +18,7 @@ import email.utils
 import json
 import math
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aiohttp
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from bos_chassis.watched_files import WatchedFiles
     from bos_llm import keys
     from bos_llm.agent_config import Access
     from bos_llm.refusals import Refusal
@@ -78,11 +80,21 @@ class _KeysRest(Exception):
         self.retry_after_s = retry_after_s
 
 
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """Keys of one time, with what they are used through."""
+
+    keys: tuple[SecretStr, ...] = field(repr=False)
+    clients: Sequence[AsyncOpenAI] = field(repr=False)
+    pool: KeyPool
+
+
 class Endpoint:
     """A pooled client of one provider with the keys of one profile; safe to share between tasks.
 
     Args:
         access: How to reach it.
+        key_file: Where its keys are from, if they may change under way.
         set_aside_s: How long a key rests that is not valid or has no quota, and longest rest of one
             that is too busy.
         on_rest: Told when a key is turned away: its index, why, and for how many seconds it rests.
@@ -97,6 +109,7 @@ class Endpoint:
         self,
         access: Access,
         *,
+        key_file: WatchedFiles[tuple[SecretStr, ...]] | None = None,
         set_aside_s: float = 300.0,
         on_rest: Callable[[int, keys.Refusal, float], None] | None = None,
         breaker: CircuitBreaker | None = None,
@@ -108,12 +121,15 @@ class Endpoint:
         self._on_rest = on_rest
         self._tokens = AzureTokens(access.client_id) if access.managed_identity else None
         self._transport = ModelHttpClient()
-        keys: Sequence[SecretStr | None] = (
-            (None,) if access.managed_identity else access.keys or (None,)
+        self._set_aside_s = set_aside_s
+        self._key_file = None if access.managed_identity else key_file
+        self._ring = self._make_ring(
+            ()
+            if access.managed_identity
+            else access.keys
+            if self._key_file is None
+            else self._key_file.current()
         )
-        # One client per key, over the same connections: a key never travels with another's request.
-        self._clients = [_client(access, key, self._tokens, self._transport) for key in keys]
-        self._keys = KeyPool(len(keys), set_aside_s=set_aside_s)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -193,7 +209,7 @@ class Endpoint:
 
     async def _is_loading(self) -> bool:
         """Whether llama.cpp's server says so; others have no such page, and are asked again."""
-        client = self._clients[0]
+        client = self._ring.clients[0]
         health = str(client.base_url).rstrip("/").removesuffix("/v1") + "/health"
         try:
             await client.get(
@@ -205,31 +221,59 @@ class Endpoint:
             return False  # the call itself will say what is wrong
         return False
 
+    def _make_ring(self, keys: tuple[SecretStr, ...]) -> _Ring:
+        # One client per key, over the same connections: a key never travels with another's request.
+        clients = [
+            _client(self.access, key, self._tokens, self._transport) for key in keys or (None,)
+        ]
+        return _Ring(keys, clients, KeyPool(len(clients), set_aside_s=self._set_aside_s))
+
+    def _keys_now(self, *, at_once: bool = False) -> _Ring:
+        """The keys as their file holds them; those that it no longer holds are not used again."""
+        if self._key_file is not None:
+            keys = self._key_file.look() if at_once else self._key_file.current()
+            if keys != self._ring.keys:
+                self._ring = self._make_ring(keys)
+        return self._ring
+
     async def _with_keys(self, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
+        """Send with the keys as they are now, and once more if they have changed by then."""
+        ring = self._keys_now()
+        try:
+            return await self._with(ring, send)
+        except openai.APIStatusError as error:
+            if key_trouble(refusal_of(error)) != "rejected":
+                raise
+            renewed = self._keys_now(at_once=True)
+            if renewed is ring:
+                raise
+        return await self._with(renewed, send)
+
+    async def _with(self, ring: _Ring, send: Callable[[AsyncOpenAI], Awaitable[R]]) -> R:
         """Send with one key after the other until one is not turned away."""
-        index, tried = self._keys.pick(), set[int]()
+        index, tried = ring.pool.pick(), set[int]()
         while index is not None:
             tried.add(index)
             try:
-                reply = await send(self._clients[index])
+                reply = await send(ring.clients[index])
             except openai.APIStatusError as error:
                 refusal = refusal_of(error)
                 why = key_trouble(refusal)
                 if why is None:
                     raise
                 asked_s = refusal.retry_after_s
-                rest_s = self._keys.turned_away(index, why, asked_s)
+                rest_s = ring.pool.turned_away(index, why, asked_s)
                 if self._on_rest is not None:
                     self._on_rest(index, why, rest_s)
-                index = self._keys.pick(tried)
+                index = ring.pool.pick(tried)
                 if index is None:
-                    wait_s = self._keys.wait_s()
-                    if len(self._keys) == 1 or wait_s is None:
+                    wait_s = ring.pool.wait_s()
+                    if len(ring.pool) == 1 or wait_s is None:
                         raise
                     unsaid = why == "rate_limited" and asked_s is None
                     raise _KeysRest(None if unsaid else wait_s) from None
             else:
-                self._keys.worked(index)
+                ring.pool.worked(index)
                 return reply
         raise AssertionError("a first key is always picked")
 

@@ -13,15 +13,18 @@ from bos_llm.capabilities import Ladder
 from bos_llm.errors import ModelNotConfigured
 from bos_llm.model import Model
 from bos_llm.observe import KeyObserver, ModelMetrics, Observer
-from bos_llm.profiles import current_key_profile
+from bos_llm.profiles import current_key_profile, key_file
 from bos_llm.providers import provider_row
 from bos_llm.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pydantic import SecretStr
+
     from bos_chassis.telemetry import Telemetry
-    from bos_llm.agent_config import AgentModelConfig
+    from bos_chassis.watched_files import WatchedFiles
+    from bos_llm.agent_config import Access, AgentModelConfig
     from bos_llm.endpoint import Endpoint
     from bos_llm.providers import Capabilities
     from bos_llm.settings import ModelSettings
@@ -161,9 +164,16 @@ class Models:
             )
             endpoint = self._endpoints[key] = Endpoint(
                 access,
+                key_file=self._key_file(access),
                 set_aside_s=self.settings.key_set_aside_s,
                 on_rest=KeyObserver(self._telemetry, self._metrics, access),
                 breaker=breaker,
                 sleep=self._sleep,
             )
         return endpoint
+
+    def _key_file(self, access: Access) -> WatchedFiles[tuple[SecretStr, ...]] | None:
+        if access.key_file is None:
+            return None
+        refresh_s = self.settings.key_files_refresh_s
+        return key_file(access.key_file, access.key_variable, self._telemetry, refresh_s)

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.watched_files import REFRESH_S, secret_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_chassis.watched_files import WatchedFiles
 
 MAX_KEYS = 32
 
@@ -42,6 +49,42 @@ def split_keys(secret: SecretStr | None) -> tuple[SecretStr, ...]:
     """
     text = secret.get_secret_value() if secret is not None else ""
     return tuple(map(SecretStr, dict.fromkeys(text.replace(",", " ").split())))
+
+
+def keys_in_file(text: str) -> tuple[SecretStr, ...]:
+    """The keys in a file, one a line or as in a variable.
+
+    Raises:
+        ValueError: they cannot be keys.
+    """
+    keys = split_keys(SecretStr(text))
+    if not 0 < len(keys) <= MAX_KEYS or not text.isascii():
+        raise ValueError(f"must hold one key a line, at most {MAX_KEYS}")
+    return keys
+
+
+def key_file(
+    path: Path, variable: str, telemetry: Telemetry | None = None, refresh_s: float = REFRESH_S
+) -> WatchedFiles[tuple[SecretStr, ...]]:
+    """The keys of the file that stands in for ``variable``, as they are now.
+
+    Raises:
+        ConfigurationError: the file is not usable.
+    """
+    return secret_file(path, f"{variable}_FILE", keys_in_file, telemetry, refresh_s=refresh_s)
+
+
+def keys_of(secret: SecretStr | None, file: Path | None, variable: str) -> tuple[SecretStr, ...]:
+    """The keys of a variable, or of the file beside it.
+
+    Raises:
+        ConfigurationError: both are given, or the file is not usable.
+    """
+    if file is None:
+        return split_keys(secret)
+    if secret is not None:
+        raise ConfigurationError(f"{variable} and {variable}_FILE are set; remove one of them")
+    return key_file(file, variable).current()
 
 
 def _as_profile(value: Any) -> Any:

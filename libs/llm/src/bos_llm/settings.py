@@ -47,7 +47,7 @@ from bos_llm.agent_config import (
     Tier,
 )
 from bos_llm.prices import PriceTable
-from bos_llm.profiles import NamedProfile, split_keys
+from bos_llm.profiles import NamedProfile, keys_of
 from bos_llm.providers import StructuredMode, provider_row, recognise
 from bos_llm.usage import ModelPrice
 
@@ -80,6 +80,12 @@ class ModelSettings(Settings):
         default=None,
         validation_alias="OPENAI_API_KEY",
         description="Key of the model endpoint, or several, separated by commas",
+    )
+    api_key_file: Path | None = Field(
+        default=None,
+        validation_alias="OPENAI_API_KEY_FILE",
+        description="File of such keys, one a line, instead; it may be replaced while the service "
+        "runs",
     )
     base_url: str | None = Field(
         default=None,
@@ -147,6 +153,12 @@ class ModelSettings(Settings):
         validation_alias="AZURE_OPENAI_API_KEY",
         description="Its key, or several, separated by commas",
     )
+    azure_api_key_file: Path | None = Field(
+        default=None,
+        validation_alias="AZURE_OPENAI_API_KEY_FILE",
+        description="File of its keys, one a line, instead; it may be replaced while the service "
+        "runs",
+    )
     azure_auth: Literal["key", "managed_identity"] = Field(
         default="key",
         validation_alias="AZURE_OPENAI_AUTH",
@@ -208,6 +220,9 @@ class ModelSettings(Settings):
         description="A key that was refused, or has no quota, is not used for this long while "
         "there is another one; and longest rest of one that is too busy",
     )
+    key_files_refresh_s: float = Field(
+        default=5.0, gt=0, description="Time between two looks at whether a file of keys changed"
+    )
     prices: Mapping[str, ModelPrice] = Field(
         default_factory=dict,
         description="US dollars per million tokens, where they differ from the table of bos_llm: "
@@ -232,8 +247,10 @@ class ModelSettings(Settings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Add the variables that are named after agents and providers."""
-        named = _NamedVariables(settings_cls, env_settings, dotenv_settings)
-        return init_settings, env_settings, dotenv_settings, named, file_secret_settings
+        sources = super().settings_customise_sources(
+            settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
+        )
+        return (*sources, _NamedVariables(settings_cls, *sources[1:]))
 
     def get_agent_model_config(self, agent: str) -> AgentModelConfig:
         """The provider, model and parameters of ``agent``.
@@ -342,6 +359,7 @@ class ModelSettings(Settings):
             base_url=base_url,
             api_version=version,
             key_variable="BOS_MODEL_KEYS",
+            key_file=None,
             profile=profile,
             managed_identity=False,
         )
@@ -353,10 +371,11 @@ class ModelSettings(Settings):
                 provider,
                 "azure",
                 endpoint,
-                split_keys(self.azure_api_key),
+                keys_of(self.azure_api_key, self.azure_api_key_file, "AZURE_OPENAI_API_KEY"),
                 "AZURE_OPENAI_ENDPOINT",
                 "AZURE_OPENAI_API_KEY",
                 version,
+                key_file=self.azure_api_key_file,
                 managed_identity=self.azure_auth == "managed_identity",
                 client_id=self.azure_client_id,
             )
@@ -366,10 +385,13 @@ class ModelSettings(Settings):
         if provider in _SHARED_VARIABLES or (
             own_url is None and provider == self.default_provider() and self.base_url is not None
         ):
-            keys = split_keys(self.api_key)
-            return Access(provider, kind, self.base_url, keys, "OPENAI_BASE_URL", "OPENAI_API_KEY")
-        keys = split_keys(self.variables.get(key))
-        return Access(provider, kind, own_url, keys, url, key)
+            own_url, url, key = self.base_url, "OPENAI_BASE_URL", "OPENAI_API_KEY"
+            secret, file = self.api_key, self.api_key_file
+        else:
+            given = self._value(f"{key}_FILE")
+            secret, file = self.variables.get(key), Path(given) if given else None
+        keys = keys_of(secret, file, key)
+        return Access(provider, kind, own_url, keys, url, key, key_file=file)
 
     def _azure_address(self, endpoint: str | None) -> tuple[str | None, str]:
         """Where the client goes, and the version of the older interface; empty for v1."""
@@ -412,7 +434,8 @@ class ModelSettings(Settings):
             found = recognise(self.base_url)
             # Azure's v1 endpoint by OpenAI's variables speaks as OpenAI does.
             return "openai" if found == "azure" else found
-        return "azure" if self.api_key is None and self.azure_endpoint is not None else "openai"
+        keyless = self.api_key is None and self.api_key_file is None
+        return "azure" if keyless and self.azure_endpoint is not None else "openai"
 
     def _of(self, agent: str, what: str) -> str | None:
         return self._value(_variable(agent, what))
@@ -451,7 +474,7 @@ class _NamedVariables(PydanticBaseSettingsSource):
             value.lower() for name, value in known.items() if name.endswith("_MODEL_PROVIDER")
         }
         for provider in providers.difference(_SHARED_VARIABLES):
-            for part in ("BASE_URL", "API_KEY"):
+            for part in ("BASE_URL", "API_KEY", "API_KEY_FILE"):
                 name = _variable(provider, part)
                 if name in known:
                     chosen[name] = known[name]

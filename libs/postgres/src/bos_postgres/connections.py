@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from bos_chassis.errors import ConfigurationError, DeadlineExceeded, Unavailable
-from bos_postgres.dsn import check_identifier, describe, driver_dsn
+from bos_postgres.dsn import check_identifier, describe, driver_dsn, password_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -95,6 +95,7 @@ async def open_database(
     with connection_errors(dsn):
         pool = await asyncpg.create_pool(
             driver_dsn(dsn),
+            password=password_source(dsn),
             min_size=min_size,
             max_size=max_size,
             timeout=connect_timeout_s,
@@ -172,6 +173,7 @@ async def connect(
     with connection_errors(dsn):
         connection = await asyncpg.connect(
             driver_dsn(dsn),
+            password=password_source(dsn),
             timeout=connect_timeout_s,
             command_timeout=_command_timeout(statement_timeout_s),
             server_settings=_server_settings(

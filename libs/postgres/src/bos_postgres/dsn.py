@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
 
 from bos_chassis.errors import ConfigurationError
+from bos_chassis.watched_files import read_secret, secret_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PASSWORD_FILE: Final = "password_file"  # noqa: S105  The name of an option.
+"""Our own option of a URL: a file whose text is the password, and may change under way."""
 
 _SCHEMES = ("postgresql", "postgres")
 # Options of libpq's client side. Drivers other than libpq would send them to the server, which
@@ -70,9 +79,10 @@ def with_options(dsn: str, **options: str) -> str:
 
 
 def driver_dsn(dsn: str) -> str:
-    """``dsn`` without the options that only libpq understands; our own arguments replace them."""
+    """``dsn`` without the options that drivers do not know; our own arguments replace them."""
     parts = urlsplit(check_dsn(dsn))
-    query = {k: v for k, v in parse_qs(parts.query).items() if k not in _LIBPQ_ONLY}
+    ours = _LIBPQ_ONLY | {PASSWORD_FILE}
+    query = {k: v for k, v in parse_qs(parts.query).items() if k not in ours}
     return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
 
 
@@ -105,6 +115,53 @@ def option(dsn: str, name: str) -> str | None:
 def password_of(dsn: str) -> str | None:
     """The password as written in ``dsn`` (still percent-encoded), to keep it out of messages."""
     return urlsplit(check_dsn(dsn)).password or option(dsn, "password")
+
+
+def password_source(dsn: str) -> Callable[[], str] | None:
+    """What gives the password of each new connection; None if the URL names no file of it.
+
+    A file that is being replaced gives what it gave before.
+
+    Raises:
+        ConfigurationError: The file is not usable, or the URL holds a password beside it.
+    """
+    path = _password_file(dsn)
+    if path is None:
+        return None
+    # Looked at with each connection: those are rare, and the password may have changed just now.
+    return secret_file(path, _what(dsn), str).look
+
+
+def with_password(dsn: str) -> str:
+    """``dsn`` with the password of its file, for a program that is handed a whole URL.
+
+    Raises:
+        ConfigurationError: The file is not usable, or the URL holds a password beside it.
+    """
+    path = _password_file(dsn)
+    if path is None:
+        return dsn
+    query = parse_qs(urlsplit(dsn).query)
+    del query[PASSWORD_FILE]
+    query["password"] = [read_secret(path, _what(dsn))]
+    parts = urlsplit(dsn)
+    return _join(parts.scheme, parts.netloc, parts.path, encode_query(query))
+
+
+def _password_file(dsn: str) -> Path | None:
+    file = option(dsn, PASSWORD_FILE)
+    if file is None:
+        return None
+    if password_of(dsn):
+        raise ConfigurationError(
+            f"The URL of the database {describe(dsn)} holds a password and a {PASSWORD_FILE}; "
+            "remove one of them."
+        )
+    return Path(file)
+
+
+def _what(dsn: str) -> str:
+    return f"{PASSWORD_FILE} of the database {describe(dsn)}"
 
 
 def check_identifier(name: str, what: str) -> str:

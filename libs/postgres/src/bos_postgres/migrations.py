@@ -26,6 +26,7 @@ from bos_postgres.dsn import (
     password_of,
     with_address,
     with_options,
+    with_password,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ async def migrate(
                 )
                 await _ensure_schema(session, dsn, schema)
                 url = with_options(
-                    driver_dsn(_of_one_server(dsn, session)),
+                    driver_dsn(with_password(_of_one_server(dsn, session))),
                     search_path=schema,
                     sslmode=await _ssl_mode(session, dsn),
                 )
@@ -96,7 +97,7 @@ async def migrate(
                 failed = next(iter(await _pending(session, files, record)), folder)
                 raise ConfigurationError(
                     f"The migration {failed} of schema {schema} in {describe(dsn)} failed: "
-                    f"{_last_line(report, dsn)}",
+                    f"{_last_line(report, url)}",
                     reason="MIGRATION_FAILED",
                 )
     except TimeoutError as error:

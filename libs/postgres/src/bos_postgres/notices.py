@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from bos_chassis.errors import Unavailable
+from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_postgres.connections import connect, connection_errors
 from bos_postgres.dsn import check_identifier
 
@@ -69,7 +69,8 @@ class Notices:
         if self._session is None:
             try:
                 await self._listen()
-            except Unavailable:
+            except (Unavailable, ConfigurationError):
+                # Also a password that is being changed, which passes.
                 await asyncio.sleep(self._poll_s)
                 return None
         if self._missed.is_set():

@@ -35,10 +35,21 @@ class Authority:
         self._certificate = self._sign("authority", self._key, None)
         (folder / "ca.pem").write_bytes(_pem(self._certificate))
 
-    def issue(self, service: str, *, expired: bool = False) -> TlsSettings:
-        """Settings of ``service`` with a new certificate, whose files replace earlier ones."""
+    def issue(
+        self, service: str, *, expired: bool = False, left: timedelta = _DAY, named: str = ""
+    ) -> TlsSettings:
+        """Settings of ``service`` with a new certificate, whose files replace earlier ones.
+
+        Args:
+            service: Whose.
+            expired: Whether it is over.
+            left: How long it is still good.
+            named: The service that it names, if that is another one.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(service, key, self._names(service), expired=expired)
+        certificate = self._sign(
+            service, key, self._names(named or service), left=-_DAY if expired else left
+        )
         paths = {kind: self._folder / f"{service}.{kind}.pem" for kind in ("key", "cert")}
         texts = {"key": _key_pem(key), "cert": _pem(certificate)}
         for kind, path in paths.items():
@@ -68,10 +79,9 @@ class Authority:
         key: ec.EllipticCurvePrivateKey,
         names: x509.SubjectAlternativeName | None,
         *,
-        expired: bool = False,
+        left: timedelta = _DAY,
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        ends = now - _DAY if expired else now + _DAY
         issuer = "authority"
         builder = (
             x509.CertificateBuilder()
@@ -80,7 +90,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 2 * _DAY)
-            .not_valid_after(ends)
+            .not_valid_after(now + left)
             .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False

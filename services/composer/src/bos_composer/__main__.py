@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _process(settings: ComposerSettings) -> AsyncIterator[GrpcServer]:
-    auth = authenticator_from(AuthSettings.load(), "composer", "service")
     with setup_telemetry("composer", TelemetrySettings.load()) as telemetry:
+        auth = authenticator_from(AuthSettings.load(), "composer", "service", telemetry)
         async with (
             Models(ModelSettings.load(), telemetry) as models,
             serve(settings, telemetry, models=models, auth=auth) as server,

@@ -25,9 +25,10 @@ from bos_gateway.permits.approvers import Answerer
 from bos_gateway.projection import project, project_text, visible_response
 from bos_gateway.reading import is_end
 from bos_gateway.runs import run_of
+from bos_postgres.audit import By
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from typing import Any
     from uuid import UUID
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bos_gateway.replica import Replica
     from bos_gateway.run_tokens import Attempts
     from bos_gateway.runs import Runs
+    from bos_postgres.audit import AuditEntry
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
@@ -113,6 +115,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _files: RunFiles
     _clock: DatabaseClock
     _access: AccessRules
+    _audit: Callable[[AuditEntry], Awaitable[None]]
+    """Writes an entry that stands by itself."""
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -161,7 +165,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     ) -> gateway.CancelRunResponse:
         """Ask for one of the caller's runs to end."""
         run_id = await self._runs.find(request.run_id, caller())
-        await self._replica.cancel(run_id, caller(), request.reason)
+        await self._replica.cancel(run_id, caller(), request.reason, _by())
         run = run_of(await self._replica.reader.state(run_id, caller()))
         return gateway.CancelRunResponse(run=run)
 
@@ -174,6 +178,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             digest = request.digest.removeprefix("sha256:")
             file = await self._replica.reader.file(run_id, digest, caller())
             content = await self._files.kept(Owner(caller(), run_id), digest)
+            # Nobody gets it unless the trail says so.
+            await self._audit(_by().entry("file.read", str(run_id), digest=file.digest))
             yield gateway.DownloadFileResponse(file=file, content=content[:_PART_BYTES])
             for start in range(_PART_BYTES, len(content), _PART_BYTES):
                 yield gateway.DownloadFileResponse(content=content[start : start + _PART_BYTES])
@@ -210,6 +216,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             groups(),
             interactive=interactive,
             traceparent=carrier.get("traceparent", ""),
+            by=_by(),
         )
 
     async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:
@@ -283,6 +290,11 @@ class RunTokenServicer(gateway.RunTokenServiceServicer):
         principal = current_principal()
         under_way = principal is not None and await self._attempts.under_way(principal)
         return gateway.CheckRunTokenResponse(under_way=under_way)
+
+
+def _by() -> By:
+    """Who calls, as the audit trail names it."""
+    return By.of(current_principal())
 
 
 def answerer() -> Answerer:

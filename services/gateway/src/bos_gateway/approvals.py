@@ -7,6 +7,7 @@ wakes its owner or an adopter. The owner turns the input into the one event that
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,13 +16,15 @@ from google.protobuf.message import DecodeError
 
 from bos.gateway import v1 as gateway
 from bos.runlog.v1 import ApprovalResolved, LogEvent
-from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound
+from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied
 from bos_chassis.paging import after_time, time_token
+from bos_gateway.auditing import SERVICE
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.permits.approvers import SEPARATOR, approvers_named
 from bos_gateway.proposals import resolved
-from bos_gateway.shown.display import with_display
+from bos_gateway.shown.display import approval_display, with_display
 from bos_postgres import fetch, for_user
+from bos_postgres.audit import By, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_gateway.permits.approvers import Answerer
+    from bos_postgres.audit import AuditEntry, Refusals
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -92,6 +96,13 @@ WITH wanted AS (
     INSERT INTO run_inputs (run_id, kind, input_key, payload)
     SELECT run_id, 'approval', approval_id::text, payload FROM decided
     ON CONFLICT DO NOTHING
+), audited AS (
+    INSERT INTO audit_pending (actor, actor_kind, action, target, outcome, address, details)
+    SELECT actor, actor_kind, action, target, outcome, address, details
+    FROM unnest($7::uuid[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
+                $13::text[], $14::jsonb[])
+         AS t (approval_id, actor, actor_kind, action, target, outcome, address, details)
+         JOIN decided USING (approval_id)
 )
 SELECT approval_id, pg_notify($5, 'input ' || run_id), pg_notify($5, 'released') FROM decided
 """
@@ -104,6 +115,8 @@ class Approvals:
     _pool: Pool
     _readers: Pool
     """Connections of the role that sees the rows of one user."""
+    _refusals: Refusals | None = None
+    """Told about answers that were refused."""
 
     async def list(
         self, request: gateway.ListApprovalsRequest, who: Answerer
@@ -152,7 +165,13 @@ class Approvals:
         status = gateway.APPROVAL_STATUS_APPROVED if approve else gateway.APPROVAL_STATUS_DENIED
         row = await self._row(request.approval_id, who)
         approval = _approval(row)
-        who.check(approval, approve=approve)
+        by = By.of(who.principal) if who.principal is not None else By(who.user_id)
+        try:
+            who.check(approval, approve=approve)
+        except PermissionDenied as error:
+            if self._refusals is not None:
+                self._refusals.count(_refused(approval, by, error.reason))
+            raise
         if instructions and approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
             raise InvalidArgument.field(
                 "instructions", "do not go with this request: approve, or deny, without any"
@@ -161,7 +180,8 @@ class Approvals:
             raise InvalidArgument.field(
                 "decision", "what was proposed cannot be read any more; it can only be denied"
             )
-        if not await self._decide([row], status, instructions, who.user_id):
+        entry = _answered(approval, by, approve=approve, instructed=bool(instructions))
+        if not await self._decide([row], [entry], status, instructions, who.user_id):
             # Somebody, or the time, was faster.
             await self.time_out(row["approval_id"])
         found = await self.get(request.approval_id, who)
@@ -180,25 +200,31 @@ class Approvals:
         """End the requests that nobody has decided in time: all, or just this one."""
         while True:
             due = await fetch(self._pool, _DUE, approval_id)
-            await self._decide(due, gateway.APPROVAL_STATUS_TIMED_OUT)
+            told = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
+            await self._decide(due, told, gateway.APPROVAL_STATUS_TIMED_OUT)
             if len(due) < _BATCH:
                 return
 
     async def _decide(
         self,
         rows: Sequence[asyncpg.Record],
+        entries: Sequence[AuditEntry],
         status: gateway.ApprovalStatus,
         instructions: str = "",
         decided_by: str = "",
     ) -> int:
-        """Give requests a final state, as far as nobody else was faster; returns how many."""
+        """Give requests a final state, as far as nobody else was faster; returns how many.
+
+        Each of the entries belongs to the request in its place, and stands if that is decided here.
+        """
         final = [
             resolved(_approval(row), status, row["read_at"], instructions, decided_by)
             for row in rows
         ]
         inputs, ids = [_input(approval) for approval in final], [row["approval_id"] for row in rows]
         arguments = (ids, inputs, status, instructions, CHANNEL, decided_by)
-        return len(await fetch(self._pool, _DECIDE, *arguments))
+        audit = (ids, *columns_of(entries))
+        return len(await fetch(self._pool, _DECIDE, *arguments, *audit))
 
     async def _row(self, approval_id: str, who: Answerer) -> asyncpg.Record:
         missing = NotFound("There is no such approval.", metadata={"approval_id": approval_id})
@@ -211,6 +237,33 @@ class Approvals:
         if not rows:
             raise missing
         return rows[0]
+
+
+def _answered(approval: gateway.Approval, by: By, *, approve: bool, instructed: bool) -> AuditEntry:
+    """What somebody was shown, as SHA-256 of its display, and what was decided about it."""
+    shown = approval_display(approval).SerializeToString(deterministic=True)
+    actions = hashlib.sha256("".join(each.digest for each in approval.actions).encode())
+    return by.entry(
+        "approval.answered",
+        approval.approval_id,
+        decision="approved" if approve else "denied",
+        run=approval.run_id,
+        asked_by=approval.user_id,
+        agent=approval.agent_name,
+        shown=f"sha256:{hashlib.sha256(shown).hexdigest()}",
+        actions=f"sha256:{actions.hexdigest()}",
+        with_instructions="yes" if instructed else "no",
+    )
+
+
+def _refused(approval: gateway.Approval, by: By, reason: str) -> AuditEntry:
+    return by.entry(
+        "approval.refused",
+        approval.approval_id,
+        outcome="refused",
+        reason=reason,
+        run=approval.run_id,
+    )
 
 
 def _approval(row: asyncpg.Record) -> gateway.Approval:

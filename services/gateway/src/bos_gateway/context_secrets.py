@@ -7,11 +7,12 @@ as in headers.
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToDict
 
 from bos_chassis.errors import FieldViolation, InvalidArgument
 
@@ -143,7 +144,16 @@ def _inside(path: str, value: Value) -> Iterator[tuple[str, Struct]]:
 
 def _text(value: Value) -> str:
     text = value.HasField("string_value")
-    return value.string_value if text else MessageToJson(value, indent=None)
+    return value.string_value if text else json.dumps(_as_sent(MessageToDict(value)))
+
+
+def _as_sent(value: Any) -> Any:
+    """JSON with whole numbers as people write them; a protobuf structure knows but one kind."""
+    if isinstance(value, dict):
+        return {key: _as_sent(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_as_sent(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _ambiguous(key: str, first: str, second: str) -> InvalidArgument:

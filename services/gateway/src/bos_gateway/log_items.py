@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import RunStatus
     from bos.runlog.v1 import LogEvent
     from bos_gateway.run_secrets import SealedSecrets
+    from bos_postgres.audit import AuditEntry
 
 
 class Row(NamedTuple):
@@ -49,6 +50,8 @@ class NewRun:
     """Its credentials, stored and deleted with the run."""
     counts_for_day: bool = False
     """Whether its tokens count against a bound of the day."""
+    audit: Sequence[AuditEntry] = ()
+    """Stands if and only if the run is stored."""
 
     @property
     def size(self) -> int:
@@ -71,6 +74,8 @@ class Append:
     status: RunStatus | None = None
     """The run's new status, if these events change it."""
     finished: bool = False
+    audit: Sequence[AuditEntry] = ()
+    """Stands if and only if the events do."""
     rows: Sequence[Row] = field(init=False)
     """The events as they are to stand in the log, each with an identity: repeating a write cannot
     double it. Made here, so that an event that cannot be written fails by itself."""

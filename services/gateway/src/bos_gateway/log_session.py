@@ -10,6 +10,7 @@ from bos_gateway.day_budget import held, settled
 from bos_gateway.log_items import time_of
 from bos_gateway.permits.approvers import SEPARATOR, names_of
 from bos_gateway.state import waits
+from bos_postgres.audit import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from bos.runlog.v1 import LogEvent
     from bos_gateway.log_items import Append, NewRun
+    from bos_postgres.audit import AuditEntry
 
     Session = asyncpg.Connection[asyncpg.Record]
 
@@ -71,6 +73,13 @@ WITH new AS (
     SELECT run_id, secrets_key_id, secrets
     FROM new JOIN created USING (run_id)
     WHERE secrets IS NOT NULL
+), audited AS (
+    INSERT INTO audit_pending (actor, actor_kind, action, target, outcome, address, details)
+    SELECT actor, actor_kind, action, target, outcome, address, details
+    FROM unnest($17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
+                $23::text[], $24::jsonb[])
+         AS t (run_id, actor, actor_kind, action, target, outcome, address, details)
+         JOIN created USING (run_id)
 )
 SELECT n.run_id, c.run_id IS NOT NULL AS created, a.run_id IS NULL AS refused
 FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USING (run_id)
@@ -114,7 +123,7 @@ WITH wanted AS (
     ) AS t (run_id, sequence, event_id, epoch, kind, payload, created_at, schema_version, step_id)
          JOIN owned USING (run_id)
     ORDER BY run_id, sequence
-{more})
+{more}{audit})
 SELECT w.run_id, r.replica_id = $7 AND r.epoch = w.epoch AND r.finished_at IS NULL AS ours,
        r.last_sequence, o.run_id IS NOT NULL AS written
 FROM wanted AS w LEFT JOIN runs AS r USING (run_id) LEFT JOIN owned AS o USING (run_id)
@@ -166,21 +175,42 @@ _BELIEVED = 4
 
 _BESIDE = 15
 """How many arguments there are beside those of the log."""
-APPEND = _APPEND.format(more="", handed_on="", step_ids="$16")
-"""For events that neither end a run nor concern a person, as nearly all are: $1 to $16."""
-APPEND_ANY = _APPEND.format(
-    more=_MORE,
-    step_ids=f"${16 + _BESIDE}",
-    handed_on=f""",
+_HANDED_ON = f""",
         replica_id = CASE WHEN r.run_id <> ALL ($25) THEN r.replica_id END,
         retry_at = CASE WHEN r.run_id <> ALL ($25) THEN r.retry_at ELSE 'infinity' END,
         tokens = coalesce((
             SELECT least(t.tokens, {_BELIEVED} * r.tokens)
             FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
             WHERE t.run_id = r.run_id
-        ), r.tokens)""",  # noqa: S608  our own text
-)
-"""For all others: $1 to $31; the steps of the events come last."""
+        ), r.tokens)"""  # noqa: S608  our own text
+_AUDIT = """), audited AS (
+    INSERT INTO audit_pending (actor, actor_kind, action, target, outcome, address, details)
+    SELECT actor, actor_kind, action, target, outcome, address, details
+    FROM unnest(${0}::uuid[], ${1}::text[], ${2}::text[], ${3}::text[], ${4}::text[], ${5}::text[],
+                ${6}::text[], ${7}::jsonb[])
+         AS t (run_id, actor, actor_kind, action, target, outcome, address, details)
+         JOIN owned USING (run_id)
+"""
+
+
+def _append(*, special: bool, audited: bool) -> str:
+    last = 16 + (_BESIDE if special else 0)
+    return _APPEND.format(
+        more=_MORE if special else "",
+        handed_on=_HANDED_ON if special else "",
+        step_ids=f"${last}",
+        audit=_AUDIT.format(*range(last + 1, last + 9)) if audited else "",
+    )
+
+
+APPENDS: Final = {
+    (special, audited): _append(special=special, audited=audited)
+    for special in (False, True)
+    for audited in (False, True)
+}
+"""By whether an event ends a run or concerns a person, and whether there are entries for the audit
+trail. Nearly all events are of neither kind: $1 to $16. What people are asked comes before the
+steps of the events, $16 to $30, and entries behind them."""
 _SPECIAL: Final = frozenset({"run_finished", "approval_requested", "approval_resolved"})
 _STORED_IDS: Final = "SELECT event_id FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)"
 
@@ -213,7 +243,9 @@ async def insert_runs(
         )
         for run in runs
     ]
-    rows = await session.fetch(ACCEPT, *_columns(given, 14), replica_id, SCHEMA_VERSION)
+    entries = _audited((run.run_id, run.audit) for run in runs)
+    columns = _columns(given, 14)
+    rows = await session.fetch(ACCEPT, *columns, replica_id, SCHEMA_VERSION, *entries)
     stored = {row["run_id"] for row in rows if row["created"]}
     if len(stored) < len(runs):
         # Stored by an earlier try whose answer was lost, or refused for its request id.
@@ -241,8 +273,10 @@ async def insert_events(
     rows = [row for appends in runs for append in appends for row in append.rows]
     *columns, step_ids = _columns(rows, 8)
     special = any(_is_special(event) for _, event in events)
+    audited = any(append.audit for appends in runs for append in appends)
+    entries = _audited((a.run_id, a.audit) for appends in runs for a in appends)
     found = await session.fetch(
-        APPEND_ANY if special else APPEND,
+        APPENDS[special, audited],
         [appends[0].run_id for appends in runs],
         [appends[0].epoch for appends in runs],
         [appends[0].first_sequence - 1 for appends in runs],
@@ -254,6 +288,7 @@ async def insert_events(
         [SCHEMA_VERSION] * len(rows),
         *(_beside_the_log(events) if special else ()),
         step_ids,
+        *(entries if audited else ()),
     )
     return {run_id: Standing(*standing) for run_id, *standing in found}
 
@@ -297,6 +332,15 @@ def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[ob
         *_columns(resolved, 3),
         *_columns(ends, 2),
     ]
+
+
+def _audited(
+    runs: Iterable[tuple[UUID, Sequence[AuditEntry]]],
+) -> list[Sequence[object]]:
+    """Entries of runs as eight arrays."""
+    entries = [(run_id, entry) for run_id, given in runs for entry in given]
+    run_ids = [run_id for run_id, _ in entries]
+    return [run_ids, *columns_of([entry for _, entry in entries])]
 
 
 def _columns(rows: Sequence[Iterable[object]], count: int) -> list[Sequence[object]]:

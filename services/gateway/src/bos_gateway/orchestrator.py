@@ -23,6 +23,7 @@ from bos.common.v1 import AgentError
 from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_gateway import decide
+from bos_gateway.auditing import entries_of
 from bos_gateway.composing import compose
 from bos_gateway.effects import Collaborators, EffectContext
 from bos_gateway.failures import NEUTRAL, failed_result, may_repeat
@@ -292,6 +293,7 @@ class Orchestrator:
             events,
             status=status if status != self.state.status or let_go else None,
             finished=events[-1].HasField("run_finished"),
+            audit=entries_of(self.state, events, self._with.settings.agent_audiences),
         )
         for event in events:
             apply(self.state, event)

@@ -24,6 +24,7 @@ from bos_chassis.errors import BosError
 from bos_gateway.bulletin import CHANNEL
 from bos_gateway.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
 from bos_postgres import execute, fetch
+from bos_postgres.audit import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.runlog.v1 import LogEvent
+    from bos_postgres.audit import AuditEntry
 
 # Raising the epochs of what is still ours makes this replica its own successor: whatever it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
@@ -200,6 +202,10 @@ WITH added AS (
     SELECT run_id, $2, $3 FROM runs WHERE run_id = $1 AND finished_at IS NULL
     ON CONFLICT DO NOTHING
     RETURNING run_id
+), audited AS (
+    INSERT INTO audit_pending (actor, actor_kind, action, target, outcome, address, details)
+    SELECT t.* FROM added CROSS JOIN unnest(
+        $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::jsonb[]) AS t
 )
 SELECT pg_notify('{CHANNEL}', 'input ' || run_id), pg_notify('{CHANNEL}', 'released') FROM added
 """  # noqa: S608  our own text
@@ -373,9 +379,10 @@ class Ownership:
                 return
             await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
 
-    async def add_input(self, run_id: UUID, kind: str, event: LogEvent) -> None:
-        """Leave an input for the run's owner; the first of its kind counts."""
-        await fetch(self._pool, _ADD_INPUT, run_id, kind, event.SerializeToString())
+    async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
+        """Leave an input for the run's owner; the first of its kind counts, and has its entry."""
+        given = (run_id, kind, event.SerializeToString())
+        await fetch(self._pool, _ADD_INPUT, *given, *columns_of(audit))
 
     async def inputs(self, run_ids: Collection[UUID]) -> list[tuple[UUID, bytes]]:
         """Inputs of these runs, oldest first: run and serialised LogEvent.

@@ -32,6 +32,7 @@ from bos_gateway.reading import RunReader, unavailable
 from bos_gateway.run_log import Append, LogWriter, LostRun, NewRun, UserLimit
 from bos_gateway.state import RunState, UnknownEvent, apply, fold
 from bos_gateway.token_files import in_token_files
+from bos_postgres.audit import By
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +98,7 @@ class Replica:
         *,
         interactive: bool,
         traceparent: str,
+        by: By | None = None,
     ) -> UUID:
         """Store a run and start it, or find the one that this request already started.
 
@@ -134,6 +136,7 @@ class Replica:
             groups=groups,
             in_files=in_files,
         )
+        run = replace(run, audit=[(by or By(user_id)).entry("question.asked", str(run_id))])
         if self._remembering is not None:
             run = await self._remembering.opened(run)
         self._require_room()  # others may have taken it meanwhile; from here on it is taken
@@ -167,10 +170,11 @@ class Replica:
         if not task.cancelled():
             task.exception()  # looked at, also when its caller has left
 
-    async def cancel(self, run_id: UUID, user_id: str, reason: str) -> None:
+    async def cancel(self, run_id: UUID, user_id: str, reason: str, by: By | None = None) -> None:
         """Ask for the run to end; once this returns, whoever owns the run will see to it."""
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event))
+        entry = (by or By(user_id)).entry("run.cancelled", str(run_id))
+        await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event), entry)
         await self.take_inputs()
 
     async def take_inputs(self) -> None:

@@ -29,10 +29,12 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner, open_artefacts
 from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
 from bos_chassis.settings import Settings
+from bos_gateway.auditing import SERVICE
 from bos_gateway.day_budget import settle
 from bos_gateway.files import RunFiles
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect, statement_errors
+from bos_postgres.audit import OPERATOR, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +59,7 @@ SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
        -- Without a name it would be the sums of everybody.
        OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
 """
+_HAS_RUNS = "SELECT EXISTS (SELECT FROM runs WHERE user_id = $1)"
 _UNFINISHED = """
 SELECT run_id FROM runs WHERE (user_id = $1 OR run_id = $2) AND finished_at IS NULL
 ORDER BY created_at
@@ -99,7 +102,11 @@ class _StoreSettings(Settings):
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of the run log")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of the run log, whose option password_file names a file "
+        "in the place of a password",
+    )
     artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 
@@ -126,7 +133,10 @@ async def too_old(
 
 async def delete(session: Session, runs: Sequence[asyncpg.Record]) -> int:
     """Delete runs that have ended, whose files are gone already; returns how many there were."""
-    return (await _deleted(session, runs))["runs"]
+    deleted = (await _deleted(session, runs))["runs"]
+    if deleted:  # in the transaction of the caller
+        await record(session, [SERVICE.entry("runs.expired", runs=str(deleted))])
+    return deleted
 
 
 async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str, int]:
@@ -135,6 +145,16 @@ async def _deleted(session: Session, runs: Sequence[asyncpg.Record]) -> dict[str
     row = await session.fetchrow(_DELETE, run_ids)
     assert row is not None
     return dict(row)
+
+
+async def _erased(session: Session, runs: Sequence[asyncpg.Record], scope: Scope) -> dict[str, int]:
+    """Delete a batch on demand, with its entry."""
+    async with session.transaction():
+        erased = await _deleted(session, runs)
+        target = scope.user_id if scope.run_id is None else str(scope.run_id)
+        count = str(erased["runs"])
+        await record(session, [OPERATOR.entry("run.erased", target or "", runs=count)])
+    return erased
 
 
 async def forget_files(runs: Sequence[asyncpg.Record], files: RunFiles) -> int:
@@ -180,18 +200,50 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
         )
     erased = Counter[str]()
     while ended := await session.fetch(_ENDED, *scope, _BATCH):
-        if files is not None and files.enabled:
-            erased["files"] += await forget_files(ended, files)
-        elif found := [row for row in ended if row["has_files"]]:
-            raise FailedPrecondition(
-                f"Run {found[0]['run_id']} has files in an artefact store. "
-                "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
-                reason="ARTEFACTS_NOT_CONFIGURED",
-            )
-        erased.update(await _deleted(session, ended))
+        erased["files"] += await _forget_files(ended, files)
+        erased.update(await _erased(session, ended, scope))
     if scope.user_id is not None:
         await forget_days(session, scope.user_id)
     return erased
+
+
+async def _forget_files(ended: Sequence[asyncpg.Record], files: RunFiles | None) -> int:
+    if files is not None and files.enabled:
+        return await forget_files(ended, files)
+    if found := [row for row in ended if row["has_files"]]:
+        raise FailedPrecondition(
+            f"Run {found[0]['run_id']} has files in an artefact store. "
+            "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
+            reason="ARTEFACTS_NOT_CONFIGURED",
+        )
+    return 0
+
+
+async def erase_some(
+    session: Session, user_id: str, files: RunFiles
+) -> tuple[Counter[str], int, bool]:
+    """Tell a user's runs under way to end, and delete a batch of those that have.
+
+    Returns:
+        What was deleted, as :func:`erase` counts it; how many runs have yet to end; and whether
+        nothing is left.
+
+    Raises:
+        FailedPrecondition: a run has files in an artefact store that is not known here.
+        Unavailable: the artefact store is away.
+    """
+    scope = Scope(user_id)
+    if running := await unfinished(session, scope):
+        await _ask_to_end(session, running)
+    ended = await session.fetch(_ENDED, *scope, _BATCH)
+    erased = Counter[str]()
+    if ended:
+        erased["files"] += await _forget_files(ended, files)
+        erased.update(await _deleted(session, ended))  # identity tells the audit trail of it
+    done = not await session.fetchval(_HAS_RUNS, user_id)
+    if done:
+        await session.execute(_FORGET_DAYS, -1, user_id)  # the present day, too
+    return erased, len(running), done
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -200,8 +252,6 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
     Raises:
         Unavailable: they have not ended in time, as when no gateway is running.
     """
-    event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
-    event.create_time.FromDatetime(datetime.now(UTC))
     deadline = time.monotonic() + timeout_s
     while running := await unfinished(session, scope):
         if time.monotonic() > deadline:
@@ -209,8 +259,14 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
                 f"{len(running)} of the runs of {scope} have not ended within {timeout_s:g} s; "
                 "nothing was erased. A gateway must be running to end them."
             )
-        await session.execute(_CANCEL, running, event.SerializeToString())
+        await _ask_to_end(session, running)
         await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+async def _ask_to_end(session: Session, running: Sequence[UUID]) -> None:
+    event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
+    event.create_time.FromDatetime(datetime.now(UTC))
+    await session.execute(_CANCEL, running, event.SerializeToString())
 
 
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:

@@ -10,11 +10,13 @@ from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
 from bos.composer.v1 import ComposerServiceStub
 from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
+from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.proxy_tokens import from_proxy
@@ -22,6 +24,7 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
 from bos_gateway import run_tokens
+from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     RUN_TOKEN_SERVICE_NAME,
@@ -51,6 +54,13 @@ from bos_gateway.runs import READER, Runs
 from bos_gateway.sessions import session_name
 from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
+from bos_postgres.audit import (
+    Refusals,
+    migrate_audit,
+    record_alone,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,6 +77,16 @@ MOST_SESSIONS = _POOL_SIZE + _READERS + 5
 """Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
 is slow), the lease and the listener."""
 _DEADLINE_MARGIN_S = 30.0
+
+
+async def migrate_store(dsn: str) -> None:
+    """Bring the gateway's schema up to date, with its audit trail.
+
+    Raises:
+        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
+    """
+    await migrate_audit(dsn, schema=SCHEMA)
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
 
 
 @asynccontextmanager
@@ -90,7 +110,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
-    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         auth = await enter(
@@ -105,6 +125,10 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
+        refusals = Refusals(pool, telemetry)
+        await enter(running_audit(pool, settings.audit, telemetry))
+        await enter(refusals.running())
+        await record_settings(pool, SCHEMA, settings)
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
@@ -149,23 +173,26 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         replica = Replica(
             writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
         )
-        approvals = Approvals(pool, readers)
+        approvals = Approvals(pool, readers, refusals)
         await enter(running_replica(replica, approvals, WaitingApprovals(pool, metrics), telemetry))
         upkeep = Upkeep(pool, settings.retention_days, metrics, files)
         await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
         streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(collaborators, runs, day)
+        audit = partial(record_alone, pool)
         servicer = OrchestratorServicer(
-            replica, runs, registry, dry_run, streams, files, clock, collaborators.access
+            replica, runs, registry, dry_run, streams, files, clock, collaborators.access, audit
         )
         identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
+        accounts = AccountDataServicer(pool, replica.reader, files)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
             ),
+            Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]
         if signer is not None:
             services.append(
@@ -182,7 +209,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 services,
                 telemetry=telemetry,
                 auth=auth,
-                from_proxy=from_proxy(settings.auth),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )
         try:

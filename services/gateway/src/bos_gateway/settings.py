@@ -17,6 +17,7 @@ from bos_gateway import audiences
 from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.permits.approvers import ApproverRule
 from bos_gateway.run_secrets import SecretsKeyRing
+from bos_postgres.audit import AuditSettings
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
@@ -62,6 +63,7 @@ class GatewaySettings(Settings):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
     access: AccessSettings = Field(default_factory=AccessSettings.load)
+    audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: Text
     """PostgreSQL URL of the run log"""

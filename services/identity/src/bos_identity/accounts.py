@@ -13,17 +13,21 @@ from bos.identity.v1 import User
 from bos_chassis.auth import ADMINISTRATOR, USER
 from bos_chassis.errors import AlreadyExists
 from bos_identity.sessions import END_OTHERS
-from bos_postgres import acquire, execute, fetchrow, for_user, statement_errors
+from bos_postgres import execute, fetchrow, for_user
+from bos_postgres.audit import By, deed, record
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+SERVICE = By("identity", "service")
+"""What identity does by itself, in the audit trail."""
 LOCAL_USERNAME = "local"
 LOCAL_USER_ID = UUID("00000000-0000-4000-8000-000000000001")
 """The user of a standalone that nobody has signed in to."""
 
 COLUMNS = (
-    "user_id, username, email, display_name, created_at, roles, groups, is_service, deactivated_at"
+    "user_id, username, email, display_name, created_at, roles, groups, is_service, "
+    "deactivated_at, deleting"
 )
 """What :func:`user` is made of."""
 FIRST_ROLES = (USER, ADMINISTRATOR)
@@ -116,8 +120,16 @@ class Accounts:
         self._pool = pool
         self._readers = readers
 
-    async def add(self, new: NewAccount, right: Right, code_digest: bytes = b"") -> User | None:
+    async def add(
+        self, new: NewAccount, right: Right, code_digest: bytes = b"", address: str = ""
+    ) -> User | None:
         """Make an account, if there is the right to it at this moment.
+
+        Args:
+            new: What it is to be.
+            right: By which right.
+            code_digest: Of the invitation, where that is the right.
+            address: Where the call comes from, where that is known.
 
         Returns:
             None if there is not: the first account exists, or the invitation was used.
@@ -126,27 +138,32 @@ class Accounts:
             AlreadyExists: Username or address is taken.
         """
         own = code_digest if right is Right.INVITED else list(FIRST_ROLES)
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                try:
-                    row = await connection.fetchrow(
-                        right.value,
-                        uuid4(),
-                        new.username,
-                        new.email,
-                        new.display_name,
-                        new.password,
-                        own,
-                    )
-                except asyncpg.UniqueViolationError as error:
-                    raise _taken(error.constraint_name or "", right) from None
-        return None if row is None else user_of(row)
+        given = (uuid4(), new.username, new.email, new.display_name, new.password, own)
+        async with deed(self._pool) as connection:
+            try:
+                row = await connection.fetchrow(right.value, *given)
+            except asyncpg.UniqueViolationError as error:
+                raise _taken(error.constraint_name or "", right) from None
+            if row is None:
+                return None
+            by = By(str(row["user_id"]), address=address)
+            entry = by.entry(
+                "account.registered",
+                by.actor,
+                right=right.name.lower(),
+                roles=" ".join(row["roles"]),
+                groups=" ".join(row["groups"]),
+            )
+            await record(connection, [entry])
+        return user_of(row)
 
     async def add_local_user(self) -> None:
         """Make the account of the standalone's own user, unless it exists. It has no password."""
-        await execute(
-            self._pool, _LOCAL, LOCAL_USER_ID, LOCAL_USERNAME, "local@localhost", "Local user"
-        )
+        own = (LOCAL_USER_ID, LOCAL_USERNAME, "local@localhost", "Local user")
+        async with deed(self._pool) as connection:
+            if await connection.execute(_LOCAL, *own) == "INSERT 0 1":
+                entry = SERVICE.entry("account.registered", str(LOCAL_USER_ID), right="local")
+                await record(connection, [entry])
 
     async def by_name(self, name: str) -> Account | None:
         """The account with this username or address, if there is one."""
@@ -165,23 +182,22 @@ class Accounts:
         row = await fetchrow(self._readers, _OWN, str(user_id))
         return None if row is None else user_of(row)
 
-    async def change_password(self, account: Account, password: str, kept: UUID | None) -> bool:
+    async def change_password(
+        self, account: Account, password: str, kept: UUID | None, by: By
+    ) -> bool:
         """Replace the hash and end all sessions but one, both or nothing.
 
         Returns:
             False if somebody else has changed the password in the meantime.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                # Two statements, so that the second sees the session of a login that the first
-                # one had to wait for; one transaction, so that nothing can come between.
-                async with connection.transaction():
-                    status = await connection.execute(
-                        _CHANGE, account.user_id, password, account.password
-                    )
-                    if status != "UPDATE 1":
-                        return False
-                    await connection.execute(END_OTHERS, account.user_id, kept, "password_changed")
+        # Two statements, so that the second sees the session of a login that the first one had to
+        # wait for; one transaction, so that nothing can come between.
+        async with deed(self._pool) as connection:
+            status = await connection.execute(_CHANGE, account.user_id, password, account.password)
+            if status != "UPDATE 1":
+                return False
+            await connection.execute(END_OTHERS, account.user_id, kept, "password_changed")
+            await record(connection, [by.entry("password.changed", str(account.user_id))])
         return True
 
     async def rehash(self, account: Account, password: str) -> None:
@@ -204,6 +220,7 @@ def user_of(row: asyncpg.Record) -> User:
         groups=row["groups"],
         active=row["deactivated_at"] is None,
         service_account=row["is_service"],
+        deleting=row["deleting"],
     )
     user.create_time.FromDatetime(row["created_at"])
     return user

@@ -19,8 +19,8 @@ from bos.identity.v1 import (
 )
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
-from bos_identity.administration.registration import all_local
-from bos_identity.client_address import client_address, throttled_address
+from bos_identity.administration.registration import all_local, passed_on
+from bos_identity.client_address import Addresses, client_address, throttled_address
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
 from bos_identity.sessions import Origin, no_session
@@ -75,6 +75,7 @@ class IdentityServicer(IdentityServiceServicer):
         proxies: ProxyTokenVerifier | None = None,
     ) -> None:
         self._proxies = proxies
+        self._addresses = Addresses(proxies)
         self._identity = identity
         self._registration = registration
         self._callers = callers
@@ -89,7 +90,8 @@ class IdentityServicer(IdentityServiceServicer):
         # Somebody behind a gateway that does not know where is no neighbour.
         believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
         local = all_local(context.peer(), metadata.get("x-forwarded-for", ""), believed)
-        user = await self._registration.register(request, origin.network, is_local=local)
+        local = local and not passed_on(metadata)
+        user = await self._registration.register(request, origin, is_local=local)
         return RegisterUserResponse(user=user)
 
     async def LogIn(self, request: LogInRequest, context: Context) -> LogInResponse:
@@ -100,11 +102,13 @@ class IdentityServicer(IdentityServiceServicer):
         self, request: RefreshSessionRequest, context: Context
     ) -> RefreshSessionResponse:
         """New tokens for an old one."""
-        return RefreshSessionResponse(tokens=await self._identity.refresh(request.refresh_token))
+        address = self._addresses.of(context)
+        tokens = await self._identity.refresh(request.refresh_token, address)
+        return RefreshSessionResponse(tokens=tokens)
 
     async def LogOut(self, request: LogOutRequest, context: Context) -> LogOutResponse:
         """End a session by its token."""
-        await self._identity.log_out(request.refresh_token)
+        await self._identity.log_out(request.refresh_token, self._addresses.of(context))
         return LogOutResponse()
 
     async def ListSessions(
@@ -126,7 +130,8 @@ class IdentityServicer(IdentityServiceServicer):
         session_id = as_uuid(request.session_id)
         if session_id is None:
             raise no_session(request.session_id)
-        revoked = await self._identity.sessions.revoke(session_id, caller.user_id)
+        by = caller.by(self._addresses.of(context))
+        revoked = await self._identity.sessions.revoke(session_id, caller.user_id, by)
         revoked.session.current = session_id == caller.session_id
         return RevokeSessionResponse(session=revoked.session)
 
@@ -148,7 +153,11 @@ class IdentityServicer(IdentityServiceServicer):
         if caller.is_key:
             raise key_refused()
         await self._identity.change_password(
-            caller.user_id, caller.session_id, request.current_password, request.new_password
+            caller.user_id,
+            caller.session_id,
+            request.current_password,
+            request.new_password,
+            caller.by(self._addresses.of(context)),
         )
         return ChangePasswordResponse()
 
@@ -156,7 +165,9 @@ class IdentityServicer(IdentityServiceServicer):
         self, request: ResetPasswordRequest, context: Context
     ) -> ResetPasswordResponse:
         """Another password by an administrator's code."""
-        username = await self._identity.reset_password(request.code, request.new_password)
+        address = self._addresses.of(context)
+        origin = Origin(address, throttled_address(address))
+        username = await self._identity.reset_password(request.code, request.new_password, origin)
         return ResetPasswordResponse(username=username)
 
     async def GetJsonWebKeySet(

@@ -1,11 +1,36 @@
-"""Where a call comes from, as far as that can be believed; pure."""
+"""Where a call comes from, as far as that can be believed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
+
+if TYPE_CHECKING:
+    import grpc
+
+    from bos_chassis.proxy_tokens import ProxyTokenVerifier
+
 _IPV6_SITE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Tells where calls of people who are signed in come from, for the audit trail."""
+
+    proxies: ProxyTokenVerifier | None
+
+    def of(self, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+        """The client's address; empty if nobody knows, as behind a gateway that is not known."""
+        entries = context.invocation_metadata() or ()
+        metadata = {key: value for key, value in entries if isinstance(value, str)}
+        told = self.proxies.verify(metadata) if self.proxies else None
+        if told is None and PROXY_TOKEN_KEY in metadata:
+            return ""
+        return client_address(context.peer(), told)
 
 
 def client_address(peer: str, told: str | None) -> str:

@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from attrs import evolve
+
 from bos.identity.v1 import LogInResponse, Tokens
 from bos_chassis.errors import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
     PermissionDenied,
+    ResourceExhausted,
     Unauthenticated,
 )
 from bos_chassis.user_tokens import refused_token
 from bos_identity.administration.registration import check_password
 from bos_identity.names import clean_name
+from bos_identity.throttle import THROTTLED
 from bos_identity.tokens import digest, new_refresh_token
+from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from bos_identity.settings import IdentitySettings
     from bos_identity.throttle import Throttle
     from bos_identity.tokens import AccessTokens
+    from bos_postgres.audit import By, Refusals
 
 
 _NOBODY = UUID(int=0)
@@ -51,6 +57,7 @@ class Identity:
     settings: IdentitySettings
     metrics: IdentityMetrics
     log: FilteringBoundLogger
+    refusals: Refusals
 
     async def log_in(self, request: LogInRequest, origin: Origin) -> LogInResponse:
         """Open a session.
@@ -67,11 +74,22 @@ class Identity:
         is_known = await self._was_there(account, origin)
         subjects = self.throttle.log_in(name, origin.network, is_known=is_known)
         stored = None if account is None else account.password
-        if not await self.attempts.matches(stored, request.password, subjects):
+        # Never what was typed: people type passwords there.
+        whose = "" if account is None else str(account.user_id)
+        refused = stranger(origin.network).entry("session.refused", whose, outcome="refused")
+        try:
+            matches = await self.attempts.matches(stored, request.password, subjects)
+        except ResourceExhausted as error:
+            if error.reason == THROTTLED:
+                self.refusals.count(evolve(refused, action="session.throttled"))
+            raise
+        if not matches:
+            self.refusals.count(refused)
             raise _login_failed()
         assert account is not None
         assert account.password is not None
         if not account.user.active:
+            self.refusals.count(refused)
             raise PermissionDenied(
                 "This account is deactivated; ask an administrator.", reason="USER_DEACTIVATED"
             )
@@ -100,7 +118,7 @@ class Identity:
             tokens=self._tokens(opened, refresh_token), session=opened.session, user=account.user
         )
 
-    async def refresh(self, refresh_token: str) -> Tokens:
+    async def refresh(self, refresh_token: str, address: str = "") -> Tokens:
         """Exchange a refresh token for new tokens.
 
         Raises:
@@ -117,16 +135,16 @@ class Identity:
             self.metrics.refreshes.labels("repeated").inc()
             self.log.info("refresh repeated", session=repeated.session.session_id)
             return self._tokens(repeated, issued)
-        if await self.sessions.end_if_reused(used):
+        if await self.sessions.end_if_reused(used, address):
             self.metrics.refreshes.labels("reused").inc()
             self.log.warning("refresh token used twice, session ended")
         else:
             self.metrics.refreshes.labels("refused").inc()
         raise refused_token()
 
-    async def log_out(self, refresh_token: str) -> None:
+    async def log_out(self, refresh_token: str, address: str = "") -> None:
         """End the session of the token, if there is one."""
-        await self.sessions.end(digest(refresh_token))
+        await self.sessions.end(digest(refresh_token), address)
 
     async def user(self, user_id: UUID) -> User:
         """The account.
@@ -140,7 +158,7 @@ class Identity:
         return user
 
     async def change_password(
-        self, user_id: UUID, session_id: UUID | None, current: str, new: str
+        self, user_id: UUID, session_id: UUID | None, current: str, new: str, by: By
     ) -> None:
         """Set a new password and end all other sessions.
 
@@ -154,17 +172,36 @@ class Identity:
             raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
         names = (account.user.username, account.user.email, account.user.display_name)
         check_password("new_password", new, names, self.settings)
-        subjects = self.throttle.change(str(user_id))
-        if not await self.attempts.matches(account.password, current, subjects):
-            raise InvalidArgument.field("current_password", "is wrong")
+        await self._check_present(account, current, by)
         hashed = await self.passwords.hash(new)
-        if not await self.accounts.change_password(account, hashed, session_id):
+        if not await self.accounts.change_password(account, hashed, session_id, by):
             raise FailedPrecondition(
                 "The password was changed by somebody else just now.", reason="PASSWORD_CHANGED"
             )
         self.log.info("password changed", user=str(user_id))
 
-    async def reset_password(self, code: str, new: str) -> str:
+    async def require_password(self, user_id: UUID, password: str, by: By) -> None:
+        """Let only the owner pass, before what cannot be undone.
+
+        Raises:
+            FailedPrecondition: The account has no password.
+            InvalidArgument: The password is wrong.
+            ResourceExhausted: The account has to wait.
+        """
+        account = await self.accounts.by_id(user_id)
+        if account is None or account.password is None:
+            raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
+        await self._check_present(account, password, by)
+
+    async def _check_present(self, account: Account, password: str, by: By) -> None:
+        user_id = str(account.user_id)
+        if not await self.attempts.matches(
+            account.password, password, self.throttle.change(user_id)
+        ):
+            self.refusals.count(by.entry("password.refused", user_id, outcome="refused"))
+            raise InvalidArgument.field("current_password", "is wrong")
+
+    async def reset_password(self, code: str, new: str, origin: Origin) -> str:
         """Set a new password by an administrator's code; returns the name to sign in with.
 
         All sessions and API keys of the account end, and nobody has to wait any more.
@@ -176,10 +213,12 @@ class Identity:
         owner = await self.resets.owner(code)
         account = None if owner is None else await self.accounts.by_id(owner)
         if account is None:
+            refused = stranger(origin.network).entry("password.refused", outcome="refused")
+            self.refusals.count(refused)
             raise _code_refused()
         names = (account.user.username, account.user.email, account.user.display_name)
         check_password("new_password", new, names, self.settings)
-        if not await self.resets.use(code, await self.passwords.hash(new)):
+        if not await self.resets.use(code, await self.passwords.hash(new), origin.address):
             raise _code_refused()
         await self.throttle.forget(self.throttle.account(str(account.user_id)))
         self.log.info("password reset", user=str(account.user_id))

@@ -18,8 +18,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bos.identity.v1 import JsonWebKey
 from bos_chassis.errors import BosError, ConfigurationError
+from bos_identity.accounts import SERVICE
 from bos_identity.rotation import KeyDates, RotationPolicy, due, signing_key
 from bos_postgres import acquire, statement_errors
+from bos_postgres.audit import record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -171,7 +173,10 @@ class StoredKeys:
             public = new.private.public_key().public_bytes_raw()
             await connection.execute(_INSERT, new.key_id, public, sealed, new.active_from)
             keys.append(new)
+            await record(connection, [SERVICE.entry("signing_key.created", new.key_id)])
         if rotation.dead:
+            gone = [SERVICE.entry("signing_key.deleted", key_id) for key_id in rotation.dead]
+            await record(connection, gone)
             await connection.execute(
                 "DELETE FROM signing_keys WHERE key_id = ANY($1)", list(rotation.dead)
             )

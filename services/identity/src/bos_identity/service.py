@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from bos.identity.v1 import (
+    add_AccountServiceServicer_to_server,
     add_AdministrationServiceServicer_to_server,
     add_ApiKeyServiceServicer_to_server,
     add_CredentialServiceServicer_to_server,
@@ -16,6 +17,7 @@ from bos.identity.v1 import (
     add_OpenIdServiceServicer_to_server,
 )
 from bos_chassis.api_keys import ApiKeyVerifier
+from bos_chassis.channels import Channels
 from bos_chassis.jwks import KeySet
 from bos_chassis.proxy_tokens import from_proxy, proxy_tokens_from
 from bos_chassis.server import Servicer, grpc_server
@@ -24,18 +26,24 @@ from bos_identity.accounts import LOCAL_USER_ID, Accounts
 from bos_identity.administration.api import SERVICE_NAME as ADMINISTRATION_SERVICE
 from bos_identity.administration.api import AdministrationServicer
 from bos_identity.administration.invitations import Invitations
-from bos_identity.administration.registration import Registration
+from bos_identity.administration.registration import Registration, takes_neighbours
 from bos_identity.administration.resets import Resets
 from bos_identity.administration.users import Users
 from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
 from bos_identity.api_keys.api import SERVICE_NAME as API_KEY_SERVICE
 from bos_identity.api_keys.api import ApiKeyServicer
-from bos_identity.api_keys.store import ApiKeys
+from bos_identity.api_keys.store import LONGEST_TOKEN_S, ApiKeys
+from bos_identity.client_address import Addresses
 from bos_identity.credentials.api import OPEN_METHODS as CREDENTIAL_OPEN_METHODS
 from bos_identity.credentials.api import SERVICE_NAME as CREDENTIAL_SERVICE
 from bos_identity.credentials.api import CredentialServicer
 from bos_identity.credentials.callers import Callers
 from bos_identity.credentials.exchange import KeyExchange
+from bos_identity.deletion.api import SERVICE_NAME as ACCOUNT_SERVICE
+from bos_identity.deletion.api import AccountServicer
+from bos_identity.deletion.data_services import DataServices
+from bos_identity.deletion.runner import DeletionRunner
+from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
 from bos_identity.key_ring import open_key_ring
 from bos_identity.metrics import IdentityMetrics
@@ -50,6 +58,7 @@ from bos_identity.throttle import Throttle
 from bos_identity.tokens import AccessTokens
 from bos_identity.upkeep import running_upkeep
 from bos_postgres import migrate, open_database
+from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -68,11 +77,26 @@ _READERS = 4
 _OWN_KEYS_S = 1.0
 # The largest request holds a token or two.
 _REQUEST_BYTES = 64 * 1024
+# By how much clocks may differ, and calls that came in time may last.
+_TOKENS_END_S = 60.0
 
 
 @asynccontextmanager
-async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterator[GrpcServer]:
+async def serve(
+    settings: IdentitySettings,
+    telemetry: Telemetry,
+    *,
+    proxied: bool | None = None,
+    account_data: Callable[[], Mapping[str, str]] | None = None,
+) -> AsyncIterator[GrpcServer]:
     """Serve identity until the context is left.
+
+    Args:
+        settings: How.
+        telemetry: Where it tells about itself.
+        proxied: Whether proxies pass calls of others on; None: if keys of some are set.
+        account_data: Which services hold data of accounts, by name, if that is known later than
+            the settings are.
 
     Raises:
         ConfigurationError: a setting is not usable, such as missing keys.
@@ -80,6 +104,16 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
     """
     metrics = IdentityMetrics(telemetry.registry)
     log = telemetry.logger("bos.identity")
+    if proxied is None:
+        given = settings.auth
+        proxied = bool(given.proxy_public_keys or given.proxy_public_keys_file)
+    if proxied and takes_neighbours(settings):
+        log.warning(
+            "whoever calls from this machine may register, and proxies are set",
+            remedy="set BOS_IDENTITY_REGISTRATION_OPEN=false, or name each proxy on this machine "
+            "in BOS_REST_TRUSTED_PROXIES",
+        )
+    await migrate_audit(settings.store_url, schema=SCHEMA)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
@@ -88,6 +122,11 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
+        refusals = Refusals(pool, telemetry)
+        addresses = Addresses(proxy_tokens_from(settings.auth, telemetry))
+        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
+        await stack.enter_async_context(refusals.running())
+        await record_settings(pool, SCHEMA, settings)
         keys = await stack.enter_async_context(open_key_ring(settings, pool, metrics, telemetry))
         passwords = await stack.enter_async_context(Passwords(settings, metrics))
         own_keys = await stack.enter_async_context(
@@ -113,6 +152,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             settings=settings,
             metrics=metrics,
             log=log,
+            refusals=refusals,
         )
         registration = Registration(
             accounts=accounts,
@@ -122,11 +162,19 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             settings=settings,
             metrics=metrics,
             log=log,
+            refusals=refusals,
         )
         openid = await stack.enter_async_context(openid_log_in(settings, pool, identity, telemetry))
         ageing = (sessions, throttle, invitations, resets, api_keys)
         flows = () if openid is None else (openid.flows,)
         await stack.enter_async_context(running_upkeep((*ageing, *flows), telemetry))
+        channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
+        targets = account_data or (lambda: settings.account_data_targets)
+        data_services = DataServices(channels, tokens, targets)
+        longest_s = max(settings.access_token_s, LONGEST_TOKEN_S)
+        deletions = AccountDeletions(pool, longest_s + _TOKENS_END_S)
+        runner = DeletionRunner(deletions, data_services, metrics, log)
+        await stack.enter_async_context(runner.running())
         exchange, callers = KeyExchange(api_keys, tokens), Callers(sessions, api_keys)
         users = UserTokenVerifier(
             own_keys,
@@ -135,9 +183,7 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
             require_type=True,
             log=log,
         )
-        own = IdentityServicer(
-            identity, registration, callers, keys, proxy_tokens_from(settings.auth)
-        )
+        own = IdentityServicer(identity, registration, callers, keys, addresses.proxies)
         servicers = (
             Servicer(
                 own,
@@ -147,13 +193,31 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
-                AdministrationServicer(Users(pool), invitations, resets, callers, log),
+                AdministrationServicer(
+                    Users(pool),
+                    invitations,
+                    resets,
+                    deletions,
+                    data_services,
+                    runner,
+                    callers,
+                    addresses,
+                    log,
+                ),
                 add_AdministrationServiceServicer_to_server,
                 ADMINISTRATION_SERVICE,
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
-                ApiKeyServicer(api_keys, callers, log),
+                AccountServicer(
+                    identity, api_keys, deletions, data_services, runner, callers, addresses, log
+                ),
+                add_AccountServiceServicer_to_server,
+                ACCOUNT_SERVICE,
+                max_request_bytes=_REQUEST_BYTES,
+            ),
+            Servicer(
+                ApiKeyServicer(api_keys, callers, addresses, log),
                 add_ApiKeyServiceServicer_to_server,
                 API_KEY_SERVICE,
                 max_request_bytes=_REQUEST_BYTES,
@@ -179,8 +243,8 @@ async def serve(settings: IdentitySettings, telemetry: Telemetry) -> AsyncIterat
                 settings.server,
                 (*servicers, by_openid),
                 telemetry=telemetry,
-                auth=with_users(settings.auth, None, users, api_keys=verifier),
-                from_proxy=from_proxy(settings.auth),
+                auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )
 

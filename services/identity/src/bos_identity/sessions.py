@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 from bos.identity.v1 import Session
 from bos_chassis.errors import NotFound
 from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
+from bos_postgres.audit import By, deed, record, stranger
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from bos_identity.settings import IdentitySettings
 
 MOST_LISTED = 200
+ENDED = "session.ended"
+"""In the audit trail. What ends all sessions of a user has an entry that says so itself."""
 # A refresh token that is used again later than this is refused like any unknown one.
 _USED_KEPT_S = 7 * 86400.0
 # Sessions that have ended stay for people who ask what happened.
@@ -50,8 +53,10 @@ WITH opened AS (
         SELECT session_id FROM sessions
         WHERE user_id = $2 AND is_active AND expires_at > now()
         ORDER BY last_used_at DESC, session_id OFFSET $8)
+    RETURNING session_id
 )
-SELECT *, $9::text[] AS roles, $10::text[] AS groups FROM opened
+SELECT *, $9::text[] AS roles, $10::text[] AS groups, ARRAY(SELECT session_id FROM surplus) AS ended
+FROM opened
 """  # noqa: S608  Our own columns.
 _WAS_THERE = """
 SELECT EXISTS (SELECT FROM sessions WHERE user_id = $1 AND client_network = $2)
@@ -205,28 +210,30 @@ class Sessions:
         Returns:
             None if the account has another password by now, or was deactivated.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                async with connection.transaction():
-                    rights = await connection.fetchrow(
-                        _LOCK_ACCOUNT, account.user_id, account.password_changed_at
-                    )
-                    if rights is None:
-                        return None
-                    row = await connection.fetchrow(
-                        _OPEN,
-                        uuid4(),
-                        account.user_id,
-                        min(self._idle_s, self._max_s),
-                        origin.address,
-                        origin.network,
-                        client_name,
-                        token_digest,
-                        self._most - 1,
-                        rights["roles"],
-                        rights["groups"],
-                    )
-        assert row is not None
+        by = By(str(account.user_id), address=origin.address)
+        async with deed(self._pool) as connection:
+            rights = await connection.fetchrow(
+                _LOCK_ACCOUNT, account.user_id, account.password_changed_at
+            )
+            if rights is None:
+                return None
+            row = await connection.fetchrow(
+                _OPEN,
+                uuid4(),
+                account.user_id,
+                min(self._idle_s, self._max_s),
+                origin.address,
+                origin.network,
+                client_name,
+                token_digest,
+                self._most - 1,
+                rights["roles"],
+                rights["groups"],
+            )
+            assert row is not None
+            opened = by.entry("session.opened", str(row["session_id"]))
+            ended = [by.entry(ENDED, str(each), reason="too_many") for each in row["ended"]]
+            await record(connection, [opened, *ended])
         return _stored(row)
 
     async def was_there(self, user_id: UUID, network: str) -> bool:
@@ -253,13 +260,27 @@ class Sessions:
                     )
         return None if row is None else _stored(row)
 
-    async def end_if_reused(self, token_digest: bytes) -> bool:
+    async def end_if_reused(self, token_digest: bytes, address: str = "") -> bool:
         """End the session of a token that was used before; whether there was one to end."""
-        return await self._row(_END_REUSED, token_digest) is not None
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_END_REUSED, token_digest)
+            if row is None:
+                return False
+            whose, reason = str(row["user_id"]), "token_reused"
+            entry = stranger(address).entry(
+                ENDED, str(row["session_id"]), reason=reason, session_of=whose
+            )
+            await record(connection, [entry])
+        return True
 
-    async def end(self, token_digest: bytes) -> None:
+    async def end(self, token_digest: bytes, address: str = "") -> None:
         """End the session that the token belongs to, if it is open."""
-        await self._row(_END, token_digest, "logged_out")
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_END, token_digest, "logged_out")
+            if row is not None:
+                by = By(str(row["user_id"]), address=address)
+                entry = by.entry(ENDED, str(row["session_id"]), reason="logged_out")
+                await record(connection, [entry])
 
     async def rights(self, session_id: UUID, user_id: UUID) -> Rights | None:
         """What the user of an open session may do; None if it is not open."""
@@ -271,14 +292,15 @@ class Sessions:
         rows = await fetch(self._readers, _LIST, str(user_id))
         return [_stored(row) for row in rows]
 
-    async def revoke(self, session_id: UUID, user_id: UUID) -> StoredSession:
+    async def revoke(self, session_id: UUID, user_id: UUID, by: By) -> StoredSession:
         """End a session of the user; one that has ended already stays as it is.
 
         Raises:
             NotFound: The user has no such session.
         """
         async with acting_for(self._readers, str(user_id)) as connection:
-            await connection.execute(_REVOKE, session_id, user_id)
+            if await connection.execute(_REVOKE, session_id, user_id) == "UPDATE 1":
+                await record(connection, [by.entry(ENDED, str(session_id), reason="revoked")])
             row = await connection.fetchrow(_FIND, session_id, user_id)
         if row is None:
             raise no_session(str(session_id))

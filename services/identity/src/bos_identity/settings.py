@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
 from bos_identity.openid.settings import OpenIdSettings
+from bos_postgres.audit import AuditSettings
 
 _DAY_S = 86400.0
 
@@ -23,8 +24,13 @@ class IdentitySettings(Settings):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
     openid: OpenIdSettings = Field(default_factory=OpenIdSettings.load)
+    audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
-    store_url: str = Field(min_length=1, description="PostgreSQL URL of accounts and sessions")
+    store_url: str = Field(
+        min_length=1,
+        description="PostgreSQL URL of accounts and sessions, whose option password_file "
+        "names a file in the place of a password",
+    )
     issuer: str = Field(
         default="bos-identity",
         min_length=1,
@@ -51,7 +57,9 @@ class IdentitySettings(Settings):
     registration_open: bool | None = Field(
         default=None,
         description="Let anybody make an account; unset: only who calls from this machine, if "
-        "identity listens on loopback. Otherwise accounts are made by invitation",
+        "identity listens on loopback. Otherwise accounts are made by invitation. Set it to false "
+        "where a proxy on this machine, such as a tunnel, lets others in: its clients call from "
+        "here, unless BOS_REST_TRUSTED_PROXIES names it and it says whose calls it passes on",
     )
     bootstrap_token: SecretStr | None = Field(
         default=None,
@@ -64,6 +72,12 @@ class IdentitySettings(Settings):
         ge=60,
         le=7 * _DAY_S,
         description="How long a code that an administrator made for a new password can be used",
+    )
+    account_data_targets: dict[str, str] = Field(
+        default_factory=dict,
+        description="Services that hold data of accounts, as gRPC targets by name, in the order in "
+        'which they are asked to delete it: {"gateway": "gateway:7100", "memory": "memory:7200"}. '
+        "Accounts are neither deleted nor exported without",
     )
     max_sessions: int = Field(
         default=20,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from bos_identity.settings import IdentitySettings
 
+THROTTLED = "LOGIN_THROTTLED"
+"""The reason that those hear who have to wait."""
 # So long an attempt may be under way; nobody knows how one ended that is older.
 _UNDER_WAY_S = 60.0
 
@@ -218,6 +220,6 @@ def _wait(left_s: float | None) -> ResourceExhausted:
     seconds = max(1, math.ceil(left_s or 0))
     return ResourceExhausted(
         f"Too many attempts; try again in {seconds} s.",
-        reason="LOGIN_THROTTLED",
+        reason=THROTTLED,
         retry_after_s=float(seconds),
     )

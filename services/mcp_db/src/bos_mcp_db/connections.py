@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -37,6 +37,13 @@ class ConnectionLimits:
     per_peer: int
 
 
+class Counted(Protocol):
+    """A connection, from its first moment on."""
+
+    def abort(self) -> None:
+        """Close it now; nothing is owed to the peer."""
+
+
 @dataclass(slots=True)
 class Connections:
     """The connections of one server: how many of whom, and which we wait for."""
@@ -44,12 +51,12 @@ class Connections:
     limits: ConnectionLimits
     trust_domain: str
     """Whose URIs in certificates name services."""
-    _peers: dict[Waiting, str] = field(default_factory=dict)
+    _peers: dict[Counted, str] = field(default_factory=dict)
     _of_peer: Counter[str] = field(default_factory=Counter)
-    _waited_for: dict[Waiting, None] = field(default_factory=dict)
+    _waited_for: dict[Counted, None] = field(default_factory=dict)
     """In the order in which we began to wait."""
 
-    def came(self, connection: Waiting, peer: str) -> None:
+    def came(self, connection: Counted, peer: str) -> None:
         """Count a connection, and close others where there are too many."""
         self._peers[connection] = peer
         self._of_peer[peer] += 1
@@ -59,7 +66,7 @@ class Connections:
         elif len(self._peers) > self.limits.total:
             self._make_room(None)
 
-    def went(self, connection: Waiting) -> None:
+    def went(self, connection: Counted) -> None:
         """Forget a connection."""
         peer = self._peers.pop(connection, None)
         self._waited_for.pop(connection, None)

@@ -16,13 +16,14 @@ from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, 
 from bos_mcp_db.mssql import MssqlBackend
 from bos_mcp_db.mssql_driver import driver_installed, parse_address, session_opener
 from bos_mcp_db.names import split_table
+from bos_mcp_db.password_file import password_source
 from bos_mcp_db.places import Places
 from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from bos_chassis.access import Access
     from bos_mcp_db.backend import Backend, Result, TableInfo
@@ -267,15 +268,20 @@ def _dialect(name: str, url: str) -> Dialect:
 
 
 def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) -> Backend:
+    try:
+        url, password = password_source(url, name)
+    except ValueError as error:
+        raise ConfigurationError(f"Database {name!r}: {error}.") from None
     if policy.dialect == "postgres":
         return PostgresBackend(
             url,
+            password=password,
             default_schema=policy.default_schema,
             pool_size=settings.pool_size,
             work_mem_kib=settings.work_mem_kib,
         )
     if policy.dialect == "tsql":
-        return _mssql_backend(name, url, policy, settings.pool_size)
+        return _mssql_backend(name, url, password, policy, settings.pool_size)
     # sqlite:///relative.db and sqlite:////absolute.db, as is custom.
     parts = urlsplit(url)
     path = Path(unquote(parts.path.removeprefix("/")))
@@ -291,14 +297,16 @@ def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) 
     )
 
 
-def _mssql_backend(name: str, url: str, policy: GuardPolicy, pool_size: int) -> Backend:
+def _mssql_backend(
+    name: str, url: str, password: Callable[[], str] | None, policy: GuardPolicy, pool_size: int
+) -> Backend:
     if not driver_installed():
         raise ConfigurationError(
             f"Database {name!r}: the driver for SQL Server is not installed. Install it with"
             " pip install 'bos-mcp-db[mssql]', or use a PostgreSQL or SQLite database."
         )
     try:
-        address = parse_address(url)
+        address = parse_address(url, password)
     except ValueError as error:
         raise ConfigurationError(f"Database {name!r}: {error}.") from None
     return MssqlBackend(

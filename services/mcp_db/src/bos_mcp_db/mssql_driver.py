@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -32,12 +33,17 @@ class MssqlAddress:
     port: int
     database: str
     user: str
-    password: str = field(repr=False)
+    password: Callable[[], str] = field(repr=False)
+    """Asked with each connection."""
     tls: ssl.SSLContext | None = field(repr=False)
 
 
-def parse_address(url: str) -> MssqlAddress:
+def parse_address(url: str, password: Callable[[], str] | None = None) -> MssqlAddress:
     """Return the parts of ``url``; ``?ca_file=…`` and ``?encrypt=no`` are its options.
+
+    Args:
+        url: Of the database.
+        password: What gives the password, if the URL does not hold it.
 
     Raises:
         ValueError: something is missing or unknown; the message says what, without the URL.
@@ -52,7 +58,7 @@ def parse_address(url: str) -> MssqlAddress:
     if options or encrypt not in ("yes", "no"):
         raise ValueError("the only options are encrypt=yes, encrypt=no and ca_file=/path")
     database = unquote(parts.path.removeprefix("/"))
-    if not (parts.hostname and database and parts.username and parts.password):
+    if not (parts.hostname and database and parts.username and (parts.password or password)):
         raise ValueError("write mssql://user:password@host:1433/database")
     try:
         tls = tls_context(ca_file) if encrypt == "yes" else None
@@ -63,7 +69,7 @@ def parse_address(url: str) -> MssqlAddress:
         port=port,
         database=database,
         user=unquote(parts.username),
-        password=unquote(parts.password),
+        password=password or partial(unquote, parts.password or ""),
         tls=tls,
     )
 
@@ -94,7 +100,7 @@ def _log_in(wire: Wire, address: MssqlAddress) -> Any:
             port=address.port,
             database=address.database,
             user=address.user,
-            password=address.password,
+            password=address.password(),
             appname="bos-mcp-db",
             autocommit=True,
             # Asks a cluster for a readable secondary; it protects nothing.

@@ -17,7 +17,7 @@ from bos_mcp_db.names import quote, split_table
 from bos_mcp_db.rows import RowCollector, check_columns, check_cost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -95,13 +95,20 @@ class PostgresBackend:
     dialect: Dialect = "postgres"
 
     def __init__(
-        self, dsn: str, *, default_schema: str, pool_size: int, work_mem_kib: int = 16_384
+        self,
+        dsn: str,
+        *,
+        default_schema: str,
+        pool_size: int,
+        work_mem_kib: int = 16_384,
+        password: Callable[[], str] | None = None,
     ) -> None:
-        """Remember ``dsn``; it is never shown to anybody."""
+        """Remember ``dsn``; it is never shown to anybody. ``password`` is asked by connections."""
         self.default_schema = default_schema
         self._work_mem_kib = work_mem_kib
         self._pool = asyncpg.create_pool(
             dsn,
+            password=password,
             min_size=0,
             max_size=pool_size,
             timeout=_CONNECT_TIMEOUT_S,

@@ -39,7 +39,8 @@ class DatabaseSettings(BaseModel):
 
     url: SecretStr = Field(
         description="postgresql://user:password@host/database, sqlite:///path/to/file.db, or"
-        " mssql://user:password@host/database"
+        " mssql://user:password@host/database, where the option password_file names a file"
+        " in the place of a password"
     )
     allowed_tables: tuple[str, ...] = Field(min_length=1, description=_TABLES_HELP)
     default_schema: str = Field(
@@ -61,7 +62,8 @@ class McpDbSettings(Settings):
     database_url: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("BOS_DATABASE_URL"),
-        description=f"URL of the database {DEFAULT_DATABASE!r}",
+        description=f"URL of the database {DEFAULT_DATABASE!r}, whose option password_file names"
+        " a file in the place of a password",
     )
     database_allowed_tables: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -15,6 +15,7 @@ from bos_chassis.auth import set_caller
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.tls import certificate_files, in_foreign_hands, server_context
 from bos_mcp_db.connections import CALLERS, protocol_of
+from bos_mcp_db.handshakes import after_handshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -99,9 +100,15 @@ class _GuestServer(uvicorn.Server):
     def __init__(
         self, app: ASGIApp, server: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
     ) -> None:
+        protocol: Any = protocol_of(limits, server.tls.trust_domain)
+        certificates = certificate_files(server.tls, telemetry)
+        if certificates is not None:
+            demanded = server.tls.client_certificates
+            context = server_context(certificates, client_certificates=demanded)
+            protocol = after_handshake(protocol, context)
         config = uvicorn.Config(
             app,
-            http=protocol_of(limits, server.tls.trust_domain),
+            http=protocol,
             timeout_keep_alive=max(1, round(limits.keep_alive_s)),
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
             lifespan="on",
@@ -112,11 +119,6 @@ class _GuestServer(uvicorn.Server):
             server_header=False,
             timeout_graceful_shutdown=max(1, round(server.grace_s)),
         )
-        certificates = certificate_files(server.tls, telemetry)
-        if certificates is not None:
-            config.load()
-            demanded = server.tls.client_certificates
-            config.ssl = server_context(certificates, client_certificates=demanded)
         super().__init__(config)
         self.ready = asyncio.Event()
 

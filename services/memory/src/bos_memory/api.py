@@ -24,6 +24,7 @@ from bos_chassis.auth import LOCAL_USER, current_principal
 from bos_chassis.errors import InvalidArgument, PermissionDenied
 from bos_memory.facts import checked
 from bos_memory.texts import MAX_STORED_CHARS, on_one_line
+from bos_postgres.audit import By
 
 if TYPE_CHECKING:
     from typing import Any
@@ -81,7 +82,7 @@ class MemoryServicer(MemoryServiceServicer):
         title = on_one_line(request.title, MAX_STORED_CHARS)
         if not title:
             raise InvalidArgument.field("title", "must hold a character that can be seen")
-        await self._conversations.rename(request.conversation_id, title, _caller())
+        await self._conversations.rename(request.conversation_id, title, _caller(), _by())
         found = await self._conversations.get(request.conversation_id, _caller())
         return UpdateConversationResponse(conversation=found)
 
@@ -89,7 +90,7 @@ class MemoryServicer(MemoryServiceServicer):
         self, request: DeleteConversationRequest, context: Any
     ) -> DeleteConversationResponse:
         """A conversation less."""
-        await self._conversations.delete(request.conversation_id, _caller())
+        await self._conversations.delete(request.conversation_id, _caller(), _by())
         return DeleteConversationResponse()
 
     async def ListMessages(
@@ -110,14 +111,14 @@ class MemoryServicer(MemoryServiceServicer):
     ) -> UpdateLongTermMemoryResponse:
         """What is to be remembered instead."""
         memory = checked(request.memory)
-        await self._profiles.replace(_caller(), memory)
+        await self._profiles.replace(_caller(), memory, _by())
         return UpdateLongTermMemoryResponse(memory=memory)
 
     async def DeleteLongTermMemory(
         self, request: DeleteLongTermMemoryRequest, context: Any
     ) -> DeleteLongTermMemoryResponse:
         """Nothing is remembered any more."""
-        await self._profiles.replace(_caller(), LongTermMemory())
+        await self._profiles.replace(_caller(), LongTermMemory(), _by())
         return DeleteLongTermMemoryResponse()
 
 
@@ -179,6 +180,11 @@ def _caller() -> str:
     if principal.kind == _RUN_TOKEN:
         raise PermissionDenied("This is for people; a run token does not open it.")
     return principal.user_id
+
+
+def _by() -> By:
+    """Who calls, as the audit trail names it."""
+    return By.of(current_principal())
 
 
 def _require_run_of(user_id: str, run_id: str | None = None) -> None:

@@ -16,6 +16,7 @@ from bos_memory.paging import after_ordinal, ordinal_token
 from bos_memory.profiles import parsed
 from bos_memory.texts import cut, storable, title_of
 from bos_postgres import acquire, acting_for, execute, fetch, for_user, statement_errors
+from bos_postgres.audit import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
     from bos.memory.v1 import ListConversationsRequest, ListMessagesRequest, RecordTurnRequest
+    from bos_postgres.audit import By
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -79,7 +81,10 @@ WHERE conversation_key = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 _RENAME = "UPDATE conversations SET title = $3 WHERE user_id = $1 AND conversation_id = $2"
 # Recording a turn and deleting its conversation take turns.
 _LOCK = "SELECT pg_advisory_xact_lock(20261123, hashtext($1 || ' ' || $2))"
-_DELETE = "DELETE FROM conversations WHERE user_id = $1 AND conversation_id = $2"
+_KEY = "SELECT conversation_key FROM conversations WHERE user_id = $1 AND conversation_id = $2"
+_DELETE = """
+DELETE FROM conversations WHERE user_id = $1 AND conversation_id = $2 RETURNING conversation_key
+"""
 _BURY = """
 INSERT INTO deleted_conversations (user_id, conversation_id, deleted_at) VALUES ($1, $2, now())
 ON CONFLICT (user_id, conversation_id) DO UPDATE SET deleted_at = now()
@@ -205,7 +210,7 @@ class Conversations:
         token = ordinal_token(rows[size - 1]["ordinal"]) if len(rows) > size else ""
         return [_message(row) for row in rows[:size]], token
 
-    async def rename(self, conversation_id: str, title: str, user_id: str) -> None:
+    async def rename(self, conversation_id: str, title: str, user_id: str, by: By) -> None:
         """Give one of the user's conversations another title.
 
         Raises:
@@ -215,8 +220,10 @@ class Conversations:
         async with acting_for(self._readers, user_id) as connection:
             if await connection.execute(_RENAME, user_id, conversation_id, title) == "UPDATE 0":
                 raise _not_found(conversation_id)
+            key = await connection.fetchval(_KEY, user_id, conversation_id)
+            await record(connection, [by.entry("conversation.renamed", str(key))])
 
-    async def delete(self, conversation_id: str, user_id: str) -> None:
+    async def delete(self, conversation_id: str, user_id: str, by: By) -> None:
         """Delete one of the user's conversations with everything in it, for good.
 
         Raises:
@@ -225,8 +232,11 @@ class Conversations:
         _storable_id(conversation_id)
         async with acting_for(self._readers, user_id) as connection:
             await connection.execute(_LOCK, user_id, conversation_id)
-            if await connection.execute(_DELETE, user_id, conversation_id) == "DELETE 0":
+            key = await connection.fetchval(_DELETE, user_id, conversation_id)
+            if key is None:
                 raise _not_found(conversation_id)
+            # By the key that is ours: users may write anything into the id of theirs.
+            await record(connection, [by.entry("conversation.deleted", str(key))])
             await connection.execute(_BURY, user_id, conversation_id)
             await connection.execute(_FORGET_GRAVES, user_id)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import LongTermMemory
 from bos_memory.facts import as_stored, from_stored, joined
-from bos_postgres import acting_for, execute, fetchrow, for_user
+from bos_postgres import acting_for, fetchrow, for_user
+from bos_postgres.audit import By, deed, record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -72,10 +73,12 @@ class Profiles:
         row = await fetchrow(self._readers, _OWN, user_id, user_id)
         return LongTermMemory() if row is None else parsed(row)
 
-    async def replace(self, user_id: str, memory: LongTermMemory) -> None:
+    async def replace(self, user_id: str, memory: LongTermMemory, by: By) -> None:
         """Remember exactly this; what is being found out in earlier questions counts no more."""
+        action = "memory.changed" if memory != LongTermMemory() else "memory.deleted"
         async with acting_for(self._readers, user_id) as connection:
             await connection.execute(_REPLACE, user_id, *_dumped(memory))
+            await record(connection, [by.entry(action, user_id)])
 
     async def known(self, user_id: str, ask_time: datetime) -> LongTermMemory | None:
         """What is remembered; None if the user has changed it since ``ask_time``."""
@@ -98,9 +101,12 @@ class Profiles:
             memory = joined(stored.memory, found, tainted=tainted)
             if memory == stored.memory:
                 return "known"
-            status = await execute(self._pool, _REMEMBER, user_id, *_dumped(memory), stored.version)
-            if status == "INSERT 0 1":
-                return "remembered"
+            given = (user_id, *_dumped(memory), stored.version)
+            async with deed(self._pool) as connection:
+                if await connection.execute(_REMEMBER, *given) == "INSERT 0 1":
+                    entry = By("memory", "service").entry("memory.extended", user_id)
+                    await record(connection, [entry])
+                    return "remembered"
         return "outdated"  # somebody else was faster every time
 
     async def _find(self, user_id: str, ask_time: datetime) -> _Stored:

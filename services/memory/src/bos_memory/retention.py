@@ -23,6 +23,7 @@ from bos_chassis.errors import BosError, NotFound
 from bos_chassis.settings import Settings
 from bos_memory.service import SCHEMA
 from bos_postgres import connect, statement_errors
+from bos_postgres.audit import OPERATOR, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,9 @@ class _StoreSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
 
     store_url: str = Field(
-        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+        min_length=1,
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
+        "password_file names a file in the place of a password",
     )
 
 
@@ -72,11 +75,14 @@ async def erase(session: Session, user_id: str) -> Erased:
     Raises:
         NotFound: there is nothing to delete.
     """
-    row = await session.fetchrow(_ERASE, user_id)
-    assert row is not None
-    erased = Erased(row["conversations"], row["messages"], row["profiles"])
-    if not (erased.conversations or erased.profiles):
-        raise NotFound(f"Nothing is stored of user {user_id}.")
+    async with session.transaction():
+        row = await session.fetchrow(_ERASE, user_id)
+        assert row is not None
+        erased = Erased(row["conversations"], row["messages"], row["profiles"])
+        if not (erased.conversations or erased.profiles):
+            raise NotFound(f"Nothing is stored of user {user_id}.")
+        count = str(erased.conversations)
+        await record(session, [OPERATOR.entry("memory.erased", user_id, conversations=count)])
     return erased
 
 

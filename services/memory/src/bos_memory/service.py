@@ -6,13 +6,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
 from bos.memory.v1 import (
     add_MemoryServiceServicer_to_server,
     add_MemoryTurnServiceServicer_to_server,
 )
+from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
+from bos_memory.account_data import AccountDataServicer
 from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
 from bos_memory.conversations import Conversations
 from bos_memory.extraction import Extractor
@@ -20,6 +23,7 @@ from bos_memory.metrics import MemoryMetrics
 from bos_memory.profiles import Profiles
 from bos_memory.summarizing import Summaries
 from bos_postgres import migrate, open_database
+from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,6 +58,7 @@ async def serve(
     """
     metrics = MemoryMetrics(telemetry.registry)
     model = None if models is None else models.for_agent("memory")
+    await migrate_audit(settings.store_url, schema=SCHEMA)
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
@@ -65,6 +70,8 @@ async def serve(
         readers = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
         )
+        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
+        await record_settings(pool, SCHEMA, settings)
         conversations, profiles = Conversations(pool, readers), Profiles(pool, readers)
         extractor = Extractor(profiles, model, settings, metrics, telemetry)
         summaries = Summaries(conversations, model, settings, metrics, telemetry)
@@ -81,6 +88,11 @@ async def serve(
                 TURN_SERVICE_NAME,
                 max_request_bytes=settings.server.max_message_bytes,
             ),
+            Servicer(
+                AccountDataServicer(pool),
+                add_AccountDataServiceServicer_to_server,
+                ACCOUNT_SERVICE_NAME,
+            ),
         ]
         yield await stack.enter_async_context(
             grpc_server(
@@ -88,6 +100,6 @@ async def serve(
                 servicers,
                 telemetry=telemetry,
                 auth=auth,
-                from_proxy=from_proxy(settings.auth),
+                from_proxy=from_proxy(settings.auth, telemetry),
             )
         )

@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_postgres.audit import AuditSettings
 
 
 class MemorySettings(Settings):
@@ -16,9 +17,12 @@ class MemorySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: str = Field(
-        min_length=1, description="PostgreSQL URL of conversations and long-term memory"
+        min_length=1,
+        description="PostgreSQL URL of conversations and long-term memory, whose option "
+        "password_file names a file in the place of a password",
     )
     extraction_timeout_s: float = Field(
         default=20.0, gt=0, description="Time for the model to find personal facts in a question"

@@ -20,6 +20,11 @@ func Client(trusted []netip.Prefix) Middleware {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !slices.ContainsFunc(r.Header.Values("X-Forwarded-For"), isOdd) {
 				address := addressOf(r, trusted)
+				if isPassedOn(r) {
+					// In one line: of several the first alone would go on.
+					hops := append(r.Header.Values("X-Forwarded-For"), "unknown")
+					r.Header.Set("X-Forwarded-For", strings.Join(hops, ", "))
+				}
 				next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
 				return
 			}
@@ -36,22 +41,42 @@ func isOdd(value string) bool {
 	return strings.ContainsFunc(value, func(one rune) bool { return one < ' ' || one > '~' })
 }
 
+// passedOn are headers by which proxies say that a request is somebody else's, beside all that begin
+// with X-Forwarded-.
+var passedOn = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Original-Forwarded-For", "X-Original-Host", "Cf-Connecting-Ip", "True-Client-Ip",
+	"Fastly-Client-Ip", "X-Envoy-External-Address"}
+
+// isPassedOn says whether a proxy has passed the request on, trusted or not. Then nobody upstream is
+// to take its client for somebody of this machine, whatever is claimed of it; a lie in these headers
+// takes rights away and gives none. The address above, by which guesses are counted, stays as it is.
+func isPassedOn(r *http.Request) bool {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(passedOn, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // ClientOf is the address of the request's client; empty if it is not known.
 func ClientOf(r *http.Request) string { return proxytoken.ClientOf(r.Context()) }
 
 func addressOf(r *http.Request, trusted []netip.Prefix) string {
 	address := parsed(r.RemoteAddr)
+	isTrusted := func() bool {
+		return slices.ContainsFunc(trusted, func(one netip.Prefix) bool { return one.Contains(address) })
+	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool {
-			return network.Contains(address)
-		})
-		if !isProxy || strings.TrimSpace(hop) == "" {
+		if !isTrusted() || strings.TrimSpace(hop) == "" {
 			break
 		}
 		address = parsed(strings.TrimSpace(hop))
 	}
-	if !address.IsValid() {
+	// A proxy of this machine that names nobody: the client may be anybody, and must not pass for
+	// somebody of this machine, who may register.
+	if !address.IsValid() || (address.IsLoopback() && isTrusted()) {
 		return ""
 	}
 	return address.String()

@@ -1,8 +1,6 @@
 package guard
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net/http"
 	"strings"
 
@@ -13,13 +11,13 @@ import (
 
 // Credential refuses requests by their Authorization header, before anything more of them is read.
 //
-// With a key, whoever does not send it is refused. Without one, whether a credential is good is for
+// With keys, whoever does not send one of them is refused. Without, whether a credential is good is for
 // the services to say; here it has to be there, once, and in the form of one, on every path but
 // those that the contracts open to anybody. If asked is not set, the services ask nobody either.
-func Credential(key string, asked bool) Middleware {
+func Credential(keys *Keys, asked bool) Middleware {
 	check := func(r *http.Request, given string) error { return formOf(r, given, asked) }
-	if key != "" {
-		check = keyOf(key)
+	if keys.Given() {
+		check = keyOf(keys)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,13 +38,10 @@ func Credential(key string, asked bool) Middleware {
 	}
 }
 
-func keyOf(key string) func(*http.Request, string) error {
-	want := sha256.Sum256([]byte(key))
+func keyOf(keys *Keys) func(*http.Request, string) error {
 	return func(_ *http.Request, header string) error {
 		scheme, given, _ := strings.Cut(header, " ")
-		// Digests have one length, so the comparison reveals nothing of the key.
-		digest := sha256.Sum256([]byte(strings.TrimSpace(given)))
-		same := subtle.ConstantTimeCompare(digest[:], want[:]) == 1
+		same := keys.hold(strings.TrimSpace(given))
 		switch {
 		case strings.EqualFold(scheme, "bearer") && same:
 			return nil

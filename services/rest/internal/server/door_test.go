@@ -344,16 +344,20 @@ func TestServicesHearTheClientsAddressUnderASignature(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"nobody is believed":       {nil, []string{"9.9.9.9"}, "127.0.0.1"},
-		"no header":                {[]string{"127.0.0.0/8"}, nil, "127.0.0.1"},
-		"a proxy is believed":      {[]string{"127.0.0.0/8"}, []string{"9.9.9.9"}, "9.9.9.9"},
-		"the last hop counts":      {[]string{"127.0.0.0/8"}, []string{"1.1.1.1, 9.9.9.9"}, "9.9.9.9"},
-		"in two headers":           {[]string{"127.0.0.0/8"}, []string{"1.1.1.1", "9.9.9.9"}, "9.9.9.9"},
-		"behind two proxies":       {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"9.9.9.9, 10.1.1.1"}, "9.9.9.9"},
-		"with a port":              {[]string{"127.0.0.0/8"}, []string{"9.9.9.9:80"}, "9.9.9.9"},
-		"one site of IPv6":         {[]string{"127.0.0.0/8"}, []string{"[2001:db8::1]:80"}, "2001:db8::1"},
-		"IPv4 in another notation": {[]string{"127.0.0.0/8"}, []string{"::ffff:9.9.9.9"}, "9.9.9.9"},
-		"what is no address":       {[]string{"127.0.0.0/8"}, []string{"9.9.9.9, unknown"}, ""},
+		"nobody is believed":        {nil, []string{"9.9.9.9"}, "127.0.0.1"},
+		"no header":                 {nil, nil, "127.0.0.1"},
+		"a proxy that names nobody": {[]string{"127.0.0.0/8"}, nil, ""},
+		"a proxy that names itself": {[]string{"127.0.0.0/8"}, []string{"127.0.0.1"}, ""},
+		"a proxy with a blank":      {[]string{"127.0.0.0/8"}, []string{" "}, ""},
+		"a proxy elsewhere":         {[]string{"10.0.0.0/8"}, nil, "127.0.0.1"},
+		"a proxy is believed":       {[]string{"127.0.0.0/8"}, []string{"9.9.9.9"}, "9.9.9.9"},
+		"the last hop counts":       {[]string{"127.0.0.0/8"}, []string{"1.1.1.1, 9.9.9.9"}, "9.9.9.9"},
+		"in two headers":            {[]string{"127.0.0.0/8"}, []string{"1.1.1.1", "9.9.9.9"}, "9.9.9.9"},
+		"behind two proxies":        {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"9.9.9.9, 10.1.1.1"}, "9.9.9.9"},
+		"with a port":               {[]string{"127.0.0.0/8"}, []string{"9.9.9.9:80"}, "9.9.9.9"},
+		"one site of IPv6":          {[]string{"127.0.0.0/8"}, []string{"[2001:db8::1]:80"}, "2001:db8::1"},
+		"IPv4 in another notation":  {[]string{"127.0.0.0/8"}, []string{"::ffff:9.9.9.9"}, "9.9.9.9"},
+		"what is no address":        {[]string{"127.0.0.0/8"}, []string{"9.9.9.9, unknown"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, target, func(set *settings.Settings) {
@@ -412,5 +416,25 @@ func TestAClientThatReadsNoAnswersIsDropped(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+func TestWhatAProxyPassesOnIsNotTakenForACallOfThisMachine(t *testing.T) {
+	identity, target := startIdentity(t)
+	s := start(t, target, func(set *settings.Settings) { set.IdentityTarget = target })
+	for header, value := range map[string]string{
+		"X-Real-IP": "203.0.113.7", "x-real-ip": "127.0.0.1", "Forwarded": "for=203.0.113.7", "Via": "1.1 proxy",
+		"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1", "CF-Connecting-IP": "203.0.113.7",
+	} {
+		got := send(t, s, "POST", "/v1/sessions:logIn", "{}",
+			func(r *http.Request) { r.Header.Set(header, value) })
+		sent := <-identity.seen
+		if hops := strings.Join(sent.Get("x-forwarded-for"), ","); !strings.Contains(hops, "unknown") {
+			t.Errorf("%s: %d, %q", header, got.StatusCode, hops)
+		}
+	}
+	send(t, s, "POST", "/v1/sessions:logIn", "{}")
+	if hops := strings.Join((<-identity.seen).Get("x-forwarded-for"), ","); hops != "127.0.0.1" {
+		t.Errorf("a call of this machine: %q", hops)
 	}
 }

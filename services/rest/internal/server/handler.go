@@ -29,7 +29,8 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
-	accountService  = "bos.identity.v1.AdministrationService"
+	adminService    = "bos.identity.v1.AdministrationService"
+	accountService  = "bos.identity.v1.AccountService"
 	keyService      = "bos.identity.v1.ApiKeyService"
 	openIDService   = "bos.identity.v1.OpenIdService"
 	memoryService   = "bos.memory.v1.MemoryService"
@@ -71,8 +72,15 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := guard.OpenKeys(
+		string(s.settings.StaticKey), s.settings.StaticKeysFile,
+		s.settings.FilesRefresh.Duration(), s.log,
+	)
+	if err != nil {
+		return nil, err
+	}
 	root.Handle("/", guard.Chain(services,
-		guard.Credential(string(s.settings.StaticKey), s.settings.IdentityTarget != ""),
+		guard.Credential(keys, s.settings.IdentityTarget != ""),
 		guard.Body(waiting.New(waiting.Limits{
 			Bodies: s.settings.MaxBodies, Bytes: s.settings.MaxBodiesBytes,
 			Within: s.settings.ReadTimeout.Duration(),
@@ -106,7 +114,7 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService:
 		return true
-	case identityService, accountService, keyService, openIDService:
+	case identityService, adminService, accountService, keyService, openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
@@ -163,8 +171,13 @@ func (s *Server) services() (http.Handler, error) {
 		if err := errors.Join(
 			identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterOpenIdServiceHandler(ctx, mux, s.identity),
+			registerExport(
+				mux, identityv1.NewAccountServiceClient(s.identity),
+				s.settings.CallTimeout.Duration(), s.settings.WriteTimeout.Duration(),
+			),
 		); err != nil {
 			return nil, err
 		}

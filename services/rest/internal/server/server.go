@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"bos/rest/internal/crowd"
 	"bos/rest/internal/proxytoken"
 	"bos/rest/internal/settings"
 	"bos/rest/internal/telemetry"
@@ -110,7 +111,9 @@ func (s *Server) start(ctx context.Context) error {
 	if s.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("BOS_REST_HOST, BOS_REST_PORT: %s cannot be bound: %w", address, err)
 	}
-	s.http = s.newHTTP(handler)
+	connections := crowd.New(s.settings.MaxConnections)
+	s.http = s.newHTTP(connections.Serving(handler))
+	connections.Join(s.http)
 	if s.settings.MetricsAddress != "" {
 		if s.metricsAt, err = net.Listen("tcp", s.settings.MetricsAddress); err != nil {
 			return fmt.Errorf("BOS_REST_METRICS_ADDRESS: cannot be bound: %w", err)

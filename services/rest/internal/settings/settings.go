@@ -42,17 +42,20 @@ type Settings struct {
 	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
 	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
+	StaticKeysFile string   `env:"BOS_AUTH_STATIC_KEYS_FILE" about:"File of further such keys, one a line, of at least 16 characters each. It may be replaced while it runs: keys that it no longer holds are refused"`
+	FilesRefresh   Seconds  `env:"BOS_AUTH_FILES_REFRESH_S" envDefault:"5" above:"0" about:"Time between two looks at whether a file of keys changed"`
 	SigningKeyFile string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
 	CertFile       string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
 	KeyFile        string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
 	CAFile         string   `env:"BOS_TLS_CA_FILE" about:"Authorities (PEM) that the certificates of services come from"`
-	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed"`
+	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed. Name a proxy on this machine (127.0.0.0/8, ::1/128): the clients of one that is not named count as people of this machine, who may register"`
 	TrustTraces    bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
 	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
+	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
 	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
 	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
 
@@ -130,7 +133,7 @@ func (s Settings) problems() []string {
 		"BOS_TLS_CERT_FILE, BOS_TLS_KEY_FILE and BOS_TLS_CA_FILE: must be set together")
 	wrong(s.StaticKey != "" && len(s.StaticKey) < 16,
 		"BOS_AUTH_STATIC_KEY: must have at least 16 characters")
-	wrong(!s.Loopback() && s.StaticKey == "" && s.IdentityTarget == "",
+	wrong(!s.Loopback() && s.StaticKey == "" && s.StaticKeysFile == "" && s.IdentityTarget == "",
 		"BOS_REST_HOST: binding "+s.Host+" would offer the service to the network without "+
 			"authentication; set BOS_AUTH_STATIC_KEY or BOS_REST_IDENTITY_TARGET, or bind 127.0.0.1")
 	wrong(!s.Loopback() && s.IdentityTarget != "" && s.SigningKeyFile == "",

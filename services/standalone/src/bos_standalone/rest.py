@@ -48,6 +48,11 @@ class Rest:
         return f"http://{self.address}"
 
 
+def behind_proxies() -> bool:
+    """Whether the environment, which REST is given, names proxies in front of it."""
+    return bool(os.environ.get("BOS_REST_TRUSTED_PROXIES"))
+
+
 def find_binary(wanted: Path | None) -> Path | None:
     """The program to start: the one that is wanted, the one built here, or one on the PATH.
 

@@ -40,7 +40,7 @@ from bos_sandbox.settings import SandboxSettings
 from bos_standalone.agents import AGENTS, agent_factory
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, DataFolder, own_folder
 from bos_standalone.group import ServiceGroup
-from bos_standalone.rest import DEFAULT_PORT, Rest, find_binary, serve_rest
+from bos_standalone.rest import DEFAULT_PORT, Rest, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
     COMPANY_DATABASE,
     STORE_DATABASE,
@@ -123,7 +123,8 @@ class _House:
         self._private_key, self._public_key = generate_keypair()
         # REST's own: what it says of its callers' addresses is believed, and nobody else's word.
         self._rest_private_key, self._rest_public_key = generate_keypair()
-        self._issuer = self._audience = self._gateway_address = ""
+        self._issuer = self._audience = ""
+        self._gateway_address = self._memory_address = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
         self._auth_given = AuthSettings.load()
         self._require_secrets()
@@ -184,6 +185,7 @@ class _House:
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         self._gateway_address = gateway_server.address
+        self._memory_address = memory_server.address
         context = _today(company) if company else {}
         operator = {
             "store_url": store,
@@ -248,9 +250,15 @@ class _House:
         if self._first_is_made_by_token() and settings.bootstrap_token is None:
             update["bootstrap_token"] = SecretStr(self._folder.bootstrap_token())
         self._issuer, self._audience = settings.issuer, settings.audience
-        settings = settings.model_copy(update=update)
-        telemetry = self._telemetry.named("identity")
-        return {"identity": partial(identity.serve, settings, telemetry)}
+        settings, telemetry = settings.model_copy(update=update), self._telemetry.named("identity")
+        proxied = behind_proxies() or self._auth_given.proxy_public_keys is not None
+        serve = partial(identity.serve, account_data=self._account_data, proxied=proxied)
+        return {"identity": partial(serve, settings, telemetry)}
+
+    def _account_data(self) -> Mapping[str, str]:
+        """What holds data of accounts; these start after identity."""
+        found = {"gateway": self._gateway_address, "memory": self._memory_address}
+        return found if all(found.values()) else {}  # never a part: it would pass for all
 
     def _first_is_made_by_token(self) -> bool:
         """Whether strangers could come first: whoever registers first administers."""
@@ -423,6 +431,7 @@ class _House:
         """Inside, run tokens of this house's gateway are all that counts."""
         return AuthSettings.load(
             static_key=None,
+            static_keys_file=None,
             run_token_public_keys=self._public_key,
             run_token_check_target=None,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from bos_client.cli.account import account
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
@@ -13,6 +14,7 @@ from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
 from bos_client.cli.users import keys, users
+from bos_client.transport import Transport, set_transport
 
 
 @click.group(
@@ -20,7 +22,11 @@ from bos_client.cli.users import keys, users
     plugins="bos.commands",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--target", envvar="BOS_TARGET", help="Gateway as host:port.  [env: BOS_TARGET]")
+@click.option(
+    "--target",
+    envvar="BOS_TARGET",
+    help="Gateway as host:port, or grpcs://host:port.  [env: BOS_TARGET]",
+)
 @click.option(
     "--api-key",
     envvar="BOS_API_KEY",
@@ -39,6 +45,24 @@ from bos_client.cli.users import keys, users
     help="Memory as host:port, if it is not behind the gateway's address."
     "  [env: BOS_MEMORY_TARGET]",
 )
+@click.option(
+    "--ca-file",
+    envvar="BOS_CA_FILE",
+    help="Authorities (PEM) of the services' certificates; --target is then called over TLS. With"
+    " grpcs://host:port as --target, those of this system count without it.  [env: BOS_CA_FILE]",
+)
+@click.option(
+    "--cert-file",
+    envvar="BOS_CERT_FILE",
+    help="Certificate (PEM) to show to services that demand one.  [env: BOS_CERT_FILE]",
+)
+@click.option("--key-file", envvar="BOS_KEY_FILE", help="Its key (PEM).  [env: BOS_KEY_FILE]")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    envvar="BOS_INSECURE",
+    help="Let keys and tokens go in plain text beyond this machine.  [env: BOS_INSECURE]",
+)
 @click.version_option(package_name="bos-client", message="bos %(version)s")
 @click.pass_context
 def main(
@@ -47,6 +71,10 @@ def main(
     api_key: str | None,
     identity_target: str | None,
     memory_target: str | None,
+    ca_file: str | None,
+    cert_file: str | None,
+    key_file: str | None,
+    insecure: bool,
 ) -> None:
     """Ask questions, and see how they are answered.
 
@@ -56,10 +84,14 @@ def main(
     if not target and not given:
         # A key of the environment is for a gateway that is named, never for one that is found.
         api_key = None
+    if target:
+        set_transport(Transport(ca_file, cert_file, key_file, insecure))
+    else:  # what runs on this machine speaks plain text
+        set_transport(Transport(insecure=insecure))
     ctx.obj = Target(target, api_key, identity_target, memory_target)
 
 
 _asking = (ask, plan, runs, approvals, agents, conversations, memory_group)
-_accounts = (register, login, logout, whoami, reset_password, users, keys)
+_accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):
     main.add_command(_command)

@@ -187,7 +187,10 @@ def _explain(error: BosError | NoConnection) -> str:
         lines.append("  Sign in with `bos login NAME`, or set BOS_TARGET and BOS_API_KEY;")
         lines.append("  `bos serve all` keeps its key in .data/standalone.json.")
     if isinstance(error, Unavailable):
-        lines.append("  Is it running? Start one with `bos serve all`, or check --target.")
+        lines.append(
+            "  Is it running? Start one with `bos serve all`, or check --target; of one that"
+        )
+        lines.append("  speaks TLS also --ca-file, and --cert-file if it demands certificates.")
     return "\n".join(lines)
 
 

@@ -8,23 +8,47 @@ cuts off its end is found by an exported hash, or by one of those that the log t
 Entries name users by id and hold no content: no question, no answer, no value, no e-mail address.
 """
 
+from bos_postgres.audit.actors import OPERATOR, By, stranger
 from bos_postgres.audit.chain import Defect, verify
-from bos_postgres.audit.entries import AuditEntry, record
-from bos_postgres.audit.sealing import AUDIT_MIGRATIONS, AuditSettings, running_audit
+from bos_postgres.audit.entries import (
+    AuditEntry,
+    columns_of,
+    deed,
+    record,
+    record_alone,
+)
+from bos_postgres.audit.own_settings import record_settings, settings_entry
+from bos_postgres.audit.refusals import Refusals
+from bos_postgres.audit.sealing import (
+    AUDIT_MIGRATIONS,
+    AuditSettings,
+    migrate_audit,
+    running_audit,
+)
 from bos_postgres.audit.trail import Checkpoint, SealedEntry, checkpoint, drop_older, read, seal
 
 __all__ = [
     "AUDIT_MIGRATIONS",
+    "OPERATOR",
     "AuditEntry",
     "AuditSettings",
+    "By",
     "Checkpoint",
     "Defect",
+    "Refusals",
     "SealedEntry",
     "checkpoint",
+    "columns_of",
+    "deed",
     "drop_older",
+    "migrate_audit",
     "read",
     "record",
+    "record_alone",
+    "record_settings",
     "running_audit",
     "seal",
+    "settings_entry",
+    "stranger",
     "verify",
 ]

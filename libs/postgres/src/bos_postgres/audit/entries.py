@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field, frozen
 
+from bos_postgres.connections import acquire, statement_errors
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
 
     from bos_postgres.connections import Session
 
@@ -71,8 +77,40 @@ async def record(session: Session, entries: Sequence[AuditEntry]) -> None:
     Raises:
         asyncpg.PostgresError: As every statement.
     """
+    await session.execute(_INSERT, *columns_of(entries))
+
+
+def columns_of(entries: Sequence[AuditEntry]) -> list[Sequence[str]]:
+    """The entries as seven arrays for ``unnest``, for a statement that writes them itself."""
     rows = [
         (e.actor, e.actor_kind, e.action, e.target, e.outcome, e.address, json.dumps(e.details))
         for e in entries
     ]
-    await session.execute(_INSERT, *(list(column) for column in zip(*rows, strict=True)))
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [()] * 7
+
+
+@asynccontextmanager
+async def deed(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
+    """A transaction for something that is done and for its entry: both stand, or neither.
+
+    Raises:
+        Unavailable: No connection is free, or the server went away.
+        DeadlineExceeded: A statement ran into the statement time-out.
+    """
+    async with acquire(pool) as connection:
+        with statement_errors(connection):
+            async with connection.transaction():
+                yield connection
+
+
+async def record_alone(pool: asyncpg.Pool[asyncpg.Record], *entries: AuditEntry) -> None:
+    """Write entries about what has no transaction of its own, such as something that was read.
+
+    Raises:
+        Unavailable, DeadlineExceeded: As :func:`deed`.
+    """
+    async with acquire(pool) as connection:
+        with statement_errors(connection):
+            await record(connection, entries)

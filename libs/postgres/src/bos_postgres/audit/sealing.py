@@ -15,6 +15,7 @@ from bos_chassis.errors import BosError
 from bos_chassis.settings import Settings
 from bos_postgres.audit.trail import drop_older, seal
 from bos_postgres.connections import acquire, statement_errors
+from bos_postgres.migrations import migrate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 AUDIT_MIGRATIONS: Final = Path(__file__).parent / "migrations"
-"""The tables; for :func:`bos_postgres.migrate` with ``table="audit_migrations"``."""
+"""The tables; for :func:`migrate_audit`."""
 
+_TABLE: Final = "audit_migrations"
 _DROP_EVERY_S = 3600.0
 
 
@@ -40,6 +42,15 @@ class AuditSettings(Settings):
     seal_s: float = Field(
         default=1.0, gt=0, le=60, description="Time between two rounds of sealing new entries"
     )
+
+
+async def migrate_audit(dsn: str, *, schema: str) -> None:
+    """Bring the tables of the audit trail in ``schema`` up to date, before the service's own.
+
+    Raises:
+        ConfigurationError, Unavailable: As :func:`bos_postgres.migrate`.
+    """
+    await migrate(dsn, AUDIT_MIGRATIONS, schema=schema, table=_TABLE)
 
 
 @asynccontextmanager

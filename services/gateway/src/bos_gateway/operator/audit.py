@@ -16,7 +16,7 @@ from attrs import asdict
 
 from bos_chassis.errors import BosError, FailedPrecondition, Unavailable
 from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_store
+from bos_gateway.operator.deployment import find_audit_stores
 from bos_postgres import connect, statement_errors
 from bos_postgres.audit import Checkpoint, SealedEntry, checkpoint, read, verify
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 
 _CONNECT_S: Final = 5.0
-_TRAILS: Final = "SELECT schemaname FROM pg_tables WHERE tablename = 'audit_trail' ORDER BY 1"
+_TRAILS: Final = """
+SELECT schemaname, current_database() AS database, pg_postmaster_start_time() AS server
+FROM pg_tables WHERE tablename = 'audit_trail' ORDER BY schemaname
+"""
 _Anchors = dict[str, dict[int, bytes]]
 
 _stores = click.option(
@@ -32,7 +35,7 @@ _stores = click.option(
     "urls",
     multiple=True,
     envvar="BOS_AUDIT_STORE_URLS",
-    help="Database with trails, repeatable; by default the gateway's.",
+    help="Database with trails, repeatable; by default those of gateway, identity and memory.",
 )
 
 
@@ -40,7 +43,9 @@ _stores = click.option(
 def audit() -> None:
     """Who did what: log-ins, keys, roles, questions, approvals, deletions. No content.
 
-    Reads the services' databases themselves.
+    Reads the services' databases themselves: those that BOS_GATEWAY_STORE_URL,
+    BOS_IDENTITY_STORE_URL and BOS_MEMORY_STORE_URL name, else the one of the standalone that runs
+    in this folder.
     """
 
 
@@ -132,15 +137,20 @@ async def _trails(
     urls: tuple[str, ...],
 ) -> AsyncIterator[tuple[str, asyncpg.Connection[asyncpg.Record]]]:
     """Every schema that holds a trail, with a session in it."""
-    found = False
-    for url in urls or (find_store(Path.cwd()),):
+    seen, names = set[tuple[object, ...]](), set[str]()
+    for url in urls or find_audit_stores(Path.cwd()):
         async with _session(url) as session:
-            schemas = [row["schemaname"] for row in await session.fetch(_TRAILS)]
-        for schema in schemas:
-            found = True
+            trails = await session.fetch(_TRAILS)
+        for row in trails:
+            if tuple(row) in seen:  # services that share a database
+                continue
+            seen.add(tuple(row))
+            schema = row["schemaname"]
+            name = schema if schema not in names else f"{schema}@{row['database']}"
+            names.add(name)
             async with _session(url, schema) as session:
-                yield schema, session
-    if not found:
+                yield name, session
+    if not names:
         raise Unavailable("There is no audit trail in this database; ask `bos doctor`.")
 
 

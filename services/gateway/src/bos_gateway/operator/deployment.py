@@ -1,14 +1,20 @@
-"""Which deployment is meant: the gateway's settings, or else the standalone of this folder."""
+"""Which deployment is meant: the gateway's settings, or else the standalone of this folder.
+
+The folder may be anybody's: a clone, an archive, a share. So its ``.env`` is read only if the
+environment names no deployment, and then alone: it must not say where credentials go that it does
+not hold.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.settings import Settings
+from bos_chassis.settings import Settings, TlsSettings, settings_from
 from bos_client.connection import Connection, NoConnection, find_connection
 from bos_gateway.audiences import DEFAULT
 from bos_gateway.settings import GatewaySettings
@@ -19,8 +25,13 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from bos_chassis.settings import Source
     from bos_gateway.audiences import Audiences
     from bos_gateway.run_secrets import SecretsKeyRing
+
+
+# A standalone speaks plain text, whatever the environment says.
+_PLAIN = TlsSettings.model_construct(cert_file=None, key_file=None, ca_file=None)
 
 
 class _StoreSettings(Settings):
@@ -30,6 +41,19 @@ class _StoreSettings(Settings):
 
     store_url: str | None = None
     planner_target: str | None = None
+
+
+class _AuditStores(Settings):
+    """The databases of all services that keep an audit trail."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_")
+
+    gateway_store_url: str | None = None
+    identity_store_url: str | None = None
+    memory_store_url: str | None = None
+
+
+_SOURCES: Mapping[Source, str] = {"environment": "BOS_GATEWAY_… (environment)", "file": ".env"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +77,12 @@ class Deployment:
     """The ids of its keys; a standalone tells no more."""
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
+    tls: TlsSettings = field(default_factory=lambda: _PLAIN)
+    """How the gateway calls services."""
     model: str = ""
     """Which model a standalone uses; empty where each service has settings of its own."""
+    settings_of: Source = "environment"
+    """Where all settings come from; a standalone has its own."""
 
     @property
     def remedy(self) -> str:
@@ -68,7 +96,26 @@ def find_store(start: Path) -> str:
     Raises:
         ConfigurationError: nothing says where it is.
     """
-    return _StoreSettings.load().store_url or _standalone(start).store_url
+    for source in _SOURCES:
+        with settings_from(source):
+            if url := _StoreSettings.load().store_url:
+                return url if source == "environment" else _alone(url)
+    return _standalone(start).store_url
+
+
+def find_audit_stores(start: Path) -> list[str]:
+    """The URLs of all databases with audit trails; a standalone has one for all services.
+
+    Raises:
+        ConfigurationError: nothing says where any of them is.
+    """
+    for source in _SOURCES:
+        with settings_from(source):
+            given = _AuditStores.load()
+        urls = (given.gateway_store_url, given.identity_store_url, given.memory_store_url)
+        if found := list(dict.fromkeys(url for url in urls if url)):
+            return found if source == "environment" else [_alone(url) for url in found]
+    return [_standalone(start).store_url]
 
 
 def find_deployment(start: Path) -> Deployment:
@@ -77,14 +124,20 @@ def find_deployment(start: Path) -> Deployment:
     Raises:
         ConfigurationError: there is neither; or a setting is wrong, and named.
     """
-    given = _StoreSettings.load()
-    if not (given.store_url or given.planner_target):
-        return _standalone(start)
-    settings = GatewaySettings.load()
-    ring = settings.secrets_key_ring()
+    for source in _SOURCES:
+        with settings_from(source):
+            given = _StoreSettings.load()
+            if given.store_url or given.planner_target:
+                return _of_settings(source, GatewaySettings.load())
+    return _standalone(start)
+
+
+def _of_settings(source: Source, settings: GatewaySettings) -> Deployment:
+    ring, url = settings.secrets_key_ring(), settings.store_url
     return Deployment(
-        source="BOS_GATEWAY_… (environment and .env)",
-        store_url=settings.store_url,
+        source=_SOURCES[source],
+        settings_of=source,
+        store_url=url if source == "environment" else _alone(url),
         planner_target=settings.planner_target,
         composer_target=settings.composer_target,
         agent_targets=settings.agent_targets,
@@ -93,8 +146,17 @@ def find_deployment(start: Path) -> Deployment:
         agent_audiences=settings.agent_audiences,
         run_token_private_key=settings.run_token_private_key,
         secrets=ring,
+        tls=settings.server.tls,
         secrets_key_ids=ring.ids if ring else frozenset(),
     )
+
+
+def _alone(url: str) -> str:
+    """The URL of a database that takes no password but its own, such as that of ``PGPASSWORD``."""
+    parts = urlsplit(url)
+    if parts.password or "password" in parse_qs(parts.query):
+        return url  # an empty one would count as none
+    return parts._replace(query=f"{parts.query}&password=none".lstrip("&")).geturl()
 
 
 def _standalone(start: Path) -> Deployment:

@@ -20,6 +20,7 @@ from bos_gateway.operator.cards import check_cards
 from bos_gateway.operator.deployment import Deployment, find_deployment
 from bos_gateway.operator.findings import Finding, Level, ok, problem
 from bos_gateway.operator.models import check_models
+from bos_gateway.operator.proxies import check_proxies
 from bos_gateway.operator.store import check_store
 from bos_gateway.operator.targets import check_targets
 
@@ -36,7 +37,8 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
     sane = check_cards(
         cards, deployment.fallback_agent, deployment.run_timeout_s, deployment.agent_audiences
     )
-    return [ok("settings", deployment.source), *store, *targets, *sane, *models]
+    doors = check_proxies(deployment)
+    return [ok("settings", deployment.source), *store, *targets, *sane, *models, *doors]
 
 
 @click.command()
@@ -45,8 +47,9 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
 def doctor(call_models: bool, as_json: bool) -> None:
     """Check database, services, agents, clocks, keys and models.
 
-    Reads what the gateway reads (BOS_GATEWAY_...), or else asks about the `bos serve all` of this
-    folder. Exits with 2 if there is a problem; warnings do not count.
+    Reads what the gateway reads (BOS_GATEWAY_...) from the environment, or else from .env of this
+    folder alone, or else asks about the `bos serve all` of this folder. Exits with 2 if there is a
+    problem; warnings do not count.
     """
     try:
         deployment = find_deployment(Path.cwd())

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from bos_chassis.errors import BosError
-from bos_chassis.settings import TelemetrySettings
+from bos_chassis.settings import TelemetrySettings, settings_from
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_llm import Models, ModelSettings, identity_available, probe
@@ -26,7 +26,8 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
     if deployment.model:
         return [ok("models", f"the standalone uses {deployment.model}")]
     try:
-        settings = ModelSettings.load(max_attempts=1)
+        with settings_from(deployment.settings_of):
+            settings = ModelSettings.load(max_attempts=1)
         users = ("planner", "composer", *sorted(deployment.agent_targets))
         configs = {name: settings.get_agent_model_config(name) for name in users}
         settings.price_table()
@@ -46,7 +47,10 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
             text = f"{name}: {config.model} of {config.provider}{keys} ({_HERE})"
             found.append(ok("models", text))
             callers[config] = name
-    if call:
+    if call and deployment.settings_of == "file" and settings.azure_auth == "managed_identity":
+        text = "models are not called: .env says where, and this machine's identity would go there"
+        found.append(warning("models", text, "Set the model in the environment to call it."))
+    elif call:
         found += await _call(settings, callers)
     return found
 

@@ -16,13 +16,16 @@ from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos_chassis import errors
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.tls import channel_credentials
 from bos_client import BosClient
 from bos_client.errors import BosError as ClientError
+from bos_gateway.operator.certificates import check_shown, open_certificates
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bos_chassis.tls import CertificateFiles
     from bos_client.connection import Connection
     from bos_gateway.operator.deployment import Deployment
 
@@ -76,10 +79,14 @@ async def check_targets(deployment: Deployment) -> tuple[list[Finding], dict[str
         What was found; and the cards of the agents that answered, by configured name.
     """
     findings, signer = _signer(deployment)
+    files, found = open_certificates(deployment.tls)
+    findings += found
+    if files is None and found:
+        return findings, {}
     if not deployment.agent_targets:
         findings.append(problem("agents", "none is configured", "Set BOS_GATEWAY_AGENT_TARGETS."))
     cards: dict[str, AgentCard] = {}
-    asked = (_ask(each, signer, deployment, cards) for each in _services(deployment))
+    asked = (_ask(each, signer, deployment, files, cards) for each in _services(deployment))
     for found in await asyncio.gather(*asked):
         findings += found
     if deployment.local is not None:
@@ -110,19 +117,30 @@ async def _ask(
     service: _Service,
     signer: RunTokenSigner | None,
     deployment: Deployment,
+    files: CertificateFiles | None,
     cards: dict[str, AgentCard],
 ) -> list[Finding]:
-    async with grpc.aio.insecure_channel(service.target) as channel:
+    shown = []
+    if files is not None:
+        domain = deployment.tls.trust_domain
+        shown = await check_shown(service.name, service.target, files, domain)
+    async with _channel(service.target, files) as channel:
         health = await _health(channel, service, deployment.remedy)
         if health.advice or deployment.local is not None:
-            return [health]
-        found = [health, await _signed(channel, service, signer, cards)]
+            return [*shown, health]
+        found = [*shown, health, await _signed(channel, service, signer, cards)]
         if signer is not None:
             with contextlib.suppress(errors.BosError):  # which is as it should be
                 await _call(channel, service)
                 advice = "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS of this service."
                 found.append(warning(service.name, "answers also without a run token", advice))
         return found
+
+
+def _channel(target: str, files: CertificateFiles | None) -> grpc.aio.Channel:
+    if files is None:
+        return grpc.aio.insecure_channel(target)
+    return grpc.aio.secure_channel(target, channel_credentials(files.current()))
 
 
 async def _signed(

@@ -1,7 +1,8 @@
 r"""Text of which nothing is invisible, moves anything else, or passes for another text. Pure.
 
-A character that is not seen, or that changes how others are shown, stands as ``\u{HEX}``. So does a
-backslash that such an escape could be mistaken for (``\u{5C}u{…``), so that texts that differ are
+A character that is not seen, or that changes how others are shown, stands as ``\u{HEX}``: also
+marks that would be drawn over what stands before a text, or, in heaps, over the lines around it.
+So does a backslash that such an escape could be mistaken for (``\u{5C}u{…``): texts that differ are
 shown differently.
 """
 
@@ -29,6 +30,10 @@ _FILLERS: Final = frozenset(
 )
 
 
+# Vietnamese needs two upon a letter, Hebrew three.
+_MOST_MARKS: Final = 3
+
+
 def visible(text: str) -> str:
     """``text`` on one line with everything escaped that is not seen as what it is.
 
@@ -40,13 +45,7 @@ def visible(text: str) -> str:
     before = len(text) - len(text.lstrip(" ")) if inner else len(text)
     after = len(text) - len(inner) - before
     mixed = not unicodedata.is_normalized("NFC", inner)
-    shown = (
-        "".join(
-            _escape(each) if _is_hidden(each) or (mixed and _recombines(each)) else each
-            for each in part
-        )
-        for part in inner.split(_MARK)
-    )
+    shown = (_shown(part, mixed=mixed) for part in inner.split(_MARK))
     escaped_mark = _escape(_MARK[0]) + _MARK[1:]
     return _escape(" ") * before + escaped_mark.join(shown) + _escape(" ") * after
 
@@ -60,6 +59,15 @@ def visible_lines(text: str) -> list[str]:
     return shown
 
 
+def _shown(part: str, *, mixed: bool) -> str:
+    shown, marks = [], _MOST_MARKS  # nothing is there yet that a mark could belong to
+    for each in part:
+        marks = marks + 1 if _is_mark(each) else 0
+        hidden = _is_hidden(each) or (mixed and _recombines(each)) or marks > _MOST_MARKS
+        shown.append(_escape(each) if hidden else each)
+    return "".join(shown)
+
+
 def _escape(character: str) -> str:
     return f"\\u{{{ord(character):X}}}"
 
@@ -69,6 +77,12 @@ def _is_hidden(character: str) -> bool:
     if character == " ":
         return False
     return character in _FILLERS or unicodedata.category(character) in _HIDDEN
+
+
+@lru_cache(maxsize=4096)
+def _is_mark(character: str) -> bool:
+    """Whether it is drawn upon the character before it."""
+    return unicodedata.category(character) in ("Mn", "Me")
 
 
 @lru_cache(maxsize=4096)

@@ -199,6 +199,8 @@ def _parts(secret: str) -> Iterable[str]:
         if isinstance(each, str):
             if not name or _gives_away(name, each):
                 found.add(each)
+        elif isinstance(each, int | float) and (not name or _TELLING.search(name)):
+            found.add(json.dumps(each))
         elif isinstance(each, dict):
             waiting += each.items()
         elif isinstance(each, list):

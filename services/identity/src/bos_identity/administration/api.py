@@ -11,6 +11,7 @@ from bos.identity.v1 import (
     CreatePasswordResetResponse,
     CreateServiceAccountResponse,
     DeactivateUserResponse,
+    DeleteUserResponse,
     ListInvitationsResponse,
     ListUsersResponse,
     ReactivateUserResponse,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         CreatePasswordResetRequest,
         CreateServiceAccountRequest,
         DeactivateUserRequest,
+        DeleteUserRequest,
         ListInvitationsRequest,
         ListUsersRequest,
         ReactivateUserRequest,
@@ -47,7 +49,12 @@ if TYPE_CHECKING:
     from bos_identity.administration.invitations import Invitations
     from bos_identity.administration.resets import Resets
     from bos_identity.administration.users import Users
-    from bos_identity.credentials.callers import Callers
+    from bos_identity.client_address import Addresses
+    from bos_identity.credentials.callers import Caller, Callers
+    from bos_identity.deletion.data_services import DataServices
+    from bos_identity.deletion.runner import DeletionRunner
+    from bos_identity.deletion.store import AccountDeletions
+    from bos_postgres.audit import By
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -63,7 +70,11 @@ class AdministrationServicer(AdministrationServiceServicer):
     users: Users
     invitations: Invitations
     resets: Resets
+    deletions: AccountDeletions
+    data_services: DataServices
+    runner: DeletionRunner
     callers: Callers
+    addresses: Addresses
     log: FilteringBoundLogger
 
     async def ListUsers(self, request: ListUsersRequest, context: Context) -> ListUsersResponse:
@@ -90,7 +101,7 @@ class AdministrationServicer(AdministrationServiceServicer):
             raise InvalidArgument.field("username", "is reserved; choose another one")
         display_name = clean_name("display_name", request.display_name) or request.username
         user = await self.users.add_service(
-            request.username, display_name, request.roles, request.groups
+            request.username, display_name, request.roles, request.groups, self._by(by, context)
         )
         self._changed("service account made", user.user_id, by, roles=list(user.roles))
         return CreateServiceAccountResponse(user=user)
@@ -100,7 +111,9 @@ class AdministrationServicer(AdministrationServiceServicer):
     ) -> SetUserRolesResponse:
         """Replace the roles of an account."""
         by = await self._administrator()
-        user = await self.users.set_roles(_user(request.user_id), request.roles)
+        user = await self.users.set_roles(
+            _user(request.user_id), request.roles, self._by(by, context)
+        )
         self._changed("roles set", user.user_id, by, roles=list(user.roles))
         return SetUserRolesResponse(user=user)
 
@@ -109,7 +122,9 @@ class AdministrationServicer(AdministrationServiceServicer):
     ) -> SetUserGroupsResponse:
         """Replace the groups of an account."""
         by = await self._administrator()
-        user = await self.users.set_groups(_user(request.user_id), request.groups)
+        user = await self.users.set_groups(
+            _user(request.user_id), request.groups, self._by(by, context)
+        )
         self._changed("groups set", user.user_id, by, groups=list(user.groups))
         return SetUserGroupsResponse(user=user)
 
@@ -118,7 +133,7 @@ class AdministrationServicer(AdministrationServiceServicer):
     ) -> DeactivateUserResponse:
         """Close an account."""
         by = await self._administrator()
-        user = await self.users.deactivate(_user(request.user_id))
+        user = await self.users.deactivate(_user(request.user_id), self._by(by, context))
         self._changed("user deactivated", user.user_id, by)
         return DeactivateUserResponse(user=user)
 
@@ -127,16 +142,27 @@ class AdministrationServicer(AdministrationServiceServicer):
     ) -> ReactivateUserResponse:
         """Open an account again."""
         by = await self._administrator()
-        user = await self.users.reactivate(_user(request.user_id))
+        user = await self.users.reactivate(_user(request.user_id), self._by(by, context))
         self._changed("user reactivated", user.user_id, by)
         return ReactivateUserResponse(user=user)
+
+    async def DeleteUser(self, request: DeleteUserRequest, context: Context) -> DeleteUserResponse:
+        """Close an account for good, or tell how far its deletion is."""
+        by = await self._administrator()
+        self.data_services.names()  # refused while it could not be done
+        response = await self.deletions.begin(_user(request.user_id), self._by(by, context))
+        self.runner.wake()
+        self._changed("account deletion asked for", request.user_id, by)
+        return response
 
     async def CreatePasswordReset(
         self, request: CreatePasswordResetRequest, context: Context
     ) -> CreatePasswordResetResponse:
         """Make a code for a new password."""
         by = await self._administrator()
-        code, expires = await self.resets.make(_user(request.user_id), by)
+        code, expires = await self.resets.make(
+            _user(request.user_id), by.user_id, self._by(by, context)
+        )
         self._changed("password reset made", request.user_id, by)
         response = CreatePasswordResetResponse(code=code)
         response.expire_time.FromDatetime(expires)
@@ -148,12 +174,12 @@ class AdministrationServicer(AdministrationServiceServicer):
         """Make an invitation."""
         by = await self._administrator()
         life_s = request.lifetime.ToSeconds() if request.HasField("lifetime") else _INVITATION_S
-        new = NewInvitation(request.roles, request.groups, float(life_s), by)
-        invitation, code = await self.invitations.make(new)
+        new = NewInvitation(request.roles, request.groups, float(life_s), by.user_id)
+        invitation, code = await self.invitations.make(new, self._by(by, context))
         self.log.info(
             "invitation made",
             invitation=invitation.invitation_id,
-            by=str(by),
+            by=str(by.user_id),
             roles=list(invitation.roles),
             groups=list(invitation.groups),
         )
@@ -172,12 +198,14 @@ class AdministrationServicer(AdministrationServiceServicer):
         """Make an invitation useless."""
         by = await self._administrator()
         invitation_id = as_uuid(request.invitation_id)
-        if invitation_id is None or not await self.invitations.revoke(invitation_id):
+        if invitation_id is None or not await self.invitations.revoke(
+            invitation_id, self._by(by, context)
+        ):
             raise NotFound("There is no such invitation, or it was used.")
-        self.log.info("invitation revoked", invitation=str(invitation_id), by=str(by))
+        self.log.info("invitation revoked", invitation=str(invitation_id), by=str(by.user_id))
         return RevokeInvitationResponse()
 
-    async def _administrator(self) -> UUID:
+    async def _administrator(self) -> Caller:
         """Who administers.
 
         Raises:
@@ -185,10 +213,13 @@ class AdministrationServicer(AdministrationServiceServicer):
         """
         caller = await self.callers.caller()
         caller.require_administrator()
-        return caller.user_id
+        return caller
 
-    def _changed(self, what: str, user_id: str, by: UUID, **more: list[str]) -> None:
-        self.log.info(what, user=user_id, by=str(by), **more)
+    def _by(self, caller: Caller, context: Context) -> By:
+        return caller.by(self.addresses.of(context))
+
+    def _changed(self, what: str, user_id: str, by: Caller, **more: list[str]) -> None:
+        self.log.info(what, user=user_id, by=str(by.user_id), **more)
 
 
 def _user(user_id: str) -> UUID:

@@ -8,8 +8,11 @@ from uuid import uuid4
 
 from bos.identity.v1 import Invitation
 from bos_chassis.auth import USER
+from bos_identity.administration.makers import MAY_NOT_ADMINISTER
+from bos_identity.credentials.callers import no_administrator
 from bos_identity.tokens import digest, new_code
-from bos_postgres import execute, fetch, fetchrow, fetchval
+from bos_postgres import execute, fetch, fetchval
+from bos_postgres.audit import deed, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +20,22 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos_postgres.audit import By
+
 MOST_LISTED: Final = 200
 _PREFIX: Final = "bosi_"  # so that scanners for leaked secrets recognise them
 _KEPT_S: Final = 30 * 86400.0
 
 _COLUMNS = "invitation_id, roles, groups, created_at, expires_at"
 _GOOD = "used_by IS NULL AND expires_at > now()"
+# Whoever takes a role away locks the account as well, and voids what was made before.
 _INSERT = f"""
+WITH maker AS (
+    SELECT {MAY_NOT_ADMINISTER} AS barred FROM users WHERE user_id = $5 FOR SHARE
+)
 INSERT INTO invitations (invitation_id, code_digest, roles, groups, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+SELECT $1, $2, $3, $4, $5, now() + make_interval(secs => $6)
+WHERE NOT EXISTS (SELECT FROM maker WHERE barred)
 RETURNING {_COLUMNS}
 """  # noqa: S608  Our own columns.
 _LIST = f"""
@@ -61,20 +71,25 @@ class Invitations:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
-    async def make(self, new: NewInvitation) -> tuple[Invitation, str]:
-        """A new invitation, and its code, which is not kept."""
+    async def make(self, new: NewInvitation, by: By) -> tuple[Invitation, str]:
+        """A new invitation, and its code, which is not kept.
+
+        Raises:
+            PermissionDenied: Its maker has ceased to be an administrator just now.
+        """
         code = new_code(_PREFIX)
-        row = await fetchrow(
-            self._pool,
-            _INSERT,
-            uuid4(),
-            digest(code),
-            list(new.roles) or [USER],
-            list(new.groups),
-            new.made_by,
-            new.life_s,
-        )
-        assert row is not None
+        given = (uuid4(), digest(code), list(new.roles) or [USER], list(new.groups), new.made_by)
+        async with deed(self._pool) as connection:
+            row = await connection.fetchrow(_INSERT, *given, new.life_s)
+            if row is None:
+                raise no_administrator()
+            entry = by.entry(
+                "account.invited",
+                str(row["invitation_id"]),
+                roles=" ".join(row["roles"]),
+                groups=" ".join(row["groups"]),
+            )
+            await record(connection, [entry])
         return _invitation(row), code
 
     async def is_good(self, code_digest: bytes) -> bool:
@@ -85,9 +100,13 @@ class Invitations:
         """Those that can be used, the newest first."""
         return [_invitation(row) for row in await fetch(self._pool, _LIST)]
 
-    async def revoke(self, invitation_id: UUID) -> bool:
+    async def revoke(self, invitation_id: UUID, by: By) -> bool:
         """Make one useless; whether there was one."""
-        return await execute(self._pool, _REVOKE, invitation_id) == "DELETE 1"
+        async with deed(self._pool) as connection:
+            if await connection.execute(_REVOKE, invitation_id) != "DELETE 1":
+                return False
+            await record(connection, [by.entry("invitation.revoked", str(invitation_id))])
+        return True
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of those that expired long ago; returns how many."""

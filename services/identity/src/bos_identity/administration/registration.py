@@ -14,8 +14,11 @@ from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
 from bos_identity.names import clean_name
 from bos_identity.passwords.weak import weakness
 from bos_identity.tokens import digest
+from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import RegisterUserRequest, User
@@ -23,10 +26,19 @@ if TYPE_CHECKING:
     from bos_identity.administration.invitations import Invitations
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.hashes import Passwords
+    from bos_identity.sessions import Origin
     from bos_identity.settings import IdentitySettings
     from bos_identity.throttle import Throttle
+    from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"
+# By which proxies say that a call is somebody else's, beside x-forwarded-for.
+_PASSED_ON: Final = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-forwarded-proto", "x-forwarded-port"),
+        *("x-envoy-external-address", "cf-connecting-ip", "true-client-ip"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +52,16 @@ class Registration:
     settings: IdentitySettings
     metrics: IdentityMetrics
     log: FilteringBoundLogger
+    refusals: Refusals
 
-    async def register(self, request: RegisterUserRequest, network: str, *, is_local: bool) -> User:
+    async def register(
+        self, request: RegisterUserRequest, origin: Origin, *, is_local: bool
+    ) -> User:
         """Make an account.
 
         Args:
             request: What it is to be.
-            network: Where the call comes from; empty if nobody knows.
+            origin: Where the call comes from; empty if nobody knows.
             is_local: Whether it comes from this machine, whatever it says of itself.
 
         Raises:
@@ -61,8 +76,10 @@ class Registration:
         if right is None or right is Right.OPEN:
             # Successes count as well: what is slowed down here is the making of accounts. Whoever
             # was invited has no part in it, and strangers who guess do.
-            await self.throttle.count(self.throttle.registration(network))
+            await self.throttle.count(self.throttle.registration(origin.network))
         if right is None:
+            refused = stranger(origin.network).entry("account.refused", outcome="refused")
+            self.refusals.count(refused)
             raise _invitation_refused() if request.invitation else _closed()
         new = NewAccount(
             username=request.username,
@@ -70,7 +87,7 @@ class Registration:
             display_name=clean_name("display_name", request.display_name) or request.username,
             password=await self.passwords.hash(request.password),
         )
-        user = await self.accounts.add(new, right, code)
+        user = await self.accounts.add(new, right, code, origin.address)
         if user is None:
             raise _invitation_refused()
         self.metrics.registrations.inc()
@@ -96,11 +113,16 @@ class Registration:
             return Right.INVITED if await self.invitations.is_good(code) else None
         if self.settings.registration_open is not None:
             return Right.OPEN if self.settings.registration_open else None
-        return Right.OPEN if is_local and is_loopback(self.settings.server.host) else None
+        return Right.OPEN if is_local and takes_neighbours(self.settings) else None
 
     def _is_first_token(self, code: bytes) -> bool:
         token = self.settings.bootstrap_token
         return token is not None and hmac.compare_digest(digest(token.get_secret_value()), code)
+
+
+def takes_neighbours(settings: IdentitySettings) -> bool:
+    """Whether people and programs of this machine may register, and nobody else."""
+    return settings.registration_open is None and is_loopback(settings.server.host)
 
 
 def check_password(
@@ -132,6 +154,11 @@ def all_local(peer: str, forwarded_for: str, believed: str) -> bool:
         return False
     hops = [part.strip() for part in forwarded_for.split(",") if part.strip()]
     return all(_is_local(hop) for hop in (*hops, *([believed] if believed else [])))
+
+
+def passed_on(metadata: Mapping[str, str]) -> bool:
+    """Whether a proxy says that it passes the call on; a lie can only make the call foreign."""
+    return not _PASSED_ON.isdisjoint(metadata)
 
 
 def _is_local(text: str) -> bool:

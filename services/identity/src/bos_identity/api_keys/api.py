@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RevokeApiKeyRequest,
     )
     from bos_identity.api_keys.store import ApiKeys
+    from bos_identity.client_address import Addresses
     from bos_identity.credentials.callers import Caller, Callers
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -42,6 +43,7 @@ class ApiKeyServicer(ApiKeyServiceServicer):
 
     keys: ApiKeys
     callers: Callers
+    addresses: Addresses
     log: FilteringBoundLogger
 
     async def CreateApiKey(
@@ -58,7 +60,7 @@ class ApiKeyServicer(ApiKeyServiceServicer):
         user_id = self._account(caller, request.user_id)
         life_s = request.lifetime.ToSeconds() if request.HasField("lifetime") else _LIFE_S
         new = NewKey(user_id, name, request.scopes, float(life_s), caller.user_id)
-        key, secret = await self.keys.make(new)
+        key, secret = await self.keys.make(new, caller.by(self.addresses.of(context)))
         self.log.info(
             "API key made",
             key=key.key_id,
@@ -85,9 +87,10 @@ class ApiKeyServicer(ApiKeyServiceServicer):
         """End a key."""
         caller = await self.callers.caller()
         key_id = as_uuid(request.key_id)
+        by = caller.by(self.addresses.of(context))
         revoked = key_id is not None and (
-            await self.keys.revoke_own(key_id, caller.user_id)
-            or (caller.may_administer and await self.keys.revoke_any(key_id))
+            await self.keys.revoke_own(key_id, caller.user_id, by)
+            or (caller.may_administer and await self.keys.revoke_any(key_id, by))
         )
         if not revoked:
             raise NotFound("There is no such API key.")

@@ -10,12 +10,16 @@ from bos.identity.v1 import ApiKey
 from bos_chassis.errors import FailedPrecondition, NotFound, ResourceExhausted
 from bos_identity.sessions import Rights
 from bos_identity.tokens import digest, new_code
-from bos_postgres import acquire, acting_for, execute, fetch, fetchrow, for_user, statement_errors
+from bos_postgres import acting_for, execute, fetch, fetchrow, for_user
+from bos_postgres.audit import deed, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import asyncpg
+
+    from bos_postgres.audit import By
+    from bos_postgres.connections import Session
 
 MOST_KEYS: Final = 200
 """Good keys of one account."""
@@ -108,7 +112,7 @@ class ApiKeys:
         self._pool = pool
         self._readers = readers
 
-    async def make(self, new: NewKey) -> tuple[ApiKey, str]:
+    async def make(self, new: NewKey, by: By) -> tuple[ApiKey, str]:
         """A new key, and its text, which is not kept.
 
         Raises:
@@ -117,34 +121,27 @@ class ApiKeys:
             ResourceExhausted: It has too many keys.
         """
         key_id, secret = uuid4(), new_code("")
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                # Whoever makes keys for one account takes turns, with its deactivation as well.
-                async with connection.transaction():
-                    is_service = await connection.fetchval(_LOCK_OWNER, new.user_id)
-                    if is_service is None:
-                        raise NotFound("There is no such user.")
-                    if new.user_id != new.made_by and not is_service:
-                        raise FailedPrecondition(
-                            "Keys of people are made by themselves; this is no service account.",
-                            reason="NOT_A_SERVICE_ACCOUNT",
-                        )
-                    if await connection.fetchval(_COUNT, new.user_id) >= MOST_KEYS:
-                        raise ResourceExhausted(
-                            f"The account has {MOST_KEYS} keys; revoke some first.",
-                            reason="TOO_MANY_API_KEYS",
-                        )
-                    row = await connection.fetchrow(
-                        _INSERT,
-                        key_id,
-                        new.user_id,
-                        new.name,
-                        digest(secret),
-                        list(new.scopes),
-                        new.made_by,
-                        new.life_s,
-                    )
-        assert row is not None
+        given = (key_id, new.user_id, new.name, digest(secret), list(new.scopes), new.made_by)
+        # Whoever makes keys for one account takes turns, with its deactivation as well.
+        async with deed(self._pool) as connection:
+            is_service = await connection.fetchval(_LOCK_OWNER, new.user_id)
+            if is_service is None:
+                raise NotFound("There is no such user.")
+            if new.user_id != new.made_by and not is_service:
+                raise FailedPrecondition(
+                    "Keys of people are made by themselves; this is no service account.",
+                    reason="NOT_A_SERVICE_ACCOUNT",
+                )
+            if await connection.fetchval(_COUNT, new.user_id) >= MOST_KEYS:
+                raise ResourceExhausted(
+                    f"The account has {MOST_KEYS} keys; revoke some first.",
+                    reason="TOO_MANY_API_KEYS",
+                )
+            row = await connection.fetchrow(_INSERT, *given, new.life_s)
+            assert row is not None
+            whose, scopes = str(new.user_id), " ".join(row["scopes"])
+            entry = by.entry("api_key.created", str(key_id), key_of=whose, scopes=scopes)
+            await record(connection, [entry])
         return _key(row), f"{_PREFIX}_{key_id.hex}_{secret}"
 
     async def list_own(self, user_id: UUID) -> list[ApiKey]:
@@ -155,14 +152,15 @@ class ApiKeys:
         """The good keys of any account, for administrators."""
         return [_key(row) for row in await fetch(self._pool, _LIST, user_id)]
 
-    async def revoke_own(self, key_id: UUID, user_id: UUID) -> bool:
+    async def revoke_own(self, key_id: UUID, user_id: UUID, by: By) -> bool:
         """End a key of the caller; whether there is one."""
         async with acting_for(self._readers, str(user_id)) as connection:
-            return bool(await connection.execute(_REVOKE, key_id) == "UPDATE 1")
+            return await _revoked(connection, key_id, by)
 
-    async def revoke_any(self, key_id: UUID) -> bool:
+    async def revoke_any(self, key_id: UUID, by: By) -> bool:
         """End a key of anybody, for administrators; whether there is one."""
-        return await execute(self._pool, _REVOKE, key_id) == "UPDATE 1"
+        async with deed(self._pool) as connection:
+            return await _revoked(connection, key_id, by)
 
     async def exchange(self, text: str) -> GoodKey | None:
         """The key that ``text`` is, if it may be used; notes that it was."""
@@ -194,6 +192,13 @@ class ApiKeys:
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of keys that expired long ago; returns how many."""
         return int((await execute(self._pool, _FORGET, _KEPT_S, batch)).rpartition(" ")[2])
+
+
+async def _revoked(connection: Session, key_id: UUID, by: By) -> bool:
+    if await connection.execute(_REVOKE, key_id) != "UPDATE 1":
+        return False
+    await record(connection, [by.entry("api_key.revoked", str(key_id))])
+    return True
 
 
 def _key(row: asyncpg.Record) -> ApiKey:

@@ -14,6 +14,7 @@ from bos_chassis.auth import ADMINISTRATOR, current_principal
 from bos_chassis.errors import NotFound, PermissionDenied
 from bos_chassis.user_tokens import refused_token
 from bos_identity.sessions import Rights
+from bos_postgres.audit import By
 
 if TYPE_CHECKING:
     from bos_chassis.auth import Principal
@@ -31,6 +32,12 @@ class Caller:
     rights: Rights
     is_key: bool
     """Whether an API key stands for the user."""
+    principal: Principal
+    """As the credential says it."""
+
+    def by(self, address: str) -> By:
+        """The caller as the audit trail names it."""
+        return By.of(self.principal, address)
 
     @property
     def may_administer(self) -> bool:
@@ -46,11 +53,7 @@ class Caller:
         if self.is_key:
             raise key_refused()
         if not self.may_administer:
-            raise PermissionDenied(
-                f"This needs the role {ADMINISTRATOR}.",
-                reason="ROLE_REQUIRED",
-                metadata={"role": ADMINISTRATOR},
-            )
+            raise no_administrator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class Callers:
             raise refused_token()
         is_key = principal.kind == "api_key"
         session_id = as_uuid(principal.session_id) if principal.kind == "user_token" else None
-        return Caller(user_id, session_id, rights, is_key)
+        return Caller(user_id, session_id, rights, is_key, principal)
 
     async def rights(self) -> Rights | None:
         """What the caller may do; None if the session or key is not good any more."""
@@ -103,6 +106,15 @@ class Callers:
 def key_refused() -> PermissionDenied:
     """What a program hears that does with a key what only people do."""
     return PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
+
+
+def no_administrator() -> PermissionDenied:
+    """What somebody hears who does not administer."""
+    return PermissionDenied(
+        f"This needs the role {ADMINISTRATOR}.",
+        reason="ROLE_REQUIRED",
+        metadata={"role": ADMINISTRATOR},
+    )
 
 
 def as_uuid(text: str) -> UUID | None:

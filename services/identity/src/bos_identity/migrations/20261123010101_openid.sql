@@ -6,7 +6,6 @@ CREATE TABLE external_identities (
     subject      text NOT NULL,
     user_id      uuid NOT NULL REFERENCES users ON DELETE CASCADE,
     created_at   timestamptz NOT NULL DEFAULT now(),
-    last_used_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (issuer, subject)
 );
 CREATE INDEX external_identities_by_user ON external_identities (user_id);

@@ -17,7 +17,13 @@ from bos.identity.v1 import (
     GetOpenIdProviderResponse,
     OpenIdLogInPending,
 )
-from bos_chassis.errors import FailedPrecondition, InvalidArgument
+from bos_chassis.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    PermissionDenied,
+    Unauthenticated,
+)
+from bos_identity.accounts import Account
 from bos_identity.names import clean_name
 from bos_identity.openid.claims import (
     display_name_of,
@@ -31,6 +37,7 @@ from bos_identity.openid.id_tokens import refused
 from bos_identity.openid.people import Person
 from bos_identity.openid.provider import DEVICE_GRANT, Granted
 from bos_identity.openid.settings import is_listed
+from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import FinishOpenIdLogInRequest
-    from bos_chassis.errors import Unauthenticated
     from bos_identity.identity import Identity
     from bos_identity.openid.flows import Flows
     from bos_identity.openid.id_tokens import IdTokens
@@ -129,6 +135,25 @@ class OpenIdLogIn:
             Unavailable: The provider cannot be used.
         """
         client_name = clean_name("client_name", request.client_name)
+        try:
+            account = await self._account(request, origin)
+            if not isinstance(account, Account):
+                return account
+            response = await self.identity.open_session(account, origin, client_name)
+            if response is None:
+                raise self._refused("the account was closed in this very moment")
+        except (Unauthenticated, PermissionDenied):
+            self.identity.metrics.logins.labels("refused").inc()
+            refused_entry = stranger(origin.network).entry("session.refused", outcome="refused")
+            self.identity.refusals.count(refused_entry)
+            raise
+        self.identity.metrics.logins.labels("succeeded").inc()
+        return FinishOpenIdLogInResponse(log_in=response)
+
+    async def _account(
+        self, request: FinishOpenIdLogInRequest, origin: Origin
+    ) -> Account | FinishOpenIdLogInResponse:
+        """The account of whoever has signed in, or what is to be said while nobody has."""
         if request.code or request.state:
             granted, nonce = await self._by_code(request)
         else:
@@ -137,20 +162,14 @@ class OpenIdLogIn:
                 return _pending(found)
             granted, nonce = found, None
         claims = await self._claims(granted, nonce)
-        account, is_new = await self.people.account(self._person(claims))
+        account, is_new = await self.people.account(self._person(claims), origin.address)
         if is_new:
             self.identity.metrics.registrations.inc()
+            user = account.user
             self.log.info(
-                "user registered",
-                user=account.user.user_id,
-                right="openid",
-                roles=list(account.user.roles),
+                "user registered", user=user.user_id, right="openid", roles=list(user.roles)
             )
-        response = await self.identity.open_session(account, origin, client_name)
-        if response is None:
-            raise refused()  # closed in this very moment
-        self.identity.metrics.logins.labels("succeeded").inc()
-        return FinishOpenIdLogInResponse(log_in=response)
+        return account
 
     async def _begin_device(self, origin: Origin) -> BeginOpenIdLogInResponse:
         if not self.settings.device_flow:
@@ -238,7 +257,6 @@ class OpenIdLogIn:
         )
 
     def _refused(self, why: str) -> Unauthenticated:
-        self.identity.metrics.logins.labels("refused").inc()
         self.log.info("OpenID sign-in refused", why=why)
         return refused()
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from bos_chassis.auth import USER
 from bos_chassis.errors import PermissionDenied, Unavailable
 from bos_identity.accounts import COLUMNS, Account, user_of
-from bos_postgres import acquire, statement_errors
+from bos_identity.administration.users import put_groups, put_roles
+from bos_postgres.audit import By, deed, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,26 +23,24 @@ if TYPE_CHECKING:
     import asyncpg
     from asyncpg.pool import PoolConnectionProxy
 
+    from bos.identity.v1 import User
+    from bos_postgres.audit import AuditEntry
+
     Connection = PoolConnectionProxy[asyncpg.Record]
 
 _NUMBERED: Final = 9
 _RANDOM: Final = 5
 # Those who sign in for the first time twice at once take turns.
 _TURN: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-_KNOWN: Final = """
-UPDATE external_identities SET last_used_at = now() WHERE issuer = $1 AND subject = $2
-RETURNING user_id
-"""
+_KNOWN: Final = "SELECT user_id FROM external_identities WHERE issuer = $1 AND subject = $2"
 _ADDRESS_TAKEN: Final = "SELECT EXISTS (SELECT FROM users WHERE lower(email) = lower($1))"
 _MAKE: Final = """
 INSERT INTO users (user_id, username, email, display_name, roles, groups)
-VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING user_id
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING user_id, roles, groups
 """
 _LINK: Final = "INSERT INTO external_identities (issuer, subject, user_id) VALUES ($1, $2, $3)"
-# One statement: nobody sees new roles with old groups.
-_SET: Final = f"""
-UPDATE users SET roles = coalesce($2, roles), groups = coalesce($3, groups)
-WHERE user_id = $1 RETURNING {COLUMNS}, password, password_changed_at
+_FIND: Final = f"""
+SELECT {COLUMNS}, password, password_changed_at FROM users WHERE user_id = $1
 """  # noqa: S608  Our own columns.
 
 
@@ -71,30 +70,31 @@ class People:
         self._pool = pool
         self._registration = registration
 
-    async def account(self, person: Person) -> tuple[Account, bool]:
+    async def account(self, person: Person, address: str) -> tuple[Account, bool]:
         """Their account with what the provider says of today, and whether it was made just now.
+
+        Args:
+            person: Whoever signed in at the provider.
+            address: Where they call from, as far as is known.
 
         Raises:
             PermissionDenied: They have none, and none is made; or it is deactivated.
         """
-        async with acquire(self._pool) as connection:
-            with statement_errors(connection):
-                async with connection.transaction():
-                    await connection.execute(_TURN, f"{person.issuer}\n{person.subject}")
-                    user_id = await connection.fetchval(_KNOWN, person.issuer, person.subject)
-                    is_new = user_id is None
-                    if is_new:
-                        user_id = await self._made(connection, person)
-                    row = await connection.fetchrow(_SET, user_id, person.roles, person.groups)
-        assert row is not None
-        account = Account(row["user_id"], user_of(row), row["password"], row["password_changed_at"])
-        if not account.user.active:
-            raise PermissionDenied(
-                "This account is deactivated; ask an administrator.", reason="USER_DEACTIVATED"
-            )
-        return account, is_new
+        async with deed(self._pool) as connection:
+            await connection.execute(_TURN, f"{person.issuer}\n{person.subject}")
+            user_id = await connection.fetchval(_KNOWN, person.issuer, person.subject)
+            is_new = user_id is None
+            if is_new:
+                user_id = await self._made(connection, person, address)
+            row = await connection.fetchrow(_FIND, user_id)
+            if row is None or row["deactivated_at"] is not None:
+                raise PermissionDenied(
+                    "This account is deactivated; ask an administrator.", reason="USER_DEACTIVATED"
+                )
+            user = await _with_rights_of_today(connection, person, user_of(row), address)
+        return Account(row["user_id"], user, row["password"], row["password_changed_at"]), is_new
 
-    async def _made(self, connection: Connection, person: Person) -> object:
+    async def _made(self, connection: Connection, person: Person, address: str) -> UUID:
         if not self._registration:
             raise PermissionDenied(
                 "You have no account here; ask an administrator.", reason="REGISTRATION_CLOSED"
@@ -103,7 +103,7 @@ class People:
             email = person.email
             if email is not None and await connection.fetchval(_ADDRESS_TAKEN, email):
                 email = None  # that of somebody else's account, and it stays theirs alone
-            user_id = await connection.fetchval(
+            row = await connection.fetchrow(
                 _MAKE,
                 uuid4(),
                 username,
@@ -112,10 +112,30 @@ class People:
                 person.roles if person.roles is not None else [USER],
                 person.groups or [],
             )
-            if user_id is not None:
+            if row is not None:
+                user_id: UUID = row["user_id"]
                 await connection.execute(_LINK, person.issuer, person.subject, user_id)
+                await record(connection, [_registered(row, address)])
                 return user_id
         raise Unavailable("An account could not be made; try again.")
+
+
+async def _with_rights_of_today(
+    connection: Connection, person: Person, user: User, address: str
+) -> User:
+    """The user with the roles and groups that the provider names, where it is asked for them."""
+    by, user_id = By("identity", "service", address), UUID(user.user_id)
+    if person.roles is not None and set(person.roles) != set(user.roles):
+        user = await put_roles(connection, user_id, person.roles, by)
+    if person.groups is not None and set(person.groups) != set(user.groups):
+        user = await put_groups(connection, user_id, person.groups, by)
+    return user
+
+
+def _registered(row: asyncpg.Record, address: str) -> AuditEntry:
+    by = By(str(row["user_id"]), address=address)
+    roles, groups = " ".join(row["roles"]), " ".join(row["groups"])
+    return by.entry("account.registered", by.actor, right="openid", roles=roles, groups=groups)
 
 
 def _names(wanted: str) -> Iterator[str]:

@@ -1,0 +1,115 @@
+"""TLS of the tools of people: whom to believe, what to show, and what never goes in plain text.
+
+A target ``grpcs://host:port`` (or ``https://…``) is called over TLS, and so is a mere ``host:port``
+once an authority is given. Beyond this machine plain text has to be asked for: whoever is on the
+way could read the key or token that goes with every call.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextvars import ContextVar
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import grpc
+
+from bos_client.errors import InvalidArgument
+
+_SECURE: Final = ("grpcs", "https")
+_PLAIN: Final = ("grpc", "http")
+_MOST_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """How services are called."""
+
+    ca_file: str | None = None
+    """Authorities (PEM) that services' certificates come from; None: those of this system."""
+    cert_file: str | None = None
+    """Certificate (PEM, with its chain) to show to services that demand one."""
+    key_file: str | None = None
+    """Its private key (PEM)."""
+    insecure: bool = True
+    """Whether plain text may go beyond this machine."""
+
+    def reach(self, target: str) -> tuple[str, grpc.ChannelCredentials | None]:
+        """What to dial for ``target``, and with which credentials; None for plain text.
+
+        Raises:
+            InvalidArgument: A file cannot be used, or the target would be called in plain text.
+        """
+        scheme, address = _parts(target)
+        if scheme in _SECURE or (self.ca_file and scheme not in _PLAIN and scheme != "unix"):
+            return address, self._credentials()
+        if not (self.insecure or scheme == "unix" or _is_here(address)):
+            raise InvalidArgument(
+                f"{target} would be called in plain text, and your key or token could be read on "
+                f"its way. Write grpcs://{address}, or give the authority of its certificate by "
+                "--ca-file (or BOS_CA_FILE); or add --insecure (BOS_INSECURE=1) if nobody else is "
+                "on that network.",
+                reason="PLAIN_TEXT",
+            )
+        return address, None
+
+    def _credentials(self) -> grpc.ChannelCredentials:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise InvalidArgument(
+                "Give --cert-file and --key-file (BOS_CERT_FILE, BOS_KEY_FILE) together, or none."
+            )
+        system = ssl.get_default_verify_paths().cafile
+        authorities = _read(self.ca_file, "--ca-file") or _read(system, "SSL_CERT_FILE")
+        if authorities is not None and b"-----BEGIN CERTIFICATE-----" not in authorities:
+            raise InvalidArgument(
+                f"{self.ca_file or system} holds no certificate in PEM form; correct --ca-file "
+                "(or BOS_CA_FILE)."
+            )
+        key, chain = _read(self.key_file, "--key-file"), _read(self.cert_file, "--cert-file")
+        return grpc.ssl_channel_credentials(authorities, key, chain)
+
+
+_current: ContextVar[Transport | None] = ContextVar("bos_client_transport", default=None)
+
+
+def set_transport(transport: Transport) -> None:
+    """Have the clients that this task makes from now on call services so."""
+    _current.set(transport)
+
+
+def current_transport() -> Transport:
+    """How services are called: as was set, or as targets say."""
+    return _current.get() or Transport()
+
+
+def _parts(target: str) -> tuple[str, str]:
+    """Scheme and what gRPC is to dial; without a scheme of ours, that is the target itself."""
+    scheme, separator, rest = target.partition("://")
+    if separator and scheme.lower() in (*_SECURE, *_PLAIN):
+        return scheme.lower(), rest.rstrip("/")
+    if target.startswith(("unix:", "unix-abstract:")):
+        return "unix", target
+    return "", target
+
+
+def _is_here(address: str) -> bool:
+    """Whether nothing leaves this machine on its way there."""
+    place = address.rsplit("/", 1)[-1] if ":///" in address else address
+    try:
+        host = urlsplit(f"//{place}").hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read(path: str | None, option: str) -> bytes | None:
+    if not path:
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        raise InvalidArgument(f"{option}: {path} cannot be read: {error.strerror}.") from None

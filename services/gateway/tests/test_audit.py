@@ -1,0 +1,329 @@
+"""What the gateway tells the audit trail: each deed with its entry, or neither; no content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from answering import approvals, asked, refusal, respond
+from gateway_house import gateway_process
+from prometheus_client import CollectorRegistry
+from signed_in_callers import signed_in, token
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_PENDING,
+    RUN_STATUS_FAILED,
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
+    CancelRunRequest,
+    DownloadFileRequest,
+    GetApprovalRequest,
+    RespondApprovalRequest,
+)
+from bos_agentkit import AgentTask, agent_card, succeeded, tool
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log import SCHEMA
+from bos_gateway.upkeep import Upkeep
+from bos_postgres import connect, open_database
+from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
+from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail, until_audited
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from gateway_house import Client, House
+
+    from bos.agent.v1 import AgentResult
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
+ADA, MAX = token("ada"), token("max", roles=("user", "approver"))
+FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
+PLANTED = "planted"
+FILE = f"{PLANTED} bytes".encode()
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'not now'; END $$;
+CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW
+WHEN (NEW.action = '{}') EXECUTE FUNCTION refuse();
+"""
+
+
+class Reader(RecordingAgent):
+    """Reads by a tool, and says so."""
+
+    def __init__(self) -> None:
+        @tool(description="Runs a query.")
+        async def query(statement: str) -> dict[str, Any]:
+            return {"rows": [statement]}
+
+        self.tools = (query,)
+        super().__init__("reader", card=agent_card("reader", "Reads.", tools=self.tools))
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        data = await task.tools.call("query", statement=f"SELECT '{PLANTED}'")
+        return succeeded(task, answer=PLANTED, data=data)
+
+
+class Liar(RecordingAgent):
+    """May read, and says nothing of it."""
+
+    def __init__(self) -> None:
+        card = agent_card("liar", "Reads.", downstream_audiences=["mcp_db"])
+        super().__init__("liar", card=card)
+
+
+@pytest.fixture
+async def agent(house: House) -> DeployAgent:
+    agent = DeployAgent()
+    await house.add_agent(agent)
+    await house.add_agent(FileAgent("files", {f"{PLANTED}.txt": ("text/plain", FILE)}))
+    await house.add_agent(SlowAgent("slow"))
+    await house.add_agent(EchoAgent("echo"))
+    made = step(f"{PLANTED}_step", "deploy", "deploy shop 1.2")
+    made.tools.extend(["check_deploy_status", "trigger_deployment"])
+    house.planner.steps = [made]
+    return agent
+
+
+def gateway_of(house: House, folder: Path, **more: Any) -> AbstractAsyncContextManager[Client]:
+    """A gateway with people who signed in, that keeps its lease however busy the machine is."""
+    own = {"lease_s": 15.0, "lease_renewal_s": 1.0, "artefacts_url": (folder / "a").as_uri()}
+    return house.gateway(**{"auth": signed_in(folder), **own, **more})
+
+
+async def execute(house: House, sql: str) -> None:
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        await session.execute(sql)
+
+
+async def ask(gateway: Client, **request: Any) -> Any:
+    asked = AgentRequest(question=f"{PLANTED}?", conversation_id=PLANTED, **request)
+    return (await gateway.stub.Ask(AskRequest(request=asked), timeout=60, metadata=ADA)).response
+
+
+async def slow_run(house: House, gateway: Client) -> str:
+    house.planner.steps = [step("a", "slow")]
+    request = AskStreamRequest(request=AgentRequest(question=f"{PLANTED}?"))
+    async for message in gateway.stub.AskStream(request, timeout=60, metadata=ADA):
+        return str(message.event.run_id)
+    raise AssertionError("no run")
+
+
+async def do(house: House, gateway: Client, method: str) -> tuple[str, str]:
+    """Do it once; returns who did it, and to what."""
+    if method == "Ask":
+        house.planner.steps = [step("a", "echo", PLANTED)]
+        return "ada", (await ask(gateway)).run_id
+    if method == "CancelRun":
+        run_id = await slow_run(house, gateway)
+        request = CancelRunRequest(run_id=run_id, reason=PLANTED)
+        await gateway.stub.CancelRun(request, timeout=60, metadata=ADA)
+        return "ada", run_id
+    if method == "DownloadFile":
+        house.planner.steps = [step("a", "files")]
+        run_id = (await ask(gateway)).run_id
+        digest = hashlib.sha256(FILE).hexdigest()
+        call = gateway.stub.DownloadFile(
+            DownloadFileRequest(run_id=run_id, digest=digest), timeout=60, metadata=ADA
+        )
+        assert b"".join([part.content async for part in call]) == FILE
+        return "ada", run_id
+    approval = await asked(gateway, ADA)
+    if method == "AskStream":
+        return "ada", approval.run_id
+    request = RespondApprovalRequest(
+        approval_id=approval.approval_id, decision=APPROVE, instructions=""
+    )
+    await approvals(gateway).RespondApproval(request, timeout=60, metadata=MAX)
+    return "max", approval.approval_id
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("gateway")))
+async def test_each_deed_leaves_its_entry_and_no_content(
+    rpc: str, house: House, agent: DeployAgent, tmp_path: Path
+) -> None:
+    rules = {"deploy.*": {"roles": ["approver"]}}
+    async with gateway_of(house, tmp_path, approvers=rules) as gateway:
+        actor, target = await do(house, gateway, rpc.rpartition("/")[2])
+        (entry,) = await audit_entries(house.dsn, SCHEMA, AUDITED[rpc])
+        assert (entry["actor"], entry["actor_kind"]) == (actor, "user")
+        assert entry["target"] == target
+    assert PLANTED not in json.dumps(await audit_entries(house.dsn, SCHEMA))
+    await sealed_trail(house.dsn, SCHEMA)
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("gateway")))
+async def test_what_cannot_be_told_is_not_done(
+    rpc: str, house: House, agent: DeployAgent, tmp_path: Path
+) -> None:
+    rules = {"deploy.*": {"roles": ["approver"]}}
+    async with gateway_of(house, tmp_path, approvers=rules) as gateway:
+        await execute(house, REFUSE.format(AUDITED[rpc]))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await do(house, gateway, rpc.rpartition("/")[2])
+        assert await audit_entries(house.dsn, SCHEMA, AUDITED[rpc]) == []
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            runs = await session.fetchval("SELECT count(*) FROM runs")
+            inputs = await session.fetchval("SELECT count(*) FROM run_inputs")
+            open_ones = await session.fetch("SELECT approval_id, status FROM approvals")
+        assert runs == (AUDITED[rpc] != "question.asked")
+        assert inputs == 0
+        assert [row["status"] for row in open_ones] == (
+            [APPROVAL_STATUS_PENDING] if "RespondApproval" in rpc else []
+        )
+        assert not agent.effects
+
+
+async def test_an_answer_tells_what_was_shown_and_what_was_done_of_it(
+    house: House, agent: DeployAgent, tmp_path: Path
+) -> None:
+    async with gateway_of(house, tmp_path, approvers=FOUR_EYES) as gateway:
+        approval = await asked(gateway, ADA)
+        get = GetApprovalRequest(approval_id=approval.approval_id)
+        seen = (await approvals(gateway).GetApproval(get, timeout=60, metadata=MAX)).approval
+        error = await refusal(respond(gateway, approval, APPROVE, ADA))
+        assert error.reason == "FOUR_EYES"
+        await respond(gateway, approval, APPROVE, MAX)
+        await respond(gateway, approval, APPROVE, MAX)  # the same once more is no second decision
+
+        told = partial(until_audited, house.dsn, SCHEMA)
+        (answered,) = await told("approval.answered")
+        shown = seen.display.SerializeToString(deterministic=True)
+        assert answered["details"]["shown"] == f"sha256:{hashlib.sha256(shown).hexdigest()}"
+        assert answered["details"]["decision"] == "approved"
+        assert answered["details"]["asked_by"] == "ada"
+        (refused,) = await told("approval.refused")
+        assert (refused["actor"], refused["outcome"]) == ("ada", "refused")
+        assert refused["details"]["reason"] == "FOUR_EYES"
+        (performed,) = await told("action.performed")
+        assert performed["details"]["digest"] == approval.actions[0].digest
+        assert performed["details"]["approval"] == approval.approval_id
+        assert (performed["actor"], performed["outcome"]) == ("ada", "succeeded")
+
+
+async def test_a_denied_action_is_not_told_of_as_performed_and_one_without_answer_expires(
+    house: House, agent: DeployAgent, tmp_path: Path
+) -> None:
+    async with gateway_of(house, tmp_path, approval_timeout_s=1.0) as gateway:
+        expired = await asked(gateway, ADA)
+        told = await until_audited(house.dsn, SCHEMA, "approval.expired")
+    assert [(each["actor"], each["actor_kind"], each["target"]) for each in told] == [
+        ("gateway", "service", expired.approval_id)
+    ]
+    async with gateway_of(house, tmp_path) as gateway:
+        await respond(gateway, await asked(gateway, ADA), DENY, ADA)
+        (answered,) = await audit_entries(house.dsn, SCHEMA, "approval.answered")
+        assert answered["details"]["decision"] == "denied"
+    assert await audit_entries(house.dsn, SCHEMA, "action.performed") == []
+
+
+async def test_a_step_that_read_data_is_told_of_also_if_its_agent_says_nothing(
+    house: House, tmp_path: Path
+) -> None:
+    for made in (Reader(), Liar(), EchoAgent("echo")):
+        await house.add_agent(made)
+    agents = ("reader", "liar", "echo")
+    house.planner.steps = [step(f"{PLANTED}_{agent}", agent) for agent in agents]
+    async with gateway_of(house, tmp_path) as gateway:
+        run_id = (await ask(gateway)).run_id
+    found = {
+        each["details"]["agent"]: each
+        for each in await audit_entries(house.dsn, SCHEMA, "data.read")
+    }
+    assert set(found) == {"reader", "liar"}, "what neither reads nor could is not told of"
+    assert {each["target"] for each in found.values()} == {run_id}
+    assert {each["actor"] for each in found.values()} == {"ada"}
+    assert found["reader"]["details"]["tools"] == "query"
+    assert found["reader"]["details"]["calls"] == "1"
+    assert found["liar"]["details"]["services"] == "mcp_db"
+    assert found["liar"]["details"]["step"] == "0.2"
+    digests = {each["details"]["digest"] for each in found.values()}
+    assert len(digests) == 2
+    assert PLANTED not in json.dumps(await audit_entries(house.dsn, SCHEMA))
+
+
+async def test_a_result_that_cannot_be_told_of_is_not_stored(house: House, tmp_path: Path) -> None:
+    await house.add_agent(Reader())
+    house.planner.steps = [step("r", "reader")]
+    async with gateway_of(house, tmp_path) as gateway:
+        await execute(house, REFUSE.format("data.read"))
+        assert (await ask(gateway)).status == RUN_STATUS_FAILED
+        async with connect(house.dsn, schema=SCHEMA) as session:
+            kinds = await session.fetch("SELECT kind FROM run_events WHERE kind = 'step_finished'")
+        assert kinds == []
+    assert await audit_entries(house.dsn, SCHEMA, "data.read") == []
+
+
+async def test_operators_who_erase_and_runs_that_expire_are_told_of(
+    house: House, tmp_path: Path
+) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    async with gateway_of(house, tmp_path) as gateway:
+        for _ in range(2):
+            await ask(gateway)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bos_gateway.retention", "erase", "--user", "ada"),
+            env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        assert await process.wait() == 0
+        (erased,) = await audit_entries(house.dsn, SCHEMA, "run.erased")
+        assert (erased["actor_kind"], erased["target"]) == ("operator", "ada")
+        assert erased["details"] == {"runs": "2"}
+        await ask(gateway)
+        async with open_database(house.dsn, schema=SCHEMA) as pool:
+            await Upkeep(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
+    (expired,) = await audit_entries(house.dsn, SCHEMA, "runs.expired")
+    assert (expired["actor_kind"], expired["details"]) == ("service", {"runs": "1"})
+
+
+async def test_what_was_not_sealed_by_a_gateway_that_was_killed_is_sealed_by_the_next(
+    house: House,
+) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    async with gateway_process(house, audit__seal_s=60) as (process, gateway):
+        run_id = (await gateway.ask()).run_id
+        process.kill()
+        await process.wait()
+    pending = "SELECT count(*) FROM audit_pending WHERE action = 'question.asked'"
+    async with connect(house.dsn, schema=SCHEMA) as session:
+        assert await session.fetchval(pending) == 1
+        async with house.gateway():
+            async with asyncio.timeout(60):
+                while await session.fetchval(pending):  # noqa: ASYNC110  Nothing sets an event.
+                    await asyncio.sleep(0.001)
+    found = [each for each in await sealed_trail(house.dsn, SCHEMA) if each.target == run_id]
+    assert "question.asked" in {each.action for each in found}
+
+
+def has_sealed(gateway: Client) -> bool:
+    assert gateway.telemetry is not None
+    return any(entry["event"] == "audit sealed" for entry in gateway.telemetry.logs)
+
+
+async def test_gateways_that_seal_at_once_keep_one_chain(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    house.planner.steps = [step("a", "echo")]
+    often, asked = {"seal_s": 0.001}, 0
+    async with house.gateway(audit=often) as one, house.gateway(audit=often) as other:
+        async with asyncio.timeout(60):
+            while asked < 20 or not (has_sealed(one) and has_sealed(other)):
+                await asyncio.gather(*(each.ask() for each in (one, other) for _ in range(2)))
+                asked += 4
+    entries = await sealed_trail(house.dsn, SCHEMA)
+    assert len([each for each in entries if each.action == "question.asked"]) == asked

@@ -1,0 +1,33 @@
+"""Registration for this machine, where a proxy on it could let others in: said at the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from identity_house import REST, Caller, Starter
+
+from bos_chassis.settings import AuthSettings
+
+WARNING = "whoever calls from this machine may register, and proxies are set"
+NO_PROXY = AuthSettings.load(proxy_public_keys=None)
+PROXY = AuthSettings.load(proxy_public_keys=REST.public_key)
+
+
+def warned(identity: Caller) -> bool:
+    return WARNING in [entry["event"] for entry in identity.telemetry.logs]
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_said"),
+    [
+        ({"auth": PROXY}, True),
+        ({"auth": NO_PROXY}, False),
+        ({"auth": PROXY, "registration_open": False}, False),
+        ({"auth": PROXY, "registration_open": True}, False),
+    ],
+)
+async def test_the_start_warns_where_a_proxy_could_make_strangers_neighbours(
+    start: Starter, settings: dict[str, Any], is_said: bool
+) -> None:
+    assert warned(await start(**settings)) is is_said

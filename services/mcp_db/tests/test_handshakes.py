@@ -1,0 +1,141 @@
+"""Peers that connect where TLS is spoken and never say hello, or never end it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp_db_rig import sqlite_database
+
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.service import McpDbServer, serve
+from bos_mcp_db.settings import McpDbSettings
+from bos_testkit.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_chassis.settings import TlsSettings
+
+pytestmark = pytest.mark.security
+
+# What a client begins with, and the first bytes of a hello that never goes on.
+PLAIN = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+HALF_A_HELLO = bytes.fromhex("1603010200010001fc0303")
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+PATIENT = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> TlsSettings:
+    return Authority(tmp_path / "authority").issue("mcp_db")
+
+
+@asynccontextmanager
+async def service(path: Path, tls: TlsSettings, **settings: Any) -> AsyncIterator[McpDbServer]:
+    open_to_all = tls.model_copy(update={"client_certificates": False})
+    chosen = McpDbSettings.load(
+        databases={"main": sqlite_database(path)},
+        database_url=None,
+        server=ServerSettings.load(grace_s=0, tls=open_to_all),
+        **settings,
+    )
+    async with serve(chosen, Telemetry.for_tests("mcp_db")) as server:
+        yield server
+
+
+async def silent(stack: AsyncExitStack, server: McpDbServer, said: bytes) -> asyncio.StreamReader:
+    """Somebody who says no more than this."""
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    stack.callback(writer.close)
+    writer.write(said)
+    return reader
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        await asyncio.wait_for(reader.read(), 60)
+
+
+async def served(server: McpDbServer, tls: TlsSettings) -> None:
+    context = ssl.create_default_context(cafile=str(tls.ca_file))
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
+        writer.write(HEALTH)
+        assert b"serving" in await reader.read()
+        writer.close()
+        with suppress(ConnectionError, ssl.SSLError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize("said", [b"", HALF_A_HELLO], ids=["nothing", "half a hello"])
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
+)
+async def test_two_hundred_who_never_say_hello_make_room(
+    sqlite_file: Path, tls: TlsSettings, said: bytes, limits: dict[str, int]
+) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, tls, **PATIENT, **limits) as server,
+    ):
+        crowd = []
+        for number in range(200):
+            crowd.append(await silent(stack, server, said))
+            if number % 50 == 49:
+                await served(server, tls)
+        # The oldest made room; no time limit had anything to do with it.
+        for reader in crowd[:150]:
+            await ended(reader)
+
+
+@pytest.mark.parametrize("said", [b"", HALF_A_HELLO], ids=["nothing", "half a hello"])
+async def test_a_handshake_that_does_not_get_on_is_ended(
+    sqlite_file: Path, tls: TlsSettings, said: bytes
+) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, tls, **{**PATIENT, "header_timeout_s": 0.5}) as server,
+    ):
+        await ended(await silent(stack, server, said))
+
+
+async def test_plain_text_is_ended_at_once_and_others_are_served(
+    sqlite_file: Path, tls: TlsSettings
+) -> None:
+    async with AsyncExitStack() as stack, service(sqlite_file, tls, **PATIENT) as server:
+        await ended(await silent(stack, server, PLAIN))
+        for _ in range(20):
+            await served(server, tls)
+
+
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+    sqlite_file: Path, tls: TlsSettings
+) -> None:
+    context = ssl.create_default_context(cafile=str(tls.ca_file))
+    async with AsyncExitStack() as stack, service(sqlite_file, tls, **PATIENT) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        stack.callback(writer.close)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            client.write(HEALTH)
+            writer.write(outgoing.read())  # the last of the handshake, and the request
+            answer = b""
+            while b"serving" not in answer:
+                try:
+                    answer += client.read(65536)
+                except ssl.SSLWantReadError:
+                    incoming.write(await reader.read(65536))

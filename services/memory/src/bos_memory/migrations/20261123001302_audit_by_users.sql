@@ -1,0 +1,9 @@
+-- migrate:up
+-- What users change by the role that sees nobody else has its entry by that role, too.
+GRANT INSERT ON audit_pending TO bos_memory_reader;
+CREATE POLICY own_deeds ON audit_pending FOR INSERT TO bos_memory_reader
+    WITH CHECK (nullif(current_setting('bos.user_id', true), '') IN (actor, details->>'user'));
+
+-- migrate:down
+DROP POLICY own_deeds ON audit_pending;
+REVOKE INSERT ON audit_pending FROM bos_memory_reader;

@@ -1,0 +1,97 @@
+// Package crowd bounds the connections of a server: when there are too many, the one that was waited
+// for longest makes room. Whoever has sent the headers of a request is not waited for.
+package crowd
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+type key struct{}
+
+// Crowd counts connections from their first moment on.
+type Crowd struct {
+	most    int
+	mutex   sync.Mutex
+	all     map[net.Conn]*list.Element // nil: a request of it is being answered
+	waiting *list.List                 // of net.Conn, who was waited for longest first
+}
+
+// New returns a crowd of at most so many connections.
+func New(most int) *Crowd {
+	return &Crowd{most: most, all: map[net.Conn]*list.Element{}, waiting: list.New()}
+}
+
+// Join has server count its connections here. Its handler must be one that Serving returned.
+func (c *Crowd) Join(server *http.Server) {
+	server.ConnState = c.changed
+	server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
+		return context.WithValue(ctx, key{}, connection)
+	}
+}
+
+// Serving is next, behind which a connection makes no room for others.
+func (c *Crowd) Serving(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if connection, given := r.Context().Value(key{}).(net.Conn); given {
+			c.serve(connection)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *Crowd) changed(connection net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if longest := c.came(connection); longest != nil {
+			_ = longest.Close()
+		}
+	case http.StateIdle:
+		c.waitFor(connection)
+	case http.StateHijacked, http.StateClosed:
+		c.went(connection)
+	case http.StateActive: // with the first byte of its headers, which is not enough
+	}
+}
+
+// came counts a connection, and returns the one that has to go for it.
+func (c *Crowd) came(connection net.Conn) net.Conn {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.all[connection] = c.waiting.PushBack(connection)
+	if len(c.all) <= c.most {
+		return nil
+	}
+	longest, _ := c.waiting.Remove(c.waiting.Front()).(net.Conn)
+	delete(c.all, longest)
+	return longest
+}
+
+func (c *Crowd) serve(connection net.Conn) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if place := c.all[connection]; place != nil {
+		c.waiting.Remove(place)
+		c.all[connection] = nil
+	}
+}
+
+func (c *Crowd) waitFor(connection net.Conn) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if place, counted := c.all[connection]; counted && place == nil {
+		c.all[connection] = c.waiting.PushBack(connection)
+	}
+}
+
+func (c *Crowd) went(connection net.Conn) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if place := c.all[connection]; place != nil {
+		c.waiting.Remove(place)
+	}
+	delete(c.all, connection)
+}

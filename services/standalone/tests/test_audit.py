@@ -1,0 +1,47 @@
+"""`bos audit` in the folder of a running standalone: the trails of all its services."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_demo.questions import load_questions
+from bos_gateway.operator.audit import audit
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("nothing_configured")
+
+
+async def test_all_trails_of_the_standalone_of_this_folder_are_exported_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = StandaloneSettings.load(data_dir=tmp_path / ".data", grace_s=0.1, rest=False)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
+        question = load_questions()[0].question
+        async with BosClient(house.target, api_key=house.api_key) as bos:
+            await bos.ask(question, context=house.context)
+        found: set[tuple[str, str]] = set()
+        async with asyncio.timeout(60):
+            while ("gateway", "data.read") not in found:  # sealed within a second or so
+                result = await asyncio.to_thread(CliRunner().invoke, audit, ["export"])
+                assert result.exit_code == 0, result.output
+                rows = [json.loads(line) for line in result.stdout.splitlines()]
+                found = {(row["service"], row["action"]) for row in rows if "action" in row}
+        verified = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
+    assert {service for service, _ in found} == {"gateway", "identity", "memory"}
+    assert question not in result.stdout
+    assert verified.exit_code == 0, verified.output
+    assert [line.partition(":")[0] for line in verified.stdout.splitlines()] == [
+        *("gateway", "identity", "memory")
+    ]

@@ -1,0 +1,46 @@
+"""Every method of every contract that may change something is told of, or it is said why not."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import MethodOptions
+
+import bos
+from bos_testkit.audit import AUDITED, NOT_AUDITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.security
+
+READ_AND_TOLD = {"bos.gateway.v1.OrchestratorService/DownloadFile"}
+"""What changes nothing and has an entry all the same."""
+
+
+def methods() -> Iterator[tuple[str, bool]]:
+    """Every method, and whether its contract says that it changes nothing."""
+    pool = descriptor_pool.Default()
+    for root in map(Path, bos.__path__):
+        for file in sorted(root.rglob("*_pb2.py")):
+            module = ".".join(("bos", *file.relative_to(root).with_suffix("").parts))
+            for service in importlib.import_module(module).DESCRIPTOR.services_by_name.values():
+                for method in pool.FindServiceByName(service.full_name).methods:
+                    level = method.GetOptions().idempotency_level
+                    reads = level == MethodOptions.NO_SIDE_EFFECTS
+                    yield f"{service.full_name}/{method.name}", reads
+
+
+def test_every_method_that_may_change_something_has_an_entry_or_a_reason_for_none() -> None:
+    found = dict(methods())
+    assert len(found) > 50, "the contracts are read"
+    changing = {name for name, reads in found.items() if not reads}
+    missing = changing - set(AUDITED) - set(NOT_AUDITED)
+    assert not missing, "say in bos_testkit.audit what is told of it, or why nothing is"
+    assert {*AUDITED, *NOT_AUDITED} - changing == READ_AND_TOLD, "no method, or one that reads"
+    assert not set(AUDITED) & set(NOT_AUDITED)
+    assert all(reason.strip() for reason in NOT_AUDITED.values())
