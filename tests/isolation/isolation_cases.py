@@ -73,6 +73,9 @@ OPEN = {
     "IdentityService.ResetPassword",
     "IdentityService.GetJsonWebKeySet",
     "IdentityService.GetOpenIdConfiguration",
+    "OpenIdService.GetOpenIdProvider",
+    "OpenIdService.BeginOpenIdLogIn",
+    "OpenIdService.FinishOpenIdLogIn",
 }
 """What needs no access token."""
 

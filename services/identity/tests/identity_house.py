@@ -18,6 +18,7 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     ListSessionsRequest,
     LogInRequest,
+    OpenIdServiceStub,
     RefreshSessionRequest,
     RegisterUserRequest,
 )
@@ -84,6 +85,7 @@ class Caller:
             AdministrationServiceStub,
             ApiKeyServiceStub,
             CredentialServiceStub,
+            OpenIdServiceStub,
         )
         return [stub(self.channel) for stub in stubs]
 

@@ -10,6 +10,7 @@ import pytest
 from identity_house import PASSWORD, Caller, coming_from, until
 
 from bos.identity.v1 import (
+    BeginOpenIdLogInRequest,
     ChangePasswordRequest,
     CreateApiKeyRequest,
     CreateInvitationRequest,
@@ -19,6 +20,7 @@ from bos.identity.v1 import (
     DeleteAccountRequest,
     DeleteUserRequest,
     ExchangeApiKeyRequest,
+    FinishOpenIdLogInRequest,
     LogInRequest,
     LogOutRequest,
     ReactivateUserRequest,
@@ -31,6 +33,7 @@ from bos.identity.v1 import (
     SetUserRolesRequest,
 )
 from bos_chassis.errors import BosError, PermissionDenied, ResourceExhausted, Unauthenticated
+from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from identity_house import Starter
+    from scripted_provider import ScriptedProvider
 
 ADDRESS = "203.0.113.7"
 PLANTED = "planted"
@@ -48,8 +52,9 @@ NEW = f"{PLANTED} password, a new one"
 class Deeds:
     """An administrator and a user, and everything that they can do, once."""
 
-    def __init__(self, identity: Caller) -> None:
+    def __init__(self, identity: Caller, provider: ScriptedProvider) -> None:
         self.identity = identity
+        self.provider = provider
         self.root = ""
         self.ada = ""
         self.ada_id = ""
@@ -59,6 +64,8 @@ class Deeds:
         self.root = await identity.administrator()
         self.ada_id = (await identity.invited(self.root, "ada")).user_id
         self.ada = (await identity.log_in("ada")).tokens.access_token
+        self.provider.person["name"] = PLANTED
+        await self.log_in_by_openid()
 
     async def by_root(self, method: str, request: Any) -> Any:
         return await self.identity.call(method, request, self.root, **coming_from(ADDRESS))
@@ -119,6 +126,14 @@ class Deeds:
         request = LogInRequest(username="ada", password=PASSWORD, client_name=PLANTED)
         await self.identity.call("LogIn", request, **coming_from(ADDRESS))
 
+    async def log_in_by_openid(self) -> None:
+        begun = await self.identity.call(
+            "BeginOpenIdLogIn", BeginOpenIdLogInRequest(), **coming_from(ADDRESS)
+        )
+        self.provider.token = [self.provider.granted()]
+        request = FinishOpenIdLogInRequest(handle=begun.handle, client_name=PLANTED)
+        await self.identity.call("FinishOpenIdLogIn", request, **coming_from(ADDRESS))
+
     def of(self, method: str) -> Callable[[], Awaitable[Any]]:
         user_id = self.ada_id
         admin: dict[str, Any] = {
@@ -144,13 +159,16 @@ class Deeds:
             "DeleteAccount": self.delete_account,
             "RegisterUser": self.register,
             "LogIn": self.log_in,
+            "FinishOpenIdLogIn": self.log_in_by_openid,
         }[method]
 
 
 @pytest.fixture
-async def deeds(start: Starter) -> Deeds:
+async def deeds(start: Starter, provider: ScriptedProvider) -> Deeds:
+    openid = OpenIdSettings.load(issuer=provider.url, client_id="bos")
     # Nobody is there: what is asked for here is not what comes of it.
-    made = Deeds(await start(account_data_targets={"gateway": "127.0.0.1:1"}))
+    targets = {"gateway": "127.0.0.1:1"}
+    made = Deeds(await start(account_data_targets=targets, openid=openid), provider)
     await made.begin()
     return made
 
@@ -357,3 +375,19 @@ async def test_the_role_that_sees_one_user_cannot_write_in_the_name_of_another(
                 await session.execute(statement)
         with pytest.raises(Exception, match="row-level security"):
             await session.execute(sql, "somebody else")
+
+
+async def test_what_a_provider_says_of_somebody_is_told(
+    start: Starter, provider: ScriptedProvider, postgres_dsn: str
+) -> None:
+    openid = OpenIdSettings.load(issuer=provider.url, client_id="bos", roles_claim="roles")
+    deeds = Deeds(await start(openid=openid), provider)
+    for roles in (["user", "administrator"], ["user"]):
+        provider.person["roles"] = roles
+        await deeds.log_in_by_openid()
+    (registered,) = await audit_entries(postgres_dsn, SCHEMA, "account.registered")
+    assert registered["details"]["right"] == "openid"
+    assert registered["details"]["roles"] == "user administrator"
+    (changed,) = await audit_entries(postgres_dsn, SCHEMA, "roles.changed")
+    assert (changed["actor"], changed["details"]["roles"]) == ("identity", "user")
+    assert changed["target"] == registered["actor"]

@@ -36,6 +36,7 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.identity.v1.IdentityService/RegisterUser": "account.registered",
     "bos.identity.v1.IdentityService/ResetPassword": "password.reset",
     "bos.identity.v1.IdentityService/RevokeSession": "session.ended",
+    "bos.identity.v1.OpenIdService/FinishOpenIdLogIn": "session.opened",
     "bos.memory.v1.MemoryService/DeleteConversation": "conversation.deleted",
     "bos.memory.v1.MemoryService/DeleteLongTermMemory": "memory.deleted",
     "bos.memory.v1.MemoryService/UpdateConversation": "conversation.renamed",
@@ -53,6 +54,8 @@ NOT_AUDITED: Final[Mapping[str, str]] = {
     "what it does is told under the key's id",
     "bos.identity.v1.IdentityService/RefreshSession": "goes on with a session whose beginning and "
     "end are told",
+    "bos.identity.v1.OpenIdService/BeginOpenIdLogIn": "nobody is known yet; the session is told "
+    "of when it is opened",
     "bos.memory.v1.MemoryTurnService/RecordTurn": "a question that the gateway has told of",
     "bos.planner.v1.PlannerService/ClassifyInstructions": "reads; keeps nothing",
     "bos.planner.v1.PlannerService/MakePlan": "makes a plan; keeps nothing",

@@ -86,7 +86,7 @@ class IdentityServicer(IdentityServiceServicer):
         self, request: RegisterUserRequest, context: Context
     ) -> RegisterUserResponse:
         """Make an account."""
-        origin = self._origin(context)
+        origin = self.origin(context)
         metadata = _metadata(context)
         # Somebody behind a gateway that does not know where is no neighbour.
         believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
@@ -97,7 +97,7 @@ class IdentityServicer(IdentityServiceServicer):
 
     async def LogIn(self, request: LogInRequest, context: Context) -> LogInResponse:
         """Open a session."""
-        return await self._identity.log_in(request, self._origin(context))
+        return await self._identity.log_in(request, self.origin(context))
 
     async def RefreshSession(
         self, request: RefreshSessionRequest, context: Context
@@ -188,7 +188,12 @@ class IdentityServicer(IdentityServiceServicer):
             id_token_signing_alg_values_supported=[ALGORITHM],
         )
 
-    def _origin(self, context: Context) -> Origin:
+    def origin(self, context: Context) -> Origin:
+        """Where a call comes from.
+
+        Raises:
+            PermissionDenied: It comes through a gateway that is not known.
+        """
         metadata = _metadata(context)
         told = self._proxies.verify(metadata) if self._proxies else None
         if told is None and PROXY_TOKEN_KEY in metadata:

@@ -95,10 +95,23 @@ class Identity:
             )
         if self.passwords.is_outdated(account.password):
             await self.accounts.rehash(account, await self.passwords.hash(request.password))
+        response = await self.open_session(account, origin, client_name)
+        if response is None:
+            raise _login_failed()  # the password was changed while it was looked at
+        return response
+
+    async def open_session(
+        self, account: Account, origin: Origin, client_name: str
+    ) -> LogInResponse | None:
+        """Open a session for somebody who has proved whose account it is.
+
+        Returns:
+            None if the account has another password by now, or was deactivated.
+        """
         refresh_token = new_refresh_token()
         opened = await self.sessions.open(account, digest(refresh_token), origin, client_name)
         if opened is None:
-            raise _login_failed()  # the password was changed while it was looked at
+            return None
         self.log.info("signed in", user=account.user.user_id, session=opened.session.session_id)
         opened.session.current = True
         return LogInResponse(

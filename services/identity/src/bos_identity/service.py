@@ -14,6 +14,7 @@ from bos.identity.v1 import (
     add_ApiKeyServiceServicer_to_server,
     add_CredentialServiceServicer_to_server,
     add_IdentityServiceServicer_to_server,
+    add_OpenIdServiceServicer_to_server,
 )
 from bos_chassis.api_keys import ApiKeyVerifier
 from bos_chassis.channels import Channels
@@ -46,6 +47,10 @@ from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
 from bos_identity.key_ring import open_key_ring
 from bos_identity.metrics import IdentityMetrics
+from bos_identity.openid.api import OPEN_METHODS as OPENID_OPEN_METHODS
+from bos_identity.openid.api import SERVICE_NAME as OPENID_SERVICE
+from bos_identity.openid.api import OpenIdServicer
+from bos_identity.openid.service import openid_log_in
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
 from bos_identity.sessions import Sessions
@@ -159,9 +164,10 @@ async def serve(
             log=log,
             refusals=refusals,
         )
-        await stack.enter_async_context(
-            running_upkeep((sessions, throttle, invitations, resets, api_keys), telemetry)
-        )
+        openid = await stack.enter_async_context(openid_log_in(settings, pool, identity, telemetry))
+        ageing = (sessions, throttle, invitations, resets, api_keys)
+        flows = () if openid is None else (openid.flows,)
+        await stack.enter_async_context(running_upkeep((*ageing, *flows), telemetry))
         channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
         targets = account_data or (lambda: settings.account_data_targets)
         data_services = DataServices(channels, tokens, targets)
@@ -177,9 +183,10 @@ async def serve(
             require_type=True,
             log=log,
         )
+        own = IdentityServicer(identity, registration, callers, keys, addresses.proxies)
         servicers = (
             Servicer(
-                IdentityServicer(identity, registration, callers, keys, addresses.proxies),
+                own,
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
                 open_methods=OPEN_METHODS,
@@ -223,11 +230,18 @@ async def serve(
                 max_request_bytes=_REQUEST_BYTES,
             ),
         )
+        by_openid = Servicer(
+            OpenIdServicer(openid, own.origin),
+            add_OpenIdServiceServicer_to_server,
+            OPENID_SERVICE,
+            open_methods=OPENID_OPEN_METHODS,
+            max_request_bytes=_REQUEST_BYTES,
+        )
         verifier = ApiKeyVerifier(_exchanged(exchange), users.verify)
         yield await stack.enter_async_context(
             grpc_server(
                 settings.server,
-                servicers,
+                (*servicers, by_openid),
                 telemetry=telemetry,
                 auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
                 from_proxy=from_proxy(settings.auth, telemetry),

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_identity.openid.settings import OpenIdSettings
 from bos_postgres.audit import AuditSettings
 
 _DAY_S = 86400.0
@@ -22,6 +23,7 @@ class IdentitySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    openid: OpenIdSettings = Field(default_factory=OpenIdSettings.load)
     audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: str = Field(

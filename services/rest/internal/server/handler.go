@@ -32,6 +32,7 @@ const (
 	adminService    = "bos.identity.v1.AdministrationService"
 	accountService  = "bos.identity.v1.AccountService"
 	keyService      = "bos.identity.v1.ApiKeyService"
+	openIDService   = "bos.identity.v1.OpenIdService"
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	bodyGrace       = 2 * time.Second
@@ -113,7 +114,7 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService:
 		return true
-	case identityService, adminService, accountService, keyService:
+	case identityService, adminService, accountService, keyService, openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
@@ -172,6 +173,7 @@ func (s *Server) services() (http.Handler, error) {
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterOpenIdServiceHandler(ctx, mux, s.identity),
 			registerExport(
 				mux, identityv1.NewAccountServiceClient(s.identity),
 				s.settings.CallTimeout.Duration(), s.settings.WriteTimeout.Duration(),

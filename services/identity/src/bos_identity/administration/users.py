@@ -110,16 +110,7 @@ class Users:
             InvalidArgument: A service cannot be an administrator.
         """
         async with deed(self._pool) as connection:
-            try:
-                user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
-            except asyncpg.CheckViolationError:
-                raise InvalidArgument.field(
-                    "roles", f"a service account cannot be an {ADMINISTRATOR}"
-                ) from None
-            if ADMINISTRATOR not in roles:
-                await _void_codes_by(connection, user_id)
-            await record(connection, [_rights("roles.changed", user, by)])
-        return user
+            return await put_roles(connection, user_id, roles, by)
 
     async def set_groups(self, user_id: UUID, groups: Sequence[str], by: By) -> User:
         """Replace the groups.
@@ -128,12 +119,7 @@ class Users:
             NotFound: There is no such account.
         """
         async with deed(self._pool) as connection:
-            row = await connection.fetchrow(_SET_GROUPS, user_id, list(groups))
-            if row is None:
-                raise no_user()
-            user = user_of(row)
-            await record(connection, [_rights("groups.changed", user, by)])
-        return user
+            return await put_groups(connection, user_id, groups, by)
 
     async def deactivate(self, user_id: UUID, by: By) -> User:
         """Close an account with its sessions, keys, and the codes it has made, all at once.
@@ -169,6 +155,34 @@ class Users:
                 raise no_user()
             await record(connection, [by.entry("account.reactivated", str(user_id))])
         return user_of(row)
+
+
+async def put_roles(
+    connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID, roles: Sequence[str], by: By
+) -> User:
+    """Replace the roles in a deed that has locked no account yet; see :meth:`Users.set_roles`."""
+    try:
+        user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
+    except asyncpg.CheckViolationError:
+        raise InvalidArgument.field(
+            "roles", f"a service account cannot be an {ADMINISTRATOR}"
+        ) from None
+    if ADMINISTRATOR not in roles:
+        await _void_codes_by(connection, user_id)
+    await record(connection, [_rights("roles.changed", user, by)])
+    return user
+
+
+async def put_groups(
+    connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID, groups: Sequence[str], by: By
+) -> User:
+    """Replace the groups in a deed; see :meth:`Users.set_groups`."""
+    row = await connection.fetchrow(_SET_GROUPS, user_id, list(groups))
+    if row is None:
+        raise no_user()
+    user = user_of(row)
+    await record(connection, [_rights("groups.changed", user, by)])
+    return user
 
 
 def last_administrator() -> FailedPrecondition:
