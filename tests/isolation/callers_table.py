@@ -57,6 +57,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "IdentityService": "RegisterUser LogIn RefreshSession LogOut ResetPassword "
         "GetJsonWebKeySet GetOpenIdConfiguration",
         "CredentialService": "ExchangeApiKey",
+        "OpenIdService": "GetOpenIdProvider BeginOpenIdLogIn FinishOpenIdLogIn",
         "AgentService": "Describe",
     },
     "names a thing": {

@@ -58,6 +58,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "code": "bosp_made-up",
         "new_password": "another one, longer",
     },
+    "OpenIdService.FinishOpenIdLogIn": {"handle": "bosh_made-up"},
     "AccountService.DeleteAccount": {"current_password": "a wrong password"},
     "ApiKeyService.CreateApiKey": {"name": "mine", "scopes": ["account"]},
     "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
