@@ -80,9 +80,9 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
 
 .PHONY: test-floods
-test-floods: install ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service)
+test-floods: install rest ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service FLOOD=name TLS=1)
 	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
-	    $(addprefix --only ,$(ONLY))
+	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)

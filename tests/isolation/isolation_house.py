@@ -145,6 +145,7 @@ class IsolationHouse:
     private_key: Any
     run_tokens: RunTokenSigner
     """Signs run tokens as the gateway does; every service has the key that verifies them."""
+    public_run_key: str
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
@@ -348,6 +349,7 @@ async def open_isolation_house(dsn: str, folder: Path) -> AsyncIterator[Isolatio
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),
             run_tokens=RunTokenSigner(run_key),
+            public_run_key=public_run_key,
         )
         for name in ("ada", "eve"):
             house.people[name] = await sign_in(IdentityServiceStub(at_identity), name)

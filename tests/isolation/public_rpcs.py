@@ -98,6 +98,16 @@ def public_rpcs() -> list[PublicRpc]:
     return sorted(_public(), key=lambda rpc: rpc.name)
 
 
+def all_rpcs() -> list[PublicRpc]:
+    """Also those that services call among each other."""
+    pool = descriptor_pool.Default()
+    return [
+        PublicRpc(service, method)
+        for service in dict.fromkeys(_service_names())
+        for method in pool.FindServiceByName(service).methods
+    ]
+
+
 def _public() -> Iterator[PublicRpc]:
     pool = descriptor_pool.Default()
     for service in dict.fromkeys(_service_names()):

@@ -50,7 +50,7 @@ from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
-from bos_gateway.runs import READER, Runs
+from bos_gateway.runs import READER, Runs, StoredCards
 from bos_gateway.sessions import session_name
 from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
@@ -132,6 +132,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
+        agents.remember(await StoredCards(pool).latest())
         registry = await enter(watched_registry(agents, settings.describe_interval_s, telemetry))
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)

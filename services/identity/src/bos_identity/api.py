@@ -17,10 +17,11 @@ from bos.identity.v1 import (
     ResetPasswordResponse,
     RevokeSessionResponse,
 )
+from bos_chassis.client_address import client_address, network
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
 from bos_identity.administration.registration import all_local, passed_on
-from bos_identity.client_address import Addresses, client_address, throttled_address
+from bos_identity.client_address import Addresses
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
 from bos_identity.sessions import Origin, no_session
@@ -166,7 +167,7 @@ class IdentityServicer(IdentityServiceServicer):
     ) -> ResetPasswordResponse:
         """Another password by an administrator's code."""
         address = self._addresses.of(context)
-        origin = Origin(address, throttled_address(address))
+        origin = Origin(address, network(address))
         username = await self._identity.reset_password(request.code, request.new_password, origin)
         return ResetPasswordResponse(username=username)
 
@@ -204,7 +205,7 @@ class IdentityServicer(IdentityServiceServicer):
                 reason="PROXY_UNKNOWN",
             )
         address = client_address(context.peer(), told)
-        return Origin(address, throttled_address(address))
+        return Origin(address, network(address))
 
 
 def _metadata(context: Context) -> dict[str, str]:
