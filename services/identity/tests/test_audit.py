@@ -65,7 +65,7 @@ class Deeds:
         self.ada_id = (await identity.invited(self.root, "ada")).user_id
         self.ada = (await identity.log_in("ada")).tokens.access_token
         self.provider.person["name"] = PLANTED
-        await self.log_in_by_openid()
+        await self.log_in_by_openid("203.0.113.8")
 
     async def by_root(self, method: str, request: Any) -> Any:
         return await self.identity.call(method, request, self.root, **coming_from(ADDRESS))
@@ -126,13 +126,12 @@ class Deeds:
         request = LogInRequest(username="ada", password=PASSWORD, client_name=PLANTED)
         await self.identity.call("LogIn", request, **coming_from(ADDRESS))
 
-    async def log_in_by_openid(self) -> None:
-        begun = await self.identity.call(
-            "BeginOpenIdLogIn", BeginOpenIdLogInRequest(), **coming_from(ADDRESS)
-        )
+    async def log_in_by_openid(self, address: str = ADDRESS) -> None:
+        there = coming_from(address)
+        begun = await self.identity.call("BeginOpenIdLogIn", BeginOpenIdLogInRequest(), **there)
         self.provider.token = [self.provider.granted()]
         request = FinishOpenIdLogInRequest(handle=begun.handle, client_name=PLANTED)
-        await self.identity.call("FinishOpenIdLogIn", request, **coming_from(ADDRESS))
+        await self.identity.call("FinishOpenIdLogIn", request, **there)
 
     def of(self, method: str) -> Callable[[], Awaitable[Any]]:
         user_id = self.ada_id
