@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import grpc
 import pytest
@@ -15,9 +16,13 @@ from bos.identity.v1 import (
     OpenIdServiceStub,
 )
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, ConfigurationError
+from bos_chassis.errors import BosError, ConfigurationError, PermissionDenied
+from bos_identity.administration.invitations import Invitations, NewInvitation
 from bos_identity.openid.settings import OpenIdSettings
-from bos_postgres import connect
+from bos_identity.service import SCHEMA
+from bos_postgres import connect, open_database
+from bos_postgres.audit import By
+from bos_testkit.audit import until_audited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -161,6 +166,8 @@ async def test_a_refusal_ends_the_sign_in(client: Client, error: str) -> None:
     client.provider.token = [{"error": error}]
     assert await client.refused(begun.handle) == "OPENID_REFUSED"
     assert await client.refused(begun.handle) == "OPENID_REFUSED"
+    (entry,) = await until_audited(client.dsn, SCHEMA, "session.refused")
+    assert (entry["outcome"], entry["actor"]) == ("refused", "")
 
 
 async def test_an_unknown_client_is_the_operators_affair_and_ends_nothing(client: Client) -> None:
@@ -177,6 +184,21 @@ async def test_claims_of_somebody_else_are_refused(client: Client, person: dict[
     begun = await client.begin()
     client.provider.token, client.provider.person = [client.provider.granted()], person
     assert await client.refused(begun.handle) == "OPENID_REFUSED"
+
+
+async def test_who_comes_by_the_provider_and_administers_no_more_makes_no_code(
+    client: Client,
+) -> None:
+    begun = await client.begin()
+    client.provider.token = [client.provider.granted()]
+    user = (await client.finish(begun.handle)).log_in.user
+    # As the statement sees it, when the role went after the call was let in.
+    new = NewInvitation((), (), 600.0, UUID(user.user_id))
+    async with open_database(client.dsn, schema=SCHEMA) as pool:
+        with pytest.raises(PermissionDenied):
+            await Invitations(pool).make(new, By(user.user_id))
+        await pool.execute("UPDATE users SET roles = '{administrator}'")
+        assert (await Invitations(pool).make(new, By(user.user_id)))[1]
 
 
 @pytest.mark.parametrize(
