@@ -47,7 +47,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: check $(CACHE)/schemathesis/.installed ## Everything that CI runs: check, then all tests
+test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI runs: check, then all tests
 	$(GO) test -timeout 120s ./...
 	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
@@ -80,9 +80,13 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
 
 .PHONY: test-floods
-test-floods: install ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service)
+test-floods: install rest ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service FLOOD=name TLS=1)
 	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
-	    $(addprefix --only ,$(ONLY))
+	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
+
+.PHONY: test-openid
+test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
+	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
 
 .PHONY: check
 check: install rest ## Lint, format, types, import floors, contracts, licences
@@ -223,6 +227,19 @@ $(REST_GENERATED): $(VENV)/.protos $(wildcard $(REST)/cmd/generate/*.go $(REST)/
 $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.python
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/schemathesis
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
+	@touch $@
+
+# The OpenID provider that tests sign in by: a program of its own, no part of Bos.
+ISSUER := tests/openid/issuer
+.PHONY: openid-issuer
+openid-issuer: $(CACHE)/openid-issuer/.installed
+
+$(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock.json $(ISSUER)/.npmrc
+	@command -v npm > /dev/null || { echo 'The tests of signing in need Node.js 20 or newer, with npm.' >&2; exit 1; }
+	@rm -rf $(CACHE)/openid-issuer
+	@mkdir -p $(CACHE)/openid-issuer
+	@cp $^ $(CACHE)/openid-issuer
+	@cd $(CACHE)/openid-issuer && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(CACHE)/npm
 	@touch $@
 
 ##@ Real models

@@ -58,6 +58,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "code": "bosp_made-up",
         "new_password": "another one, longer",
     },
+    "OpenIdService.FinishOpenIdLogIn": {"handle": "bosh_made-up"},
+    "AccountService.DeleteAccount": {"current_password": "a wrong password"},
     "ApiKeyService.CreateApiKey": {"name": "mine", "scopes": ["account"]},
     "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
     "MemoryService.UpdateConversation": {"title": "Mine"},
@@ -72,6 +74,9 @@ OPEN = {
     "IdentityService.ResetPassword",
     "IdentityService.GetJsonWebKeySet",
     "IdentityService.GetOpenIdConfiguration",
+    "OpenIdService.GetOpenIdProvider",
+    "OpenIdService.BeginOpenIdLogIn",
+    "OpenIdService.FinishOpenIdLogIn",
 }
 """What needs no access token."""
 

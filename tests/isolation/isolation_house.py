@@ -199,7 +199,7 @@ class IsolationHouse:
         ) as response:
             if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
                 return Answer("OK", content=(await response.content.readline()).decode())
-            text = await response.text()
+            text = (await response.read()).decode(errors="replace")
         if response.status == 200:
             return Answer("OK", content=text)
         error = json.loads(text)["error"]
@@ -255,6 +255,7 @@ async def open_isolation_house(
     server = ServerSettings.load(grace_s=0.2, metrics_port=0)
     telemetry = Telemetry.for_tests("house")
     run_key, public_run_key = generate_keypair()
+    data_services: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
 
@@ -286,6 +287,7 @@ async def open_isolation_house(
                     **identity_settings,
                 ),
                 telemetry.named("identity"),
+                account_data=lambda: data_services,
             )
         )
         gateway = await enter(
@@ -341,6 +343,7 @@ async def open_isolation_house(
                 models=None,
             )
         )
+        data_services |= {"gateway": gateway.address, "memory": memory.address}
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(

@@ -4,9 +4,10 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
-from flood_targets import Target, separate_processes, standalone
+from deployments import Deployment, separate, standalone
 
 from bos_postgres import create_database
+from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,22 +18,18 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["separate", "standalone"])
-async def targets(
+async def deployment(
     request: pytest.FixtureRequest,
     clean_environment: None,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[list[Target]]:
-    """Services to be flooded, in both forms in which people run them."""
+) -> AsyncIterator[Deployment]:
+    """Bos in both forms in which people run it: one program, and processes that speak TLS."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "standalone":
         async with standalone(folder) as started:
             yield started
         return
-    dsn = await create_database(postgres_server.dsn(), f"floods_{secrets.token_hex(6)}")
-    async with separate_processes(dsn, folder) as started:
+    dsn = await create_database(postgres_server.dsn(), f"walls_{secrets.token_hex(6)}")
+    async with separate(dsn, folder, Authority(folder / "authority")) as started:
         yield started
-        for target in started:
-            log = (folder / f"{target.name}.log").read_text()
-            assert "Traceback" not in log, log[-4000:]
-            assert len(log) < 1_000_000, "strangers fill the disk"

@@ -1,35 +1,161 @@
-"""What is flooded: services in processes of their own, and honest calls to each of them."""
+"""What is flooded: doors of services, what honest callers do there, and how to reach them."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import signal
-import sys
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos.gateway.v1 import ListRunsRequest, OrchestratorServiceStub
 from bos.identity.v1 import GetJsonWebKeySetRequest, GetUserRequest, IdentityServiceStub
 from bos.memory.v1 import ListConversationsRequest, MemoryServiceStub
-from bos_chassis.auth import generate_keypair
-from bos_identity.accounts import LOCAL_USER_ID
+from bos_testkit.processes import peak_memory_mb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    import grpc
+    from bos_chassis.settings import TlsSettings
 
-_BOS = Path(sys.executable).with_name("bos")
-_KEY = "a-key-of-honest-callers"
-_START_S = 120.0
 TIMEOUT_S = 60.0
 """For an honest call, however busy the machine is."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The door of a running service."""
+
+    name: str
+    address: str
+    pid: int
+    key: str
+    """Of an honest caller."""
+    ca_file: str = ""
+    """What vouches for the service; empty where it speaks plain text."""
+    cert_file: str = ""
+    """What callers show, honest or not, where a certificate is demanded."""
+    key_file: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What it speaks: ``grpc`` or ``http``."""
+        return "http" if self.name in _HTTP else "grpc"
+
+    @property
+    def method(self) -> str:
+        """A method that wants a credential."""
+        return _METHODS[self.name]
+
+    @property
+    def open_methods(self) -> tuple[str, ...]:
+        """Methods that want none."""
+        return _OPEN_METHODS.get(self.name, ())
+
+    @property
+    def memory_bound_mb(self) -> float:
+        """The most memory that its process may ever have, whatever strangers do.
+
+        All floods one after another; what the service needs when it is quiet is within.
+        """
+        return _MEMORY_MB.get(self.name, 600.0)
+
+    @property
+    def honest_at_once(self) -> int:
+        """How many honest callers of one address and key it is made for; one beside them."""
+        return _HONEST_AT_ONCE.get(self.name, 950)
+
+    def memory_mb(self) -> float:
+        """The most memory that its process ever had."""
+        return peak_memory_mb(self.pid)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """How to reach it over TLS; None where it speaks plain text."""
+        if not self.ca_file:
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.cert_file:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        context.set_alpn_protocols(["h2"] if self.kind == "grpc" else ["http/1.1"])
+        return context
+
+    def channel(self) -> grpc.aio.Channel:
+        """A gRPC connection of its own."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        if not self.ca_file:
+            return grpc.aio.insecure_channel(self.address, options=options)
+        own = [Path(file).read_bytes() for file in (self.key_file, self.cert_file) if file]
+        credentials = grpc.ssl_channel_credentials(Path(self.ca_file).read_bytes(), *own)
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Honest]:
+        """An honest caller with a connection of its own."""
+        if self.kind == "http":
+            tls = self.tls()
+            async with aiohttp.ClientSession(
+                base_url=f"{'https' if tls else 'http'}://{self.address}",
+                connector=aiohttp.TCPConnector(ssl=tls if tls else True),
+                timeout=aiohttp.ClientTimeout(TIMEOUT_S),
+                headers={"Authorization": f"Bearer {self.key}"},
+            ) as session:
+                yield _OverHttp(session, self)
+        else:
+            async with self.channel() as channel:
+                yield _OverGrpc(channel, self)
+
+    def as_json(self) -> dict[str, Any]:
+        """What :func:`target_of` makes a target of, elsewhere."""
+        return asdict(self)
+
+
+class Honest:
+    """A caller who gets what it asks for; raises whatever it is refused with."""
+
+    async def ask(self) -> None:
+        """What people do."""
+        raise NotImplementedError
+
+    async def check(self) -> bool:
+        """Whether a probe finds the service alive."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _OverGrpc(Honest):
+    channel: grpc.aio.Channel
+    target: Target
+
+    async def ask(self) -> None:
+        metadata = (("authorization", f"Bearer {self.target.key}"),)
+        await _ASKED[self.target.name](self.channel, metadata)
+
+    async def check(self) -> bool:
+        reply = await health_pb2_grpc.HealthStub(self.channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S
+        )
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+@dataclass(frozen=True)
+class _OverHttp(Honest):
+    session: aiohttp.ClientSession
+    target: Target
+
+    async def ask(self) -> None:
+        verb, path, body, headers = _HTTP[self.target.name]
+        async with self.session.request(verb, path, json=body, headers=headers) as reply:
+            text = await reply.text()
+            assert reply.status == 200, (reply.status, text)
+            assert '"isError":true' not in text, text
+
+    async def check(self) -> bool:
+        async with self.session.get("/healthz") as reply:
+            return reply.status == 200
 
 
 async def _ask_gateway(channel: grpc.aio.Channel, metadata: Any) -> None:
@@ -48,146 +174,46 @@ async def _ask_memory(channel: grpc.aio.Channel, metadata: Any) -> None:
     await stub.ListConversations(ListConversationsRequest(), timeout=TIMEOUT_S, metadata=metadata)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A running service."""
-
-    name: str
-    address: str
-    pid: int
-    method: str
-    """One that wants a credential."""
-    open_methods: tuple[str, ...]
-    key: str
-    ask: Callable[[grpc.aio.Channel, Any], Awaitable[None]]
-
-    async def honest(self, channel: grpc.aio.Channel) -> None:
-        """What an honest caller does; raises whatever it is refused with."""
-        await self.ask(channel, (("authorization", f"Bearer {self.key}"),))
-
-    async def check(self, channel: grpc.aio.Channel) -> bool:
-        """Whether a probe finds it alive."""
-        reply = await health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S
-        )
-        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
-
-    def memory_mb(self) -> float:
-        """The most memory that its process ever had."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) / 1024
-
-
-def _gateway(address: str, pid: int, key: str) -> Target:
-    method = "/bos.gateway.v1.OrchestratorService/AskStream"
-    return Target("gateway", address, pid, method, (), key, _ask_gateway)
+_ASKED: Mapping[str, Callable[[grpc.aio.Channel, Any], Awaitable[None]]] = {
+    "gateway": _ask_gateway,
+    "identity": _ask_identity,
+    "memory": _ask_memory,
+}
+_IDENTITY = "/bos.identity.v1.IdentityService"
+_METHODS = {
+    "gateway": "/bos.gateway.v1.OrchestratorService/AskStream",
+    "identity": f"{_IDENTITY}/GetUser",
+    "memory": "/bos.memory.v1.MemoryService/ListMessages",
+    "rest": "/v1/runs:ask",
+    "mcp_db": "/mcp",
+}
+_OPEN_METHODS = {
+    "identity": (f"{_IDENTITY}/LogIn", f"{_IDENTITY}/GetJsonWebKeySet"),
+    "rest": ("/v1/sessions:logIn",),
+}
+_QUERY = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "mcp_db_query", "arguments": {"query": "SELECT count(*) FROM customers"}},
+}
+_HTTP: Mapping[str, tuple[str, str, Any, dict[str, str]]] = {
+    "rest": ("GET", "/v1/runs", None, {}),
+    "mcp_db": ("POST", "/mcp", _QUERY, {"Accept": "application/json, text/event-stream"}),
+}
+# REST has 1000 places for requests; mcp_db takes 256 connections of one address.
+_HONEST_AT_ONCE = {"mcp_db": 200}
+_MEMORY_MB = {"rest": 200.0, "mcp_db": 300.0}
 
 
-def _identity(address: str, pid: int, key: str) -> Target:
-    service = "/bos.identity.v1.IdentityService"
-    opened = (f"{service}/LogIn", f"{service}/GetJsonWebKeySet")
-    return Target("identity", address, pid, f"{service}/GetUser", opened, key, _ask_identity)
+def target_of(content: Mapping[str, Any]) -> Target:
+    """The target that ``as_json`` describes."""
+    return Target(**content)
 
 
-def _memory(address: str, pid: int, key: str) -> Target:
-    method = "/bos.memory.v1.MemoryService/ListMessages"
-    return Target("memory", address, pid, method, (), key, _ask_memory)
-
-
-@asynccontextmanager
-async def separate_processes(dsn: str, folder: Path) -> AsyncIterator[list[Target]]:
-    """Identity, gateway and memory, each a process of its own; their logs go to ``folder``."""
-    common = {
-        "BOS_AUTH_STATIC_KEY": _KEY,
-        "BOS_AUTH_STATIC_KEY_USER": str(LOCAL_USER_ID),
-        "BOS_SERVER_GRACE_S": "0.2",
-    }
-    nobody = "127.0.0.1:1"
-    async with AsyncExitStack() as stack:
-
-        async def started(name: str, **settings: str) -> tuple[str, int]:
-            own = {f"BOS_{name.upper()}_{key.upper()}": value for key, value in settings.items()}
-            log = folder / f"{name}.log"
-            return await stack.enter_async_context(_process(f"bos_{name}", {**common, **own}, log))
-
-        signing = folder / "signing.pem"
-        signing.write_text(generate_keypair()[0])
-        keys = json.dumps([str(signing)])
-        yield [
-            _identity(*await started("identity", store_url=dsn, signing_key_files=keys), _KEY),
-            _memory(*await started("memory", store_url=dsn), _KEY),
-            _gateway(
-                *await started(
-                    "gateway",
-                    store_url=dsn,
-                    planner_target=nobody,
-                    composer_target=nobody,
-                    agent_targets=f"sql={nobody}",
-                ),
-                _KEY,
-            ),
-        ]
-
-
-@asynccontextmanager
-async def standalone(folder: Path) -> AsyncIterator[list[Target]]:
-    """``bos serve all`` without REST: all services are one process."""
-    process = await asyncio.create_subprocess_exec(
-        *(_BOS, "serve", "all"),
-        cwd=folder,
-        env=_environment({"BOS_STANDALONE_REST": "false"}),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            await asyncio.wait_for(process.stdout.readuntil(b"Ctrl-C stops."), _START_S)
-        except asyncio.IncompleteReadError as error:
-            raise AssertionError((error.partial, await process.stderr.read())) from None
-        content = json.loads((folder / ".data/standalone.json").read_text())
-        pid, key = process.pid, content["api_key"]
-        yield [
-            _identity(content["identity_target"], pid, key),
-            _memory(content["memory_target"], pid, key),
-            _gateway(content["target"], pid, key),
-        ]
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        await process.communicate()
-
-
-@asynccontextmanager
-async def _process(
-    module: str, settings: Mapping[str, str], log: Path
-) -> AsyncIterator[tuple[str, int]]:
-    with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module),
-            env=_environment(settings),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-        )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), _START_S)
-        assert line, f"it did not start; see {log}"
-        yield json.loads(line)["address"], process.pid
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        await process.wait()
-
-
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return {**kept, **settings}
-
-
-def target_at(name: str, address: str, pid: int, key: str) -> Target:
-    """The service ``name`` that runs somewhere."""
-    return {"gateway": _gateway, "identity": _identity, "memory": _memory}[name](address, pid, key)
+def behind_tls(tls: TlsSettings | None, *, certificate: bool) -> dict[str, str]:
+    """What a target says of how it is reached."""
+    if tls is None:
+        return {}
+    shown = {"cert_file": str(tls.cert_file), "key_file": str(tls.key_file)}
+    return {"ca_file": str(tls.ca_file), **(shown if certificate else {})}

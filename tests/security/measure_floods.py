@@ -1,150 +1,123 @@
 """Honest calls while strangers flood a service: how long they take, and how much memory that costs.
 
-The 95th percentile of honest calls, one after another over a connection of their own: when the
-service is quiet, beside as many honest connections with a call under way on each, and in each flood
-over as many connections. Both run in a process of their own. Exits 1 if an honest call is refused,
-a probe finds the service dead, or memory grows beyond the bound.
+Half of all and 95 of a hundred honest calls take no longer than what is printed, one after another
+over a connection of their own: when the service is quiet, beside as many honest connections with a
+call under way on each (fewer where a service has fewer places for one address), and in each flood
+over as many connections. Services, flooder and honest callers are processes of their own. Exits 1
+if an honest call is refused, a probe finds a service dead, or memory grows beyond its bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
-import json
+import os
 import resource
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
-from flood_targets import Target, separate_processes, target_at
-from floods import FLOODS, flooding
+from deployments import separate
+from flooder import HONEST, flooder
+from floods import FLOODS, named
 
 from bos_postgres import create_database
+from bos_testkit.certificates import Authority
 from bos_testkit.postgres import embedded_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from flood_targets import Target
+    from flooder import Flooder
 
-_CALLS = 100
-_MEMORY_MB = 1000.0
-_HONEST = "honest"
+_MOST_S = 8.0
+"""For the honest calls beside one flood."""
 
 
-@dataclasses.dataclass
+@dataclass
 class Measured:
     """What became of some honest calls."""
 
-    p95_ms: float
+    took_ms: list[float]
     refused: int
 
+    def at(self, share: float) -> float:
+        """What so large a share of them took at most."""
+        return sorted(self.took_ms)[int(len(self.took_ms) * share)]
 
-async def _measure(target: Target) -> Measured:
-    took, refused = [], 0
-    async with grpc.aio.insecure_channel(target.address) as channel:
-        for _ in range(_CALLS):
-            began = time.perf_counter()
-            try:
-                await target.honest(channel)
-                alive = await target.check(channel)
-            except grpc.aio.AioRpcError:
-                alive = False
+    def __str__(self) -> str:
+        few = f" of {len(self.took_ms)}"
+        return (
+            f"p50 {self.at(0.5):8.1f} ms  p95 {self.at(0.95):8.1f} ms  refused {self.refused}{few}"
+        )
+
+
+async def _measure(target: Target, calls: int) -> Measured:
+    took, refused, ends = list[float](), 0, time.monotonic() + _MOST_S
+    async with target.connected() as honest:
+        while len(took) < calls and (time.monotonic() < ends or len(took) < 5):
+            began, alive = time.perf_counter(), False
+            with suppress(Exception):  # whatever it is, it is no answer
+                await honest.ask()
+                alive = await honest.check()
             refused += not alive
             took.append((time.perf_counter() - began) * 1000)
-    return Measured(sorted(took)[int(_CALLS * 0.95)], refused)
+    return Measured(took, refused)
 
 
-@asynccontextmanager
-async def _load(target: Target, kind: str, connections: int) -> AsyncIterator[None]:
-    """Keep a load up from another process."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, __file__, "--load", kind, "--connections", str(connections)),
-        *("--target", json.dumps([target.name, target.address, target.pid, target.key])),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        if not await process.stdout.readline():
-            raise RuntimeError(f"the load {kind} did not start")
-        yield
-    finally:
-        process.stdin.close()
-        await process.wait()
+async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespace) -> int:
+    failures = 0
+    connections = given.connections
+    print(f"{target.name}: at most {target.memory_bound_mb:.0f} MB", flush=True)
+
+    def show(name: str, found: Measured) -> None:
+        nonlocal failures
+        memory = target.memory_mb()
+        failed = found.refused > 0 or memory > target.memory_bound_mb
+        failures += failed
+        print(f"  {name:<22} {found}  {memory:5.0f} MB{' FAILED' * failed}", flush=True)
+
+    show("quiet", await _measure(target, given.calls))
+    equals = min(connections, target.honest_at_once)
+    async with strangers.flooding(HONEST, target, equals):
+        show(f"{equals} honest", await _measure(target, given.calls))
+    for flood in FLOODS if given.flood is None else (named(given.flood),):
+        if flood.is_for(target):
+            async with strangers.flooding(flood.name, target, connections):
+                show(flood.name, await _measure(target, given.calls))
+    return failures
 
 
-async def _keep_up(target: Target, kind: str, connections: int) -> None:
-    async with AsyncExitStack() as stack:
-        if kind == _HONEST:
-            tasks = [asyncio.create_task(_honest_caller(target)) for _ in range(connections)]
-            stack.callback(lambda: [task.cancel() for task in tasks])
-        else:
-            (flood,) = [flood for flood in FLOODS if flood.name == kind]
-            await stack.enter_async_context(flooding(flood, target, connections))
-        print("up", flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-
-
-async def _honest_caller(target: Target) -> None:
-    async with grpc.aio.insecure_channel(
-        target.address, options=[("grpc.use_local_subchannel_pool", 1)]
-    ) as channel:
-        while True:
-            await target.honest(channel)
-
-
-async def _report(connections: int, only: str | None) -> int:
+async def _report(given: argparse.Namespace) -> int:
     failures = 0
     with tempfile.TemporaryDirectory() as name, embedded_server(Path(name)) as server:
         dsn = await create_database(server.dsn(), "floods")
-        async with separate_processes(dsn, Path(name)) as targets:
-            for target in targets:
-                if only not in (None, target.name):
-                    continue
-                quiet = await _measure(target)
-                async with _load(target, _HONEST, connections):
-                    honest = await _measure(target)
-                print(
-                    f"{target.name}: quiet {quiet.p95_ms:.1f} ms, beside {connections} honest "
-                    f"connections {honest.p95_ms:.1f} ms, memory {target.memory_mb():.0f} MB",
-                    flush=True,
-                )
-                for flood in FLOODS:
-                    if flood.for_open_methods and not target.open_methods:
-                        continue
-                    async with _load(target, flood.name, connections):
-                        flooded = await _measure(target)
-                    memory = target.memory_mb()
-                    failed = flooded.refused > 0 or memory > _MEMORY_MB
-                    failures += failed
-                    print(
-                        f"  {flood.name:<18} p95 {flooded.p95_ms:8.1f} ms, refused "
-                        f"{flooded.refused}, memory {memory:.0f} MB{' FAILED' * failed}",
-                        flush=True,
-                    )
+        authority = Authority(Path(name) / "authority") if given.tls else None
+        async with separate(dsn, Path(name), authority) as made, flooder() as strangers:
+            for target in made.targets.values():
+                if given.only in (None, target.name):
+                    failures += await _of_target(target, strangers, given)
     return 1 if failures else 0
 
 
 def main() -> int:
-    """Measure, or be the load of a measurement."""
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--only", help="one service: identity, memory or gateway")
-    parser.add_argument("--load", help=argparse.SUPPRESS)
-    parser.add_argument("--target", help=argparse.SUPPRESS)
+    parser.add_argument("--calls", type=int, default=100, help="honest calls beside each flood")
+    parser.add_argument("--only", help="one of identity, memory, gateway, mcp_db, rest")
+    parser.add_argument("--flood", help="one of the floods")
+    parser.add_argument("--tls", action="store_true", help="services speak TLS")
     given = parser.parse_args()
     # Each connection is a file, here and in the services, which inherit the limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if given.load is None:
-        return asyncio.run(_report(given.connections, given.only))
-    asyncio.run(_keep_up(target_at(*json.loads(given.target)), given.load, given.connections))
-    return 0
+    for variable in [one for one in os.environ if one.startswith("BOS_")]:
+        del os.environ[variable]
+    return asyncio.run(_report(given))
 
 
 if __name__ == "__main__":

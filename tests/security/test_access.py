@@ -6,12 +6,9 @@ is told, and the agent hands its token to the test, which reads with it what it 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import os
 import sqlite3
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,6 +36,7 @@ from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
+from bos_testkit.processes import service_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,27 +72,6 @@ class Reader(SlowAgent):
         return await super().behave(task)
 
 
-@asynccontextmanager
-async def process(module: str, **variables: str) -> AsyncIterator[str]:
-    """A service in a process of its own; yields its address."""
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module),
-        env={**os.environ, **variables},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert running.stdout is not None
-    try:
-        async with asyncio.timeout(120):
-            line = await running.stdout.readline()
-        yield json.loads(line)["address"]
-    finally:
-        if running.returncode is None:
-            running.kill()
-        await running.wait()
-
-
 @dataclass
 class Target:
     """What runs, and what the test holds of it."""
@@ -111,9 +88,7 @@ class Target:
 
 
 @pytest.fixture
-async def target(
-    postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Target]:
+async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
     private, public = generate_keypair()
     database = tmp_path / "company.db"
     with closing(sqlite3.connect(database)) as connection:
@@ -121,12 +96,18 @@ async def target(
             "CREATE TABLE orders (item TEXT); INSERT INTO orders VALUES ('tea');"
             "CREATE TABLE salaries (name TEXT); INSERT INTO salaries VALUES ('Asha earns most');"
         )
-    monkeypatch.setenv("BOS_ACCESS_GROUPS", json.dumps(GROUPS))
-    monkeypatch.setenv("BOS_ACCESS_EVERYBODY", json.dumps(EVERYBODY))
+    common = {
+        "BOS_ACCESS_GROUPS": json.dumps(GROUPS),
+        "BOS_ACCESS_EVERYBODY": json.dumps(EVERYBODY),
+    }
     people = {"BOS_AUTH_ISSUER": ISSUER, "BOS_AUTH_JWKS_FILE": str(signed_in(tmp_path).jwks_file)}
     inside = AuthSettings.load(static_key=None, run_token_public_keys=public)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
+
+        async def process(module: str, **variables: str) -> str:
+            return (await enter(service_process(module, {**common, **variables}))).address
+
         house = await enter(open_house(postgres_dsn))
         reader, payroll = Reader(), EchoAgent("payroll")
         for agent in (reader, payroll):
@@ -138,15 +119,13 @@ async def target(
             agent_timeout_s=3600,
             lease_s=60,
         )
-        gateway = await enter(process("bos_gateway", **{**settings, **people}))
-        mcp_db = await enter(
-            process(
-                "bos_mcp_db",
-                BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS=public,
-                BOS_AUTH_RUN_TOKEN_CHECK_TARGET=gateway,
-                BOS_DATABASE_URL=f"sqlite:///{database}",
-                BOS_DATABASE_ALLOWED_TABLES="orders,salaries",
-            )
+        gateway = await process("bos_gateway", **settings, **people)
+        mcp_db = await process(
+            "bos_mcp_db",
+            BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS=public,
+            BOS_AUTH_RUN_TOKEN_CHECK_TARGET=gateway,
+            BOS_DATABASE_URL=f"sqlite:///{database}",
+            BOS_DATABASE_ALLOWED_TABLES="orders,salaries",
         )
         channel = await enter(grpc.aio.insecure_channel(gateway))
         yield Target(house, reader, payroll, channel, f"http://{mcp_db}/mcp")

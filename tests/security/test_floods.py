@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
-from floods import FLOODS, Flood, flooding
+import pytest_asyncio
+from flooder import Flooder, flooder
+from floods import FLOODS
 
 if TYPE_CHECKING:
-    from flood_targets import Target
+    from collections.abc import AsyncIterator
+
+    from deployments import Deployment
+    from floods import Flood
 
 pytestmark = [
     pytest.mark.security,
@@ -20,23 +24,33 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-_HONEST = 5
-# All floods one after another; what a service needs when it is quiet is within.
-_MEMORY_MB = 600.0
+_HONEST = 2
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def strangers(clean_environment: None) -> AsyncIterator[Flooder]:
+    """A process that floods."""
+    async with flooder() as process:
+        yield process
 
 
 @pytest.mark.parametrize("connections", [1, 50])
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.name)
 async def test_a_flood_refuses_nobody(
-    targets: list[Target], flood: Flood, connections: int
+    deployment: Deployment, strangers: Flooder, flood: Flood, connections: int
 ) -> None:
-    for target in targets:
-        if flood.for_open_methods and not target.open_methods:
-            continue
-        async with flooding(flood, target, connections):
+    flooded = {target.pid: target for target in deployment.targets.values() if flood.is_for(target)}
+    for target in flooded.values():
+        async with strangers.flooding(flood.name, target, connections):
             for _ in range(_HONEST):
                 # A connection of its own each time: so come most honest callers.
-                async with grpc.aio.insecure_channel(target.address) as channel:
-                    await target.honest(channel)
-                    assert await target.check(channel)
-        assert target.memory_mb() < _MEMORY_MB, (target.name, flood.name)
+                async with target.connected() as honest:
+                    await honest.ask()
+                    assert await honest.check()
+        assert target.memory_mb() < target.memory_bound_mb, (target.name, flood.name)
+
+
+async def test_what_strangers_did_is_a_few_lines_in_the_log(deployment: Deployment) -> None:
+    said = deployment.logged()
+    assert "Traceback" not in said, said[said.index("Traceback") - 4000 :][:8000]
+    assert len(said) < 2_000_000, "strangers fill the disk"

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -66,6 +64,7 @@ from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step
+from bos_testkit.processes import service_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -118,31 +117,8 @@ class Target:
         return ((RUN_TOKEN_KEY, self.hostile.token),)
 
 
-@asynccontextmanager
-async def process(module: str, **variables: str) -> AsyncIterator[str]:
-    """A service in a process of its own; yields its address."""
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module),
-        env={**os.environ, **variables},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert running.stdout is not None
-    try:
-        async with asyncio.timeout(120):
-            line = await running.stdout.readline()
-        yield json.loads(line)["address"]
-    finally:
-        if running.returncode is None:
-            running.kill()
-        await running.wait()
-
-
 @pytest.fixture
-async def target(
-    postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Target]:
+async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
     private, public = generate_keypair()
     key_file, database = tmp_path / "signing.pem", tmp_path / "company.db"
     key_file.write_text(generate_keypair()[0])
@@ -151,11 +127,15 @@ async def target(
             "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('Asha');"
         )
     # Every process has the keys, also those that must not use them.
-    monkeypatch.setenv("BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS", public)
+    common = {"BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": public}
     people = {"BOS_AUTH_STATIC_KEY": KEY, "BOS_AUTH_STATIC_KEY_USER": USER}
     inside = AuthSettings.load(static_key=None, run_token_public_keys=public)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
+
+        async def process(module: str, **variables: str) -> str:
+            return (await enter(service_process(module, {**common, **variables}))).address
+
         house = await enter(open_house(postgres_dsn))
         found = Target(house, Hostile(), CountingAgent(protected=True), EchoAgent("other"))
         for agent in (found.hostile, found.counting, found.other):
@@ -163,16 +143,14 @@ async def target(
         proposing = step("b", "counting", "mark it")
         proposing.tools.append("leave_mark")
         house.planner.steps = [step("a", "hostile"), proposing]
-        memory = await enter(process("bos_memory", BOS_MEMORY_STORE_URL=postgres_dsn, **people))
-        identity = await enter(
-            process(
-                "bos_identity",
-                BOS_IDENTITY_STORE_URL=postgres_dsn,
-                BOS_IDENTITY_SIGNING_KEY_FILES=json.dumps([str(key_file)]),
-                **people,
-            )
+        memory = await process("bos_memory", BOS_MEMORY_STORE_URL=postgres_dsn, **people)
+        identity = await process(
+            "bos_identity",
+            BOS_IDENTITY_STORE_URL=postgres_dsn,
+            BOS_IDENTITY_SIGNING_KEY_FILES=json.dumps([str(key_file)]),
+            **people,
         )
-        planner = await enter(process("bos_planner"))
+        planner = await process("bos_planner")
         settings = gateway_settings(
             house,
             run_token_private_key=private,
@@ -182,15 +160,13 @@ async def target(
             approval_timeout_s=86400,
             lease_s=60,
         )
-        gateway = await enter(process("bos_gateway", **settings, **people))
-        monkeypatch.setenv("BOS_AUTH_RUN_TOKEN_CHECK_TARGET", gateway)
-        sandbox = await enter(process("bos_sandbox"))
-        mcp_db = await enter(
-            process(
-                "bos_mcp_db",
-                BOS_DATABASE_URL=f"sqlite:///{database}",
-                BOS_DATABASE_ALLOWED_TABLES="customers",
-            )
+        gateway = await process("bos_gateway", **settings, **people)
+        common["BOS_AUTH_RUN_TOKEN_CHECK_TARGET"] = gateway
+        sandbox = await process("bos_sandbox")
+        mcp_db = await process(
+            "bos_mcp_db",
+            BOS_DATABASE_URL=f"sqlite:///{database}",
+            BOS_DATABASE_ALLOWED_TABLES="customers",
         )
         found.mcp_url = f"http://{mcp_db}/mcp"
         for name, address in {

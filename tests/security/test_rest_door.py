@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import secrets
-import signal
 import socket
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from deployments import proxy_key, standalone
 
 from bos_identity.key_ring import new_key_encryption_key
 from bos_postgres import create_database
 from bos_standalone.rest import find_binary
+from bos_testkit.processes import peak_memory_mb, running_process, service_process
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from bos_testkit.postgres import PostgresServer
 
@@ -35,8 +32,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-_BOS = Path(sys.executable).with_name("bos")
-_START_S = 120.0
 _TIMEOUT_S = 60.0
 _PASSWORD = "a horse that nobody rode 7"
 _HERE, _STRANGER = "127.0.0.1", "127.0.0.2"
@@ -82,9 +77,7 @@ class Door:
 
     def memory_mb(self) -> float:
         """The most memory that REST ever had."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) / 1024
+        return peak_memory_mb(self.pid)
 
     def logged(self) -> str:
         """What the services said."""
@@ -145,39 +138,6 @@ class Door:
         return await self.call("POST", "/v1/sessions:logIn", fields, headers, source)
 
 
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return {**kept, **settings}
-
-
-@asynccontextmanager
-async def _process(
-    command: Sequence[str | Path], settings: Mapping[str, str], up: bytes, folder: Path
-) -> AsyncIterator[tuple[int, bytes]]:
-    """A program, up; its pid and what it said."""
-    said_apart = folder / f"{Path(command[-1]).name}.log"
-    with said_apart.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env=_environment(settings),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-        )
-        try:
-            assert process.stdout is not None
-            try:
-                said = await asyncio.wait_for(process.stdout.readuntil(up), _START_S)
-            except asyncio.IncompleteReadError as error:
-                raise AssertionError((error.partial, said_apart.read_text())) from None
-            yield process.pid, said
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-            await process.communicate()
-
-
 def _door(address: str, **more: Any) -> Door:
     host, _, port = address.rpartition(":")
     return Door(host, int(port), **more)
@@ -185,41 +145,15 @@ def _door(address: str, **more: Any) -> Door:
 
 @asynccontextmanager
 async def _standalone(folder: Path) -> AsyncIterator[Door]:
-    settings = {"BOS_STANDALONE_REST_PORT": "0", **_SMALL, **_LONG_WAIT}
-    async with _process([_BOS, "serve", "all"], settings, b"Ctrl-C stops.", folder) as (pid, _):
-        content = json.loads((folder / ".data/standalone.json").read_text())
-        assert content["rest_url"], "build it first: make rest"
-        address = content["rest_url"].removeprefix("http://")
-        log = folder / ".data/standalone.log"
-        yield _door(address, key=content["api_key"], log=log, pid=_child(pid, "bos-rest"))
-
-
-def _child(parent: int, name: str) -> int:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    (found,) = [int(one) for one in children if name in Path(f"/proc/{one}/cmdline").read_text()]
-    return found
-
-
-def _key_pair(folder: Path) -> tuple[Path, str]:
-    key = Ed25519PrivateKey.generate()
-    file = folder / "rest.key"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return file, public.decode()
+    async with standalone(folder, **_SMALL, **_LONG_WAIT) as made:
+        rest = made.targets["rest"]
+        yield _door(rest.address, key=rest.key, log=made.logs["services"], pid=rest.pid)
 
 
 @asynccontextmanager
 async def _separate(dsn: str, folder: Path, **rest: str) -> AsyncIterator[Door]:
     """Identity and REST, each a process of its own, which know each other by a key."""
-    file, public = _key_pair(folder)
+    file, public = proxy_key(folder)
     identity = {
         "BOS_IDENTITY_STORE_URL": dsn,
         "BOS_IDENTITY_KEY_ENCRYPTION_KEYS": new_key_encryption_key(),
@@ -231,18 +165,16 @@ async def _separate(dsn: str, folder: Path, **rest: str) -> AsyncIterator[Door]:
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     async with AsyncExitStack() as stack:
-        _, said = await stack.enter_async_context(
-            _process([sys.executable, "-m", "bos_identity"], identity, b"\n", folder)
-        )
+        behind = await stack.enter_async_context(service_process("bos_identity", identity))
         in_front = {
             "BOS_REST_PORT": "0",
             "BOS_REST_GATEWAY_TARGET": "127.0.0.1:1",
-            "BOS_REST_IDENTITY_TARGET": json.loads(said)["address"],
+            "BOS_REST_IDENTITY_TARGET": behind.address,
             "BOS_REST_SIGNING_KEY_FILE": str(file),
             **rest,
         }
-        pid, said = await stack.enter_async_context(_process([binary], in_front, b"\n", folder))
-        yield _door(json.loads(said)["address"], pid=pid)
+        front = await stack.enter_async_context(running_process(binary, settings=in_front))
+        yield _door(front.address, pid=front.pid)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -455,7 +387,7 @@ async def test_a_gateway_that_identity_does_not_know_hides_nobody(
     dsn = await create_database(postgres_server.dsn(), f"door_{secrets.token_hex(6)}")
     other = tmp_path / "other"
     other.mkdir()
-    file, _ = _key_pair(other)
+    file, _ = proxy_key(other)
     async with _separate(dsn, tmp_path, BOS_REST_SIGNING_KEY_FILE=str(file)) as door:
         answer = await door.log_in("ada")
         assert (answer.status, answer.reason) == (403, "PROXY_UNKNOWN")

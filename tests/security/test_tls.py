@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +15,7 @@ from bos.gateway.v1 import AgentRequest, AskRequest, OrchestratorServiceStub
 from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_testkit.certificates import Authority
+from bos_testkit.processes import running_process, service_process, tls_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,49 +51,20 @@ class Walls:
         )
 
 
-@asynccontextmanager
-async def process(*command: str, **variables: str) -> AsyncIterator[str]:
-    """A service in a process of its own; yields its address."""
-    running = await asyncio.create_subprocess_exec(
-        *command,
-        env={**os.environ, **variables},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert running.stdout is not None
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            line = await running.stdout.readline()
-        yield json.loads(line)["address"]
-    finally:
-        if running.returncode is None:
-            running.kill()
-        await running.wait()
-
-
 @pytest.fixture
 async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
     authority = Authority(tmp_path / "authority")
     private, public = generate_keypair()
 
     def variables(service: str, **own: str) -> dict[str, str]:
-        tls = authority.issue(service)
-        return {
-            "BOS_TLS_CERT_FILE": str(tls.cert_file),
-            "BOS_TLS_KEY_FILE": str(tls.key_file),
-            "BOS_TLS_CA_FILE": str(tls.ca_file),
-            "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": public,
-            **own,
-        }
+        certificates = tls_environment(authority.issue(service))
+        return {**certificates, "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": public, **own}
 
     async with AsyncExitStack() as stack:
 
         async def started(service: str, **own: str) -> str:
-            running = process(
-                *(sys.executable, "-m", f"bos_{service}"), **variables(service, **own)
-            )
-            return await stack.enter_async_context(running)
+            running = service_process(f"bos_{service}", variables(service, **own))
+            return (await stack.enter_async_context(running)).address
 
         planner, composer = await started("planner"), await started("composer")
         sandbox = await started("sandbox")
@@ -113,9 +81,9 @@ async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
             BOS_TLS_CLIENT_CERTIFICATES="false",
         )
         rest = await stack.enter_async_context(
-            process(
-                str(REST),
-                **variables(
+            running_process(
+                REST,
+                settings=variables(
                     "rest",
                     BOS_REST_GATEWAY_TARGET=gateway,
                     BOS_REST_PORT="0",
@@ -123,7 +91,7 @@ async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
                 ),
             )
         )
-        yield Walls(authority, RunTokenSigner(private), gateway, sandbox, rest)
+        yield Walls(authority, RunTokenSigner(private), gateway, sandbox, rest.address)
 
 
 async def test_a_question_is_answered_over_grpc_and_rest(walls: Walls) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from licences import PAGE, Rules, page
-from packages import LOCK, Package, python_packages
+from packages import LOCK, ROOT, Package, python_packages
 from sbom import sbom
 
 RULES = Rules.load()
+_NPM_LOCK = "package-lock.json"
 
 
 def package(licence: str, name: str = "left-pad") -> Package:
@@ -60,3 +62,18 @@ def test_the_bill_of_materials_names_everything_once_and_is_the_same_each_time()
     assert all(component["properties"] for component in document["components"])
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     assert document == sbom(list(reversed(packages)), RULES, "0.1.0")
+
+
+def test_packages_of_npm_are_for_tests_alone() -> None:
+    found = [
+        lock for top in ("libs", "services", "tests") for lock in (ROOT / top).rglob(_NPM_LOCK)
+    ]
+    locks = [lock for lock in found if "node_modules" not in lock.parts]
+    assert locks
+    for lock in locks:
+        assert lock.relative_to(ROOT).parts[0] == "tests", "what Bos ships is on the page"
+        packages = json.loads(lock.read_text("utf-8"))["packages"]
+        for name, each in packages.items():
+            stated = Package("npm", name, each.get("version", ""), each.get("license", ""), ())
+            assert RULES.objection(stated) == ""
+            assert "resolved" not in each, "addresses are those of whoever installs"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bos.agent.v1 import ProposedAction
 from bos_agentkit.actions import action_digest, digest_matches, with_secrets
+from bos_chassis.credential_forms import telling_masks
 from bos_chassis.values import from_value_map, to_value_map
+
+if TYPE_CHECKING:
+    from bos.common.v1 import ValueMap
 
 SECRETS = {"shop_token": "t0ken-4711"}
 
@@ -50,3 +58,38 @@ def test_what_cannot_be_put_together_as_it_was_proposed_stays_as_it_came(
     assert with_secrets(action, SECRETS) == action
     assert not digest_matches(with_secrets(action, SECRETS))
     assert with_secrets(action, {}) is action
+
+
+@pytest.mark.security
+def test_values_of_a_map_and_encodings_are_put_in_again() -> None:
+    headers = json.dumps({"Authorization": "Bearer t0ken-4711", "X-Key": "key/of-shop"})
+    secrets = {"api_headers": headers, "shop_token": "t0ken-0815"}
+    encoded = base64.b64encode(b"me:t0ken-4711").decode()
+    proposed: dict[str, object] = {
+        "headers": {"Authorization": "Bearer t0ken-4711", "X-Key": "key/of-shop"},
+        "url": "https://shop/?a=key%2Fof-shop&b=t0ken-4711&c=t0ken-0815",
+        "basic": f"Basic {encoded}",
+        "bytes": b"\xff t0ken-4711 \xfe",
+        "all": headers,
+    }
+    action = approved(proposed, proposed)
+    for form, mask in sorted(telling_masks(secrets).items(), key=lambda each: -len(each[0])):
+        _replace(action.arguments, form, mask)
+    shown = str(action)
+    for text in ("t0ken-4711", "key/of-shop", "t0ken-0815", "key%2Fof-shop", encoded):
+        assert text not in shown
+    whole = with_secrets(action, secrets)
+    assert from_value_map(whole.arguments) == proposed
+    assert digest_matches(whole)
+    assert with_secrets(action, {"shop_token": "t0ken-0815"}) == action, "it lacks a credential"
+
+
+def _replace(arguments: ValueMap, form: str, mask: str) -> None:
+    for value in arguments.fields.values():
+        match value.WhichOneof("kind"):
+            case "string_value":
+                value.string_value = value.string_value.replace(form, mask)
+            case "bytes_value":
+                value.bytes_value = value.bytes_value.replace(form.encode(), mask.encode())
+            case "map_value":
+                _replace(value.map_value, form, mask)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos_agentkit import TraceRecorder
 from bos_agentkit.trace import MAX_BATCH
@@ -31,14 +33,17 @@ async def test_events_have_their_type_agent_and_time() -> None:
     assert from_value(events[0].data["chosen"]) == ["a"]
 
 
-async def test_secrets_never_appear() -> None:
+@pytest.mark.security
+async def test_texts_are_whole_or_not_there_so_that_the_gateway_finds_every_credential() -> None:
     """SPEC R-09."""
-    trace = TraceRecorder("sql", secrets=["hunter2", "hunter2-long", "abc"])
-    trace.tool("GET ?key=hunter2-long", headers={"auth": ["Bearer hunter2"]}, word="abc")
-    (event,) = await recorded(trace)
-    assert "hunter2" not in str(event)
-    assert event.message == "GET ?key=[secret]"
-    assert event.data["word"].string_value == "abc"  # too short to be a credential
+    trace = TraceRecorder("sql")
+    trace.message("hunter2-" * 1024)
+    trace.message("x" * 8190 + "hunter2")
+    trace.message("m", long="x" * 8190 + "hunter2")
+    fits, too_long, detail = await recorded(trace)
+    assert fits.message == "hunter2-" * 1024
+    assert too_long.message == "(8197 characters, not kept)"
+    assert "hunt" not in str(detail)
 
 
 async def test_a_detail_without_a_typed_form_costs_nothing_but_itself() -> None:

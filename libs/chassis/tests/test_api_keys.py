@@ -11,6 +11,7 @@ import pytest
 
 from bos_chassis.api_keys import ApiKeyVerifier, key_refused
 from bos_chassis.auth import Bearer, Principal, StaticKey
+from bos_chassis.client_address import set_network
 from bos_chassis.errors import (
     PermissionDenied,
     ResourceExhausted,
@@ -39,6 +40,7 @@ class Exchange:
 
     async def __call__(self, key: str) -> str:
         self.asked.append(key)
+        await asyncio.sleep(0)  # so that others come meanwhile, as over a network
         if self.away:
             raise Unavailable("away")
         if key not in self.good:
@@ -121,11 +123,33 @@ async def test_a_flood_of_keys_that_are_made_up_keeps_no_good_one_waiting() -> N
             await stranger
 
 
-async def test_many_calls_with_one_key_at_once_are_few_questions() -> None:
+async def test_a_key_that_nobody_knows_yet_waits_for_no_crowd_from_elsewhere() -> None:
     identity = Exchange()
     keys = identity.verifier()
-    await asyncio.gather(*(keys.verify(GOOD) for _ in range(100)))
-    assert len(identity.asked) <= 8
+    identity.strangers_wait = asyncio.Event()
+
+    async def verify(origin: str, key: str) -> Principal:
+        set_network(origin)  # seen by this task alone
+        return await keys.verify(key)
+
+    crowd = [
+        asyncio.create_task(verify("203.0.113.7", made_up(100 + n)))
+        for n in range(300)  # which are more than may wait
+    ]
+    await asyncio.sleep(0)
+    first = asyncio.create_task(verify("203.0.113.8", GOOD))
+    assert (await asyncio.wait_for(first, 60)).user_id == "u1"
+    identity.strangers_wait.set()
+    ends = await asyncio.gather(*crowd, return_exceptions=True)
+    assert {type(end) for end in ends} == {Unauthenticated, ResourceExhausted}
+
+
+async def test_many_calls_with_one_key_at_once_are_one_question() -> None:
+    identity = Exchange()
+    keys = identity.verifier()
+    found = await asyncio.gather(*(keys.verify(GOOD) for _ in range(1000)))
+    assert {each.user_id for each in found} == {"u1"}
+    assert identity.asked == [GOOD]
 
 
 async def test_a_bearer_tells_keys_from_tokens() -> None:

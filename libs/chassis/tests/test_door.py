@@ -30,6 +30,7 @@ pytestmark = pytest.mark.security
 
 SERVICE = "bos.test.v1.EchoService"
 GET, PUT, WATCH, SUM = (f"/{SERVICE}/{name}" for name in ("Get", "Put", "Watch", "Sum"))
+GET_LABELS = {"service": "echo", "grpc_service": SERVICE, "grpc_method": "Get"}
 CHECK, HEALTH_WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -331,6 +332,28 @@ async def test_watches_and_reflection_are_few_and_take_no_place(
         reply = await stub.ServerReflectionInfo(iter([asked])).read()
         assert reply.list_services_response.service
         watch.cancel()
+
+
+async def test_of_strangers_the_network_that_has_most_makes_way(start: Any, raw: Any) -> None:
+    running = await start(
+        auth=ByName(),
+        offered={"open_methods": ("Get",)},
+        max_calls_per_open_method=4,
+        from_proxy=lambda metadata: metadata.get("told"),
+    )
+    honest = await raw(running)
+    before = honest.begin(GET, (("told", "2001:db8:0:1::1"),))
+    await eventually(lambda: running.metric("bos_rpc_server_in_flight", **GET_LABELS) == 1)
+    crowd = []
+    for number in range(8):  # each call over a connection and from an address of its own
+        one = await raw(running)
+        crowd.append(one)
+        one.begin(GET, (("told", f"2001:db8::{number + 1}"),))
+    await eventually(lambda: sum(one.ended for one in crowd) == 5)
+    assert not honest.is_over(before)
+    honest.send_now(before, grpc_frame(b""), end=True)
+    await honest.until(1)
+    assert honest.statuses == {before: 0}
 
 
 async def test_nobody_waits_for_a_watcher_that_does_not_read(start: Any, raw: Any) -> None:

@@ -272,6 +272,17 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         assert gateway.times == 7
 
 
+async def test_equal_questions_at_once_are_one() -> None:
+    telemetry = Telemetry.for_tests("mcp_db")
+    async with asked_gateway() as (gateway, target), Channels(telemetry) as channels:
+        checks = RunTokenChecks(
+            channels, lambda: target, refuse_unchecked=True, telemetry=telemetry
+        )
+        token = of_step("mcp_db", attempt=Attempt(1, 1))
+        await asyncio.gather(*(checks.require(token, 1e12) for _ in range(50)))
+        assert gateway.times == 1
+
+
 async def test_a_service_with_callers_of_its_own_takes_nobody_else() -> None:
     async with asked_gateway() as (gateway, target), grpc.aio.insecure_channel(target) as channel:
         call: Any = channel.unary_unary(

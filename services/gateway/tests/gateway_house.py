@@ -180,7 +180,8 @@ class House:
                 "composer_target": self.composer_target,
                 "agent_targets": self.agent_targets,
                 "backoff_s": 0.01,
-                "lease_s": 1.0,
+                # A busy machine must not break it: tests about losing it say so.
+                "lease_s": 15.0,
                 "lease_renewal_s": 0.25,
                 **overrides,
             }

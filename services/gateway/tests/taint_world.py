@@ -160,7 +160,7 @@ class World:
                     Execute=lambda request, **_: _Call(self._executed(name, request))
                 ),
                 require_cards=lambda: _CARDS,
-                cards=_CARDS,
+                declaring=_CARDS,
                 names=[READER, LIAR],
                 unavailable={},
             ),

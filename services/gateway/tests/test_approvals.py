@@ -12,8 +12,6 @@ from gateway_house import Client, House, kinds, result_of
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
-    INSTRUCTION_MODE_ENHANCE,
-    INSTRUCTION_MODE_OVERRIDE,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
 )
 from bos.gateway.v1 import (
@@ -39,7 +37,7 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound, from_rpc_error
+from bos_chassis.errors import AlreadyExists, NotFound, from_rpc_error
 from bos_gateway.run_log import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos.agent.v1 import InstructionMode
     from bos.planner.v1 import Step
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
@@ -283,60 +280,6 @@ async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: Dep
                 while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
                     await connection.execute("SELECT pg_sleep(0.02)")
         assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
-
-
-@pytest.mark.parametrize(
-    ("mode", "heading", "overridden"),
-    [
-        (INSTRUCTION_MODE_ENHANCE, "### User Enhanced Instructions", False),
-        (INSTRUCTION_MODE_OVERRIDE, "### User Override Instructions", True),
-        (None, "### User Enhanced Instructions", False),
-    ],
-    ids=["enhance", "override", "not classified"],
-)
-async def test_instructions_lead_to_another_proposal(
-    house: House,
-    agent: DeployAgent,
-    mode: InstructionMode | None,
-    heading: str,
-    overridden: bool,
-) -> None:
-    """SPEC M-17..M-20; what cannot be classified adds to the task."""
-    house.planner.mode = mode
-    async with patient(house) as gateway:
-        following = Following(gateway)
-        first = await following.asked()
-        await respond(gateway, first.approval_id, APPROVE, "deploy shop 1.3")
-        second = await following.asked(2)
-        assert second.approval_id != first.approval_id
-        assert agent.landed == {}
-        assert heading in second.task_description
-        assert [action.summary for action in second.actions] == ["Deploy shop 1.3"]
-        await respond(gateway, second.approval_id, APPROVE)
-        events = await following.end()
-    (asked,) = house.planner.instructions
-    assert (asked.task, asked.instructions) == ("deploy shop 1.2", "deploy shop 1.3")
-    assert asked.proposal == "Deploy shop 1.2"
-    assert agent.landed == {"deploy shop 1.3": 1}
-    result = result_of(events, "a")
-    assert heading in result.task_description
-    assert result.task_overridden is overridden
-    usage = events[-1].run_finished.response.metadata.usage
-    assert usage.input_tokens == (0 if mode is None else 30)
-
-
-async def test_instructions_without_an_approval_are_refused(
-    house: House, agent: DeployAgent
-) -> None:
-    async with patient(house) as gateway:
-        following = Following(gateway)
-        approval = await following.asked()
-        for decision, instructions in ((DENY, "but"), (0, "")):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await respond(gateway, approval.approval_id, decision, instructions)
-            assert isinstance(from_rpc_error(caught.value), InvalidArgument)
-        await respond(gateway, approval.approval_id, DENY)
-        await following.end()
 
 
 async def test_changed_argument_after_the_approval_is_refused(

@@ -15,13 +15,8 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.runlog.v1 import LogEvent, StepFinished
-from bos_gateway.shown.masking import (
-    MAX_PARTS,
-    MIN_SECRET_CHARS,
-    MaskedStream,
-    Masker,
-    TooManyParts,
-)
+from bos_chassis.credential_forms import MAX_PARTS, MIN_SECRET_CHARS, TooManyParts
+from bos_gateway.shown.masking import MaskedStream, Masker
 
 SECRET = 'tök/en+47 "11"?x'
 MASK = "[secret shop_token]"
@@ -196,3 +191,21 @@ def test_a_mask_is_not_masked_again() -> None:
     once = masker.text("secret-longer secret")
     assert once == "[secret b] [secret a]"
     assert masker.text(once) == once
+
+
+@pytest.mark.security
+def test_of_a_proposal_each_form_can_be_told_from_the_others_and_none_is_shown() -> None:
+    forms = encodings()
+    action = ProposedAction(summary=forms["in hex"])
+    for name, form in forms.items():
+        action.arguments.fields[name].string_value = f"<{form}>"
+    MASKER.mask(action)
+    told = {value.string_value for value in action.arguments.fields.values()}
+    assert len(told) == len(set(forms.values()))
+    assert all(re.fullmatch(r"<\[secret shop_token( #\d+)?\]>", each) for each in told)
+    assert action.arguments.fields["as it is"].string_value == f"<{MASK}>"
+    assert action.summary == MASK
+    once = ProposedAction()
+    once.CopyFrom(action)
+    MASKER.mask(action)
+    assert action == once, "a mask was masked"

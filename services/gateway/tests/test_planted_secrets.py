@@ -73,7 +73,7 @@ def echoing(text: str) -> AgentResult:
 class Poster(RecordingAgent):
     """Proposes a call that carries its credential, and makes it once that was approved."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "shop_token") -> None:
         @tool(
             description="Posts.",
             requires_approval=True,
@@ -86,7 +86,8 @@ class Poster(RecordingAgent):
 
         self.posted: list[tuple[str, dict[str, str]]] = []
         self.tools = (post,)
-        card = agent_card("poster", "Posts.", tools=self.tools, max_retries=0, **DECLARES)
+        declares = {"secret_context_keys": [key]}
+        card = agent_card("poster", "Posts.", tools=self.tools, max_retries=0, **declares)
         super().__init__("poster", card=card)
 
     async def behave(self, task: AgentTask) -> AgentResult:
@@ -261,3 +262,37 @@ async def test_a_file_named_by_a_request_is_read_where_the_operator_allows_it(
         await gateway.events(context=context)
         assert_nowhere(await stored(house))
     assert [dict(each.secrets) for each in agent.inputs] == [{"api_token_file": SECRET}]
+
+
+class HeaderPoster(Poster):
+    """Proposes a call with one of several headers that it was given, and with another encoding."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        key = json.loads(task.input.secrets["api_headers"])["X-Key"]
+        data = await task.tools.call(
+            "post", url=f"https://shop/?k={quote(key, safe='')}", headers={"X-Key": key}
+        )
+        return succeeded(task, data=data)
+
+
+@pytest.mark.security
+async def test_one_value_of_a_map_is_masked_where_it_is_shown_and_whole_where_it_is_used(
+    house: House,
+) -> None:
+    poster = HeaderPoster("api_headers")
+    await house.add_agent(poster)
+    posting = step("a", "poster", "post it")
+    posting.tools.append("post")
+    house.planner.steps = [posting]
+    context = Struct()
+    context.update({"api_headers": {"Authorization": f"Bearer {PASSWORD}", "X-Key": SECRET}})
+    async with house.gateway(lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()) as gateway:
+        following = Following(gateway, "Post it", context=context)
+        approval = await following.asked()
+        shown = await stored(house) + str(await get(gateway, approval.approval_id))
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+        assert_nowhere(shown + await stored(house) + str(events) + left_behind(gateway))
+    assert "[secret api_headers #" in str(approval.display)
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert poster.posted == [(f"https://shop/?k={quote(SECRET, safe='')}", {"X-Key": SECRET})]

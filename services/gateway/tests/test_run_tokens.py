@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -40,7 +41,7 @@ from bos_chassis.auth import (
     current_run_token,
     generate_keypair,
 )
-from bos_chassis.errors import ConfigurationError
+from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.settings import AuthSettings
 from bos_gateway import service
 from bos_gateway.run_log import SCHEMA
@@ -186,6 +187,27 @@ async def test_what_ends_an_attempt(postgres_dsn: str, change: str, expected: bo
             Principal("ada", str(run), f"{run}/0/a", "run_token", attempt=Attempt(3, 7))
         )
     assert found is expected
+
+
+async def test_who_asks_without_end_keeps_no_other_user_waiting(postgres_dsn: str) -> None:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as pool:
+        attempts, answered = Attempts(pool), list[str]()
+
+        async def ask(user: str) -> None:
+            principal = Principal(user, str(uuid4()), "", "run_token", attempt=Attempt(1, 1))
+            assert not await attempts.under_way(principal)
+            answered.append(user)
+
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("LOCK TABLE runs")  # so that questions have to wait
+            greedy = [asyncio.create_task(ask("eve")) for _ in range(110)]
+            await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+            honest = asyncio.create_task(ask("ada"))
+        await honest
+        ends = await asyncio.gather(*greedy, return_exceptions=True)
+    assert {type(end) for end in ends} == {type(None), ResourceExhausted}
+    assert answered.index("ada") < len(answered) / 2
 
 
 async def test_reading_ahead_goes_on_until_the_run_has_ended(postgres_dsn: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from identity_house import Caller, Starter
+from scripted_provider import ScriptedProvider, scripted_provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,3 +20,9 @@ async def start(postgres_dsn: str) -> AsyncIterator[Starter]:
 @pytest.fixture
 async def identity(start: Starter) -> Caller:
     return await start()
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[ScriptedProvider]:
+    async with scripted_provider() as running:
+        yield running

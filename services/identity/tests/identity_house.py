@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from bos.identity.v1 import (
+    AccountServiceStub,
     AdministrationServiceStub,
     ApiKeyServiceStub,
     CreateInvitationRequest,
@@ -17,6 +18,7 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     ListSessionsRequest,
     LogInRequest,
+    OpenIdServiceStub,
     RefreshSessionRequest,
     RegisterUserRequest,
 )
@@ -79,9 +81,11 @@ class Caller:
     def _stubs(self) -> list[Any]:
         stubs = (
             IdentityServiceStub,
+            AccountServiceStub,
             AdministrationServiceStub,
             ApiKeyServiceStub,
             CredentialServiceStub,
+            OpenIdServiceStub,
         )
         return [stub(self.channel) for stub in stubs]
 

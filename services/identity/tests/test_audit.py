@@ -10,13 +10,17 @@ import pytest
 from identity_house import PASSWORD, Caller, coming_from, until
 
 from bos.identity.v1 import (
+    BeginOpenIdLogInRequest,
     ChangePasswordRequest,
     CreateApiKeyRequest,
     CreateInvitationRequest,
     CreatePasswordResetRequest,
     CreateServiceAccountRequest,
     DeactivateUserRequest,
+    DeleteAccountRequest,
+    DeleteUserRequest,
     ExchangeApiKeyRequest,
+    FinishOpenIdLogInRequest,
     LogInRequest,
     LogOutRequest,
     ReactivateUserRequest,
@@ -29,6 +33,7 @@ from bos.identity.v1 import (
     SetUserRolesRequest,
 )
 from bos_chassis.errors import BosError, PermissionDenied, ResourceExhausted, Unauthenticated
+from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from identity_house import Starter
+    from scripted_provider import ScriptedProvider
 
 ADDRESS = "203.0.113.7"
 PLANTED = "planted"
@@ -46,8 +52,9 @@ NEW = f"{PLANTED} password, a new one"
 class Deeds:
     """An administrator and a user, and everything that they can do, once."""
 
-    def __init__(self, identity: Caller) -> None:
+    def __init__(self, identity: Caller, provider: ScriptedProvider) -> None:
         self.identity = identity
+        self.provider = provider
         self.root = ""
         self.ada = ""
         self.ada_id = ""
@@ -57,6 +64,8 @@ class Deeds:
         self.root = await identity.administrator()
         self.ada_id = (await identity.invited(self.root, "ada")).user_id
         self.ada = (await identity.log_in("ada")).tokens.access_token
+        self.provider.person["name"] = PLANTED
+        await self.log_in_by_openid("203.0.113.8")
 
     async def by_root(self, method: str, request: Any) -> Any:
         return await self.identity.call(method, request, self.root, **coming_from(ADDRESS))
@@ -99,6 +108,9 @@ class Deeds:
         request = ChangePasswordRequest(current_password=PASSWORD, new_password=NEW)
         await self.by_ada("ChangePassword", request)
 
+    async def delete_account(self) -> None:
+        await self.by_ada("DeleteAccount", DeleteAccountRequest(current_password=PASSWORD))
+
     async def register(self) -> None:
         code = (await self.invite()).code
         request = RegisterUserRequest(
@@ -114,6 +126,13 @@ class Deeds:
         request = LogInRequest(username="ada", password=PASSWORD, client_name=PLANTED)
         await self.identity.call("LogIn", request, **coming_from(ADDRESS))
 
+    async def log_in_by_openid(self, address: str = ADDRESS) -> None:
+        there = coming_from(address)
+        begun = await self.identity.call("BeginOpenIdLogIn", BeginOpenIdLogInRequest(), **there)
+        self.provider.token = [self.provider.granted()]
+        request = FinishOpenIdLogInRequest(handle=begun.handle, client_name=PLANTED)
+        await self.identity.call("FinishOpenIdLogIn", request, **there)
+
     def of(self, method: str) -> Callable[[], Awaitable[Any]]:
         user_id = self.ada_id
         admin: dict[str, Any] = {
@@ -121,6 +140,7 @@ class Deeds:
             "SetUserRoles": SetUserRolesRequest(user_id=user_id, roles=["user", "approver"]),
             "SetUserGroups": SetUserGroupsRequest(user_id=user_id, groups=["sales"]),
             "DeactivateUser": DeactivateUserRequest(user_id=user_id),
+            "DeleteUser": DeleteUserRequest(user_id=user_id),
             "ReactivateUser": ReactivateUserRequest(user_id=user_id),
         }
         if method in admin:
@@ -135,14 +155,19 @@ class Deeds:
             "LogOut": self.log_out,
             "RevokeSession": self.revoke_session,
             "ChangePassword": self.change_password,
+            "DeleteAccount": self.delete_account,
             "RegisterUser": self.register,
             "LogIn": self.log_in,
+            "FinishOpenIdLogIn": self.log_in_by_openid,
         }[method]
 
 
 @pytest.fixture
-async def deeds(identity: Caller) -> Deeds:
-    made = Deeds(identity)
+async def deeds(start: Starter, provider: ScriptedProvider) -> Deeds:
+    openid = OpenIdSettings.load(issuer=provider.url, client_id="bos")
+    # Nobody is there: what is asked for here is not what comes of it.
+    targets = {"gateway": "127.0.0.1:1"}
+    made = Deeds(await start(account_data_targets=targets, openid=openid), provider)
     await made.begin()
     return made
 
@@ -349,3 +374,19 @@ async def test_the_role_that_sees_one_user_cannot_write_in_the_name_of_another(
                 await session.execute(statement)
         with pytest.raises(Exception, match="row-level security"):
             await session.execute(sql, "somebody else")
+
+
+async def test_what_a_provider_says_of_somebody_is_told(
+    start: Starter, provider: ScriptedProvider, postgres_dsn: str
+) -> None:
+    openid = OpenIdSettings.load(issuer=provider.url, client_id="bos", roles_claim="roles")
+    deeds = Deeds(await start(openid=openid), provider)
+    for roles in (["user", "administrator"], ["user"]):
+        provider.person["roles"] = roles
+        await deeds.log_in_by_openid()
+    (registered,) = await audit_entries(postgres_dsn, SCHEMA, "account.registered")
+    assert registered["details"]["right"] == "openid"
+    assert registered["details"]["roles"] == "user administrator"
+    (changed,) = await audit_entries(postgres_dsn, SCHEMA, "roles.changed")
+    assert (changed["actor"], changed["details"]["roles"]) == ("identity", "user")
+    assert changed["target"] == registered["actor"]

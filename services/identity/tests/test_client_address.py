@@ -5,31 +5,7 @@ from identity_house import REST, Starter, coming_from
 
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated
 from bos_chassis.settings import AuthSettings
-from bos_identity.client_address import client_address, throttled_address
 from bos_testkit.address_tokens import AddressTokens
-
-
-@pytest.mark.parametrize(
-    ("peer", "told", "address"),
-    [
-        ("ipv4:203.0.113.7:1234", None, "203.0.113.7"),
-        ("ipv6:%5B2001:db8::1%5D:1234", None, "2001:db8::1"),
-        ("ipv6:[::ffff:203.0.113.7]:1234", None, "203.0.113.7"),
-        ("unix:/tmp/socket", None, ""),
-        ("ipv4:10.0.0.1:1234", "203.0.113.7", "203.0.113.7"),
-        ("unix:/tmp/socket", "::ffff:203.0.113.7", "203.0.113.7"),
-        ("ipv4:10.0.0.1:1234", "", ""),
-        ("ipv4:10.0.0.1:1234", "nonsense", ""),
-    ],
-)
-def test_where_a_client_is(peer: str, told: str | None, address: str) -> None:
-    assert client_address(peer, told) == address
-
-
-def test_an_ipv6_site_is_slowed_down_as_one() -> None:
-    assert throttled_address("2001:db8::1") == throttled_address("2001:db8::ffff:1")
-    assert throttled_address("2001:db8::1") != throttled_address("2001:db8:0:1::1")
-    assert throttled_address("203.0.113.7") != throttled_address("203.0.113.8")
 
 
 async def test_a_header_that_anybody_can_write_hides_nobody(start: Starter) -> None:

@@ -8,9 +8,11 @@ from bos.identity.v1 import (
     api_key_service_pb2,
     credential_service_pb2,
     identity_service_pb2,
+    open_id_service_pb2,
 )
 from bos_identity import api
 from bos_identity.credentials import api as credentials
+from bos_identity.openid import api as openid
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,7 @@ from bos_identity.credentials import api as credentials
         (credential_service_pb2, credentials.OPEN_METHODS),
         (administration_service_pb2, ()),
         (api_key_service_pb2, ()),
+        (open_id_service_pb2, openid.OPEN_METHODS),
     ],
 )
 def test_the_contracts_say_what_needs_no_credential(

@@ -93,11 +93,12 @@ async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_register
     async with connect(postgres_dsn, schema="identity") as connection:
         await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
         await connection.execute("DROP POLICY own_deeds ON audit_pending")
-        for table in ("api_keys", "password_resets", "invitations", "founder"):
+        later = ("account_deletions", "api_keys", "password_resets", "invitations", "founder")
+        for table in (*later, "external_identities", "openid_flows"):
             await connection.execute(f"DROP TABLE {table}")
         await connection.execute(
             "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "
-            "DROP COLUMN deactivated_at"
+            "DROP COLUMN deactivated_at, DROP COLUMN deleting"
         )
         await connection.execute("ALTER TABLE sessions DROP COLUMN client_network")
         await connection.execute(

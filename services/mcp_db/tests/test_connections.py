@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import httpx2
 import pytest
+import uvicorn
 from mcp.client.client import Client
 from mcp_db_rig import call, sqlite_database
+from uvicorn.server import ServerState
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.connections import ConnectionLimits, protocol_of
 from bos_mcp_db.service import McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 
@@ -164,3 +168,27 @@ async def test_headers_have_a_size(sqlite_file: Path) -> None:
         # Refused before they end.
         await large.send(HEALTH.rstrip() + b"\r\nX-Big: " + b"x" * 60_000)
         await large.rest()
+
+
+async def test_the_connections_of_an_ipv6_site_are_counted_together() -> None:
+    limits = ConnectionLimits(60, 60, 60, 60, total=100, per_peer=2)
+    made = protocol_of(limits, "bos")
+    config, state = uvicorn.Config(MagicMock()), ServerState()
+    config.load()
+
+    def came(address: str) -> MagicMock:
+        transport, socket = MagicMock(), MagicMock()
+        socket.getpeername.return_value = (address, 1, 0, 0)
+        socket.getsockname.return_value = ("::1", 2, 0, 0)
+        transport.get_extra_info.side_effect = {"socket": socket}.get
+        made(config=config, server_state=state, app_state={}).connection_made(transport)
+        return transport
+
+    other, first, *_ = (
+        came(f"2001:db8::{each}") for each in ("1:0:0:0:1", "0:0:0:1", "0:0:0:2", "0:0:0:3")
+    )
+    first.abort.assert_called_once()
+    other.abort.assert_not_called()
+    for connection in tuple(made.shared._peers):
+        connection.abort()
+        made.shared.went(connection)

@@ -57,8 +57,9 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
                 assert list(response.metadata.agents) == list(question.agents)
             unknown = await bos.ask("List all tables in the database", context=house.context)
             assert unknown.data.row_count > 10
-        # What steps call has asked the gateway whether they were under way.
-        for name in ("mcp_db", "sandbox"):
+        # Agents, and what they call, have asked the gateway whether steps were under way.
+        worked = {agent for question in one_of_each_kind() for agent in question.agents}
+        for name in ("mcp_db", "sandbox", *sorted(worked)):
             asked = {"service": name, "grpc_method": "CheckRunToken", "grpc_code": "OK"}
             asked["grpc_service"] = "bos.gateway.v1.RunTokenService"
             assert telemetry.registry.get_sample_value("bos_rpc_client_handled_total", asked)

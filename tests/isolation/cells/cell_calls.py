@@ -27,6 +27,7 @@ STATUS_OF = {
     "PERMISSION_DENIED": 403,
     "NOT_FOUND": 404,
     "ALREADY_EXISTS": 409,
+    "FAILED_PRECONDITION": 400,
 }
 """The status that HTTP must have for a code."""
 _STATUS = "grpc-status-details-bin"

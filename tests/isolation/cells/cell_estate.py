@@ -195,12 +195,15 @@ class Estate:
         token = self.house.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
         return ((RUN_TOKEN_KEY, token),)
 
-    def rightful(self, owner: str, target: Target) -> Metadata:
+    def rightful(self, owner: str, target: Target, scope: str = "") -> Metadata:
         """What the call of the owner is made with."""
         if owner == "gateway":
             return self.call_token("ada", target.audience)
         if owner == "step":
             return self.step_token("ada", [target.audience, "mcp_db", "sandbox"])
+        if owner == "identity":
+            about = self.people["bea"].user_id
+            return bearer(self.house.token(sub=about, account_data=scope))
         return () if owner == "nobody" else bearer(self.people[owner].access_token)
 
     def credential(self, caller: str, label: str, target: Target, scope: str) -> Metadata:

@@ -68,6 +68,7 @@ NO_ROLE = Outcome("PERMISSION_DENIED", "ROLE_REQUIRED")
 NO_SCOPE = Outcome("PERMISSION_DENIED", "SCOPE_REQUIRED", at_headers=True)
 NO_PERSON = Outcome("PERMISSION_DENIED", "SIGN_IN_REQUIRED", at_headers=True)
 DENIED = Outcome("PERMISSION_DENIED", "PERMISSION_DENIED")
+FOR_IDENTITY = Outcome("PERMISSION_DENIED", "IDENTITY_ONLY")
 NOT_FOUND = Outcome("NOT_FOUND", "NOT_FOUND")
 
 
@@ -140,6 +141,21 @@ NEEDS_PASSWORD = _of_people(
 )
 ADMINISTRATION = _of_people(
     "for administrators alone", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
+)
+EXPORTS_OWN = _of_people(
+    "exports the caller's own account", OK, key=NO_PERSON, ended_session=SESSION_OVER
+)
+IDENTITY_ONLY = Kind(
+    "for identity alone, about the user of its token",
+    "identity",
+    {
+        "stranger": {NOTHING: MISSING},
+        **{caller: {SESSION: FOR_IDENTITY} for caller in OTHERS},
+        "run token": {STEP: MISSING, STEP_AS_BEARER: BAD_TOKEN},
+        "expired": {EXPIRED_SESSION: BAD_TOKEN, EXPIRED_KEY: BAD_KEY},
+        "revoked": {ENDED_SESSION: FOR_IDENTITY, REVOKED_KEY: BAD_KEY},
+        "API key without scope": {KEY: FOR_IDENTITY},
+    },
 )
 ABOUT_SESSION = _of_people(
     "says whether the call's own credential is good", OK, key=OK, ended_session=OK
@@ -241,6 +257,7 @@ KINDS = (
     *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
     *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, NEEDS_PASSWORD, ADMINISTRATION),
+    *(EXPORTS_OWN, IDENTITY_ONLY),
     *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),
     *(ABOUT_RUN_TOKEN, open_to_all(OK)),
 )

@@ -50,6 +50,8 @@ class Row:
     """The run of ada's that the owner's call brings to its end, by what the table calls it."""
     targets: tuple[str, ...] = ()
     """The servers to ask, if not the one that is called like the package."""
+    own_code: str = "OK"
+    """How the owner's own call ends; another test shows its success where this house cannot."""
 
     @property
     def who(self) -> str:
@@ -134,6 +136,10 @@ _KEYS = "bos.identity.v1.ApiKeyService"
 _ADMINISTRATION = "bos.identity.v1.AdministrationService"
 _MEMORY = "bos.memory.v1.MemoryService"
 _TURNS = "bos.memory.v1.MemoryTurnService"
+_ACCOUNTS = "bos.identity.v1.AccountService"
+_OPENID = "bos.identity.v1.OpenIdService"
+_DATA = "bos.account.v1.AccountDataService"
+_NO_PROVIDER = Outcome("FAILED_PRECONDITION", "OPENID_NOT_CONFIGURED")
 _EVERY_SERVER = ("*",)
 _ACCOUNT = things(user_id="account")
 _TALK = things(conversation_id="conversation")
@@ -241,6 +247,19 @@ ROWS: dict[str, Row] = {
     f"{_ADMINISTRATION}/ListInvitations": Row(kinds.ADMINISTRATION, shows=True),
     f"{_ADMINISTRATION}/RevokeInvitation": Row(
         kinds.ADMINISTRATION, things(invitation_id="invitation")
+    ),
+    f"{_ADMINISTRATION}/DeleteUser": Row(kinds.ADMINISTRATION, _ACCOUNT),
+    f"{_ACCOUNTS}/ExportAccount": Row(kinds.EXPORTS_OWN),
+    f"{_ACCOUNTS}/DeleteAccount": Row(
+        kinds.NEEDS_PASSWORD, given(current_password=_ANNS), owner="ann"
+    ),
+    f"{_DATA}/ExportAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
+    f"{_DATA}/EraseAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
+    # -- identity: signing in by a provider, which this house has none of; see tests/openid
+    f"{_OPENID}/GetOpenIdProvider": Row(open_to_all(kinds.OK)),
+    f"{_OPENID}/BeginOpenIdLogIn": Row(open_to_all(_NO_PROVIDER), own_code="FAILED_PRECONDITION"),
+    f"{_OPENID}/FinishOpenIdLogIn": Row(
+        open_to_all(_NO_PROVIDER), given(handle="boso_made-up"), own_code="FAILED_PRECONDITION"
     ),
     # -- what is not for people
     "bos.planner.v1.PlannerService/MakePlan": Row(

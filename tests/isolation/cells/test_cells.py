@@ -170,7 +170,7 @@ async def _ways(
 async def _owner_is_answered(estate: Estate, rpc: PublicRpc, row: Row, target: Target) -> None:
     """The very same call by whose right it is; what changes something once, over gRPC."""
     message = built(rpc, (row.own or row.request)(estate))
-    credential = estate.rightful(row.who, target)
+    credential = estate.rightful(row.who, target, SCOPE_OF.get(rpc.path.removeprefix("/"), ""))
     heard: Mapping[str, Heard]
     if rpc.reads:
         heard = await _ways(estate, rpc, target, message, credential)
@@ -179,7 +179,7 @@ async def _owner_is_answered(estate: Estate, rpc: PublicRpc, row: Row, target: T
     if row.ends:
         estate.ended.add(estate.things[row.ends])
     for way, answer in heard.items():
-        assert answer.code == "OK", (way, answer)
+        assert answer.code == row.own_code, (way, answer)
         if row.shows:
             assert estate.traces(answer.text, str(message)), (way, answer)
 

@@ -11,9 +11,10 @@ this description (no protobuf encoding, no locale, no map order):
   ``{"bytes":HEX}``, ``{"date":"2026-01-31"}``,
   ``{"timestamp":"SECONDS.NANOS"}`` (since 1970 UTC, nine decimals), ``{"map":{NAME:VALUE,…}}``.
 
-Of a credential of the run that an action holds, the gateway keeps only ``[secret KEY]``, and that
-is what comes back once it is approved. The digest is of the whole action, so :func:`with_secrets`
-can tell whether what it puts together is what was proposed.
+Of a credential of the run that an action holds, or a part or another encoding of one, the gateway
+keeps only a mask (:mod:`bos_chassis.credential_forms`), and that is what comes back once it is
+approved. The digest is of the whole action, so :func:`with_secrets` can tell whether what it puts
+together is what was proposed.
 
 The type is part of the form because the tool sees it: ``"5"`` and ``5`` are different arguments.
 """
@@ -22,9 +23,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import ProposedAction
+from bos_chassis.credential_forms import TooManyParts, mask_of, telling_masks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,37 +67,49 @@ def with_secrets(action: ProposedAction, secrets: Mapping[str, str]) -> Proposed
         return action
     whole = ProposedAction()
     whole.CopyFrom(action)
-    masks = {f"[secret {key}]": secret for key, secret in secrets.items()}
-    _unmask(whole.arguments, masks)
+    try:
+        forms = {mask: form for form, mask in telling_masks(secrets).items()}
+    except TooManyParts:
+        return action
+    forms |= {mask_of(key): secret for key, secret in secrets.items()}
+    _unmask(whole.arguments, _Masks(forms))
     return whole if digest_matches(whole) else action
 
 
-def _unmask(fields: ValueMap, masks: Mapping[str, str]) -> None:
+class _Masks:
+    """Puts forms of credentials where their masks stand, in one pass: none is looked into again."""
+
+    def __init__(self, forms: Mapping[str, str]) -> None:
+        self._forms = forms
+        self._pattern = re.compile("|".join(map(re.escape, forms)))
+
+    def text(self, text: str) -> str:
+        return self._pattern.sub(lambda found: self._forms[found[0]], text)
+
+    def content(self, content: bytes) -> bytes:
+        """As :meth:`text`; other bytes may stand around."""
+        return self.text(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+
+def _unmask(fields: ValueMap, masks: _Masks) -> None:
     for name, value in list(fields.fields.items()):
         _unmask_value(value, masks)
-        if (told := _unmasked(name, masks)) != name:
+        if (told := masks.text(name)) != name:
             fields.fields[told].CopyFrom(value)
             del fields.fields[name]
 
 
-def _unmask_value(value: Value, masks: Mapping[str, str]) -> None:
+def _unmask_value(value: Value, masks: _Masks) -> None:
     match value.WhichOneof("kind"):
         case "string_value":
-            value.string_value = _unmasked(value.string_value, masks)
+            value.string_value = masks.text(value.string_value)
         case "bytes_value":
-            for mask, secret in masks.items():
-                value.bytes_value = value.bytes_value.replace(mask.encode(), secret.encode())
+            value.bytes_value = masks.content(value.bytes_value)
         case "list_value":
             for item in value.list_value.values:
                 _unmask_value(item, masks)
         case "map_value":
             _unmask(value.map_value, masks)
-
-
-def _unmasked(text: str, masks: Mapping[str, str]) -> str:
-    for mask, secret in masks.items():
-        text = text.replace(mask, secret)
-    return text
 
 
 def _canonical_fields(fields: ValueMap) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from bos.agent.v1 import add_AgentServiceServicer_to_server
 from bos_agentkit.servicer import AgentServicer
@@ -46,6 +47,22 @@ class AgentServiceSettings(Settings):
         " models, together with BOS_GATEWAY_RUN_TIMEOUT_S; unset: the agent's own, which its card"
         " shows",
     )
+    _gateway_target: Callable[[], str] | None = PrivateAttr(default=None)
+
+    def asking(self, gateway_target: Callable[[], str]) -> Self:
+        """These, for an agent that is started before the gateway, which it asks about run tokens.
+
+        Args:
+            gateway_target: Where the gateway is, by the time that somebody calls the agent.
+        """
+        settings = self.model_copy()
+        settings._gateway_target = gateway_target
+        return settings
+
+    @property
+    def gateway_target(self) -> Callable[[], str] | None:
+        """Where the gateway is, if that is not left to ``auth``."""
+        return self._gateway_target
 
 
 class Serve(Protocol[S_contra]):
@@ -79,9 +96,16 @@ async def agent_service(
         _SERVICE,
         max_request_bytes=settings.server.max_message_bytes,
     )
-    name, tls = agent.card.name, settings.server.tls
+    tokens = open_run_tokens(
+        settings.auth,
+        agent.card.name,
+        telemetry,
+        accepts="agent",
+        check_target=settings.gateway_target,
+        tls=settings.server.tls,
+    )
     async with (
-        open_run_tokens(settings.auth, name, telemetry, accepts="agent", tls=tls) as auth,
+        tokens as auth,
         grpc_server(settings.server, [offered], telemetry=telemetry, auth=auth) as server,
     ):
         yield server

@@ -52,7 +52,7 @@ class AgentTask:
         """What to do; use this in prompts, never ``input.task`` (SPEC M-18)."""
         self.overridden = is_overridden(input)
         """Whether a person replaced the task on approval."""
-        self.trace = TraceRecorder(self.agent, secrets=input.secrets.values())
+        self.trace = TraceRecorder(self.agent)
         self.usage = UsageMeter()
         bound = input.token_budget if input.HasField("token_budget") else None
         self.budget = TokenBudget(bound)

@@ -1,24 +1,28 @@
 """API keys: exchanged at identity for access tokens of a minute, which are then remembered.
 
 A key that was revoked is accepted for as long as it is remembered, a minute at most. What is not a
-key is remembered too, for a few seconds, apart from the others, and has fewer places to be looked
-up: strangers who make keys up cost those who have one nothing.
+key is remembered too, for a few seconds, apart from the others. Keys that were good before are
+looked up apart from all others, and of those each network has its turn: strangers who make keys up
+keep waiting who does the same, and nobody else.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import time
 from collections import OrderedDict
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from bos.identity.v1 import CredentialServiceStub, ExchangeApiKeyRequest
 from bos_chassis.auth import API_KEY_PREFIX
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.client_address import current_network
 from bos_chassis.errors import ResourceExhausted, Unauthenticated
+from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+from bos_chassis.joining import Joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -42,46 +46,42 @@ def key_refused() -> Unauthenticated:
     return Unauthenticated("The API key is not valid, or no longer.", reason="API_KEY_INVALID")
 
 
-class Turns:
-    """Lets a few in at once and a bounded number wait."""
-
-    def __init__(self, at_once: int = _AT_ONCE, waiting: int = _WAITING) -> None:
-        self._places = asyncio.Semaphore(at_once)
-        self._most = at_once + waiting
-        self._here = 0
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """A place for the length of the block.
-
-        Raises:
-            ResourceExhausted: Too many are waiting for one.
-        """
-        if self._here >= self._most:
-            raise ResourceExhausted(
-                "Too many API keys are looked up at the moment; try again shortly.",
-                reason="TOO_MANY_KEYS",
-                retry_after_s=1.0,
-            )
-        self._here += 1
-        try:
-            async with self._places:
-                yield
-        finally:
-            self._here -= 1
-
-
 class KeyTurns:
-    """Turns of keys that were good before, and of all others, apart from each other."""
+    """Turns to be looked up: of keys that were good before, and of all others by network.
+
+    Args:
+        at_once: Keys of either kind that are looked up at once.
+        waiting: How many of one network may wait for that. A key that was good before waits with
+            its like, wherever it comes from.
+    """
 
     def __init__(self, at_once: int = _AT_ONCE, waiting: int = _WAITING) -> None:
-        self._known = Turns(at_once, waiting)
-        self._unknown = Turns(at_once, waiting)
+        # By the key itself: whoever has one cannot keep others waiting either.
+        self._known = FairPlaces(at_once, waiting_per_caller=waiting)
+        self._unknown = FairPlaces(at_once, waiting_per_caller=waiting)
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
-    def of(self, digest: bytes) -> Turns:
-        """Where the key with this digest takes its turn."""
-        return self._known if digest in self._good else self._unknown
+    @asynccontextmanager
+    async def turn(self, digest: bytes) -> AsyncIterator[None]:
+        """The turn of the key with this digest, for the length of the block.
+
+        Raises:
+            ResourceExhausted: Too many of the same network are waiting.
+        """
+        known = digest in self._good
+        places = self._known if known else self._unknown
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(
+                    places.place(digest.hex() if known else current_network())
+                )
+            except NoPlaceToWait:
+                raise ResourceExhausted(
+                    "Too many API keys are looked up at the moment; try again shortly.",
+                    reason="TOO_MANY_KEYS",
+                    retry_after_s=1.0,
+                ) from None
+            yield
 
     def was_good(self, digest: bytes) -> None:
         """Remember that the key is one."""
@@ -110,6 +110,7 @@ class ApiKeyVerifier:
         self._verify = verify
         self._now = now
         self._turns = KeyTurns()
+        self._joined: Joined[Principal] = Joined()
         self._accepted: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._refused: OrderedDict[bytes, float] = OrderedDict()
 
@@ -127,9 +128,7 @@ class ApiKeyVerifier:
         known = self._remembered(digest)
         if known is not None:
             return known
-        async with self._turns.of(digest).turn():
-            known = self._remembered(digest)  # by whoever had the turn before
-            return known or await self._looked_up(key, digest)
+        return await self._joined.ask(digest, partial(self._looked_up, key, digest))
 
     def _remembered(self, digest: bytes) -> Principal | None:
         now = self._now()
@@ -139,14 +138,15 @@ class ApiKeyVerifier:
         return principal if until > now else None
 
     async def _looked_up(self, key: str, digest: bytes) -> Principal:
-        # From before the question: what was revoked meanwhile is not remembered for longer.
-        asked = self._now()
-        try:
-            principal = await self._verify(await self._exchange(key))
-        except Unauthenticated:
-            self._accepted.pop(digest, None)
-            _remember(self._refused, digest, asked + _REFUSED_REMEMBERED_S)
-            raise key_refused() from None
+        async with self._turns.turn(digest):
+            # From before the question: what was revoked meanwhile is not remembered for longer.
+            asked = self._now()
+            try:
+                principal = await self._verify(await self._exchange(key))
+            except Unauthenticated:
+                self._accepted.pop(digest, None)
+                _remember(self._refused, digest, asked + _REFUSED_REMEMBERED_S)
+                raise key_refused() from None
         _remember(self._accepted, digest, (principal, asked + REMEMBERED_S))
         self._turns.was_good(digest)
         return principal

@@ -81,7 +81,7 @@ class Principal:
     """Empty outside of a run."""
     step_key: str
     """``run/revision/step``; empty outside of a step."""
-    kind: Literal["run_token", "static_key", "user_token", "api_key"]
+    kind: Literal["run_token", "static_key", "user_token", "api_key", "account_data"]
     session_id: str = ""
     """Session of an access token, if its issuer names one; of an ``api_key`` the id of the key."""
     roles: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class Principal:
     groups: frozenset[str] = frozenset()
     """Groups of the user; inside of a run those that it had when it asked."""
     scopes: frozenset[str] | None = None
-    """What an API key is limited to; None: to nothing but its user's rights."""
+    """What an API key, or identity's own token, is limited to; None: its user's rights alone."""
     attempt: Attempt | None = None
     """Of a step's run token: the attempt that it was made for."""
     agent: str = ""

@@ -273,13 +273,17 @@ def from_rpc_error(exc: grpc.RpcError) -> BosError:
     """
     if not isinstance(exc, grpc.aio.AioRpcError | grpc.Call):
         return Internal(NEUTRAL_INTERNAL_MESSAGE)
-    for key, value in exc.trailing_metadata() or ():
-        if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
-            restored = _from_status_bytes(value)
-            if restored is not None:
-                return restored
+    if (restored := _restored(exc)) is not None:
+        return restored
     cls, text = _FOREIGN.get(exc.code(), (Internal, NEUTRAL_INTERNAL_MESSAGE))
     return cls(text)
+
+
+def is_worded_by_peer(exc: grpc.RpcError) -> bool:
+    """Whether the message of :func:`from_rpc_error` is the peer's own, and not one of ours."""
+    if not isinstance(exc, grpc.aio.AioRpcError | grpc.Call):
+        return False
+    return _restored(exc) is not None
 
 
 async def abort_with(context: grpc.aio.ServicerContext[Any, Any], exc: BaseException) -> NoReturn:
@@ -334,6 +338,16 @@ def _bad_request(violations: Sequence[FieldViolation]) -> error_details_pb2.BadR
             bad.field_violations.add(description=f"and {len(violations) - index} more")
             break
     return bad
+
+
+def _restored(exc: grpc.aio.AioRpcError | grpc.Call) -> BosError | None:
+    """The exception that the peer raised; None if it says nothing that we understand."""
+    for key, value in exc.trailing_metadata() or ():
+        if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
+            restored = _from_status_bytes(value)
+            if restored is not None:
+                return restored
+    return None
 
 
 def _from_status_bytes(value: bytes) -> BosError | None:

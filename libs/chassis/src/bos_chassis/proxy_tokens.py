@@ -151,16 +151,16 @@ def proxy_tokens_from(
 
 def from_proxy(
     settings: AuthSettings, telemetry: Telemetry | None = None
-) -> Callable[[Mapping[str, str]], bool] | None:
-    """Whether metadata prove that a call comes through a proxy of ours; None: none does.
+) -> Callable[[Mapping[str, str]], str | None] | None:
+    """Finds the client's address in metadata that prove that a call comes through a proxy of ours.
+
+    None if there is no such proxy; see :meth:`ProxyTokenVerifier.verify`.
 
     Raises:
         ConfigurationError: A key is not usable.
     """
     verifier = proxy_tokens_from(settings, telemetry)
-    if verifier is None:
-        return None
-    return lambda metadata: verifier.verify(metadata) is not None
+    return None if verifier is None else verifier.verify
 
 
 def _of_text(text: str) -> Keys:

@@ -11,12 +11,14 @@ import hashlib
 import time
 from collections import OrderedDict
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import CheckRunTokenRequest, RunTokenServiceStub
 from bos_chassis.auth import RUN_TOKEN_KEY, AnyOf, RunTokenVerifier, static_key_from
 from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.errors import BosError, Unauthenticated, Unavailable
+from bos_chassis.joining import Joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -56,6 +58,7 @@ class RunTokenChecks:
         self._refuse_unchecked = refuse_unchecked
         self._log = telemetry.logger("bos.auth")
         self._known: OrderedDict[bytes, tuple[bool, float]] = OrderedDict()
+        self._joined: Joined[bool] = Joined()
 
     async def require(self, token: str, expires: float) -> None:
         """Return if the step of ``token``, which is valid until ``expires``, is under way.
@@ -67,7 +70,7 @@ class RunTokenChecks:
         digest = hashlib.sha256(token.encode()).digest()
         under_way, until = self._known.get(digest, (False, 0.0))
         if time.monotonic() >= until:
-            under_way = await self._ask(token)
+            under_way = await self._joined.ask(digest, partial(self._ask, token))
             lasts_s = REMEMBERED_S if under_way else max(0.0, expires - time.time()) + _SKEW_S
             self._known[digest] = under_way, time.monotonic() + lasts_s
             while len(self._known) > _MAX_REMEMBERED:

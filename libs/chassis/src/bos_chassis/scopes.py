@@ -40,6 +40,12 @@ _IDENTITY: Final = "bos.identity.v1.IdentityService"
 _KEYS: Final = "bos.identity.v1.ApiKeyService"
 _CREDENTIALS: Final = "bos.identity.v1.CredentialService"
 _ADMINISTRATION: Final = "bos.identity.v1.AdministrationService"
+_ACCOUNT: Final = "bos.identity.v1.AccountService"
+_ACCOUNT_DATA: Final = "bos.account.v1.AccountDataService"
+
+ERASE: Final = "account_data.erase"
+EXPORT: Final = "account_data.export"
+"""Scopes of identity's own tokens for the data of an account: no API key can have them."""
 
 _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_ORCHESTRATOR, "runs.ask"): "Ask AskStream PlanQuestion CancelRun",
@@ -57,8 +63,11 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_KEYS, PEOPLE_ONLY): "CreateApiKey",
     (_ADMINISTRATION, PEOPLE_ONLY): (
         "ListUsers CreateServiceAccount SetUserRoles SetUserGroups DeactivateUser ReactivateUser "
-        "CreatePasswordReset CreateInvitation ListInvitations RevokeInvitation"
+        "DeleteUser CreatePasswordReset CreateInvitation ListInvitations RevokeInvitation"
     ),
+    (_ACCOUNT, PEOPLE_ONLY): "DeleteAccount ExportAccount",
+    (_ACCOUNT_DATA, ERASE): "EraseAccountData",
+    (_ACCOUNT_DATA, EXPORT): "ExportAccountData",
 }
 SCOPE_OF: Final = {
     f"{service}/{method}": scope
@@ -77,6 +86,8 @@ def require_scope(principal: Principal | None, service: str, method: str) -> Non
     if principal is None or principal.scopes is None:
         return
     scope = SCOPE_OF.get(f"{service}/{method}", PEOPLE_ONLY)
+    if service == _ACCOUNT_DATA and scope not in principal.scopes:
+        raise identity_only()
     if scope == PEOPLE_ONLY:
         raise PermissionDenied("API keys cannot do this; sign in.", reason="SIGN_IN_REQUIRED")
     if scope == ANY_SCOPE or scope in principal.scopes:
@@ -86,6 +97,20 @@ def require_scope(principal: Principal | None, service: str, method: str) -> Non
         reason="SCOPE_REQUIRED",
         metadata={"scope": scope},
     )
+
+
+def identity_only() -> PermissionDenied:
+    """What everybody hears who asks a service for the data of an account, but for identity."""
+    return PermissionDenied(
+        "Only identity asks for this. Delete or export an account with `bos account`.",
+        reason="IDENTITY_ONLY",
+    )
+
+
+def data_scope(claims: Mapping[str, Any]) -> frozenset[str] | None:
+    """The one thing that a token of identity's own is good for; None of all other tokens."""
+    scope = claims.get("account_data")
+    return frozenset((scope,)) if scope in (ERASE, EXPORT) else None
 
 
 def key_and_scopes(claims: Mapping[str, Any]) -> tuple[str, frozenset[str] | None]:

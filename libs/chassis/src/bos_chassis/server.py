@@ -36,7 +36,7 @@ _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of
 _MIN_PING_INTERVAL_MS = 10_000
 # What people and programs of theirs ask is far smaller; what services hand on may be larger.
 _PUBLIC_REQUEST_BYTES = 2 * 1024 * 1024
-_UNSEEN_CALLS = 10_000
+_UNSEEN_CALLS = 5000
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -88,7 +88,7 @@ async def grpc_server(
     *,
     telemetry: Telemetry,
     auth: Authenticator | None = None,
-    from_proxy: Callable[[Mapping[str, str]], bool] | None = None,
+    from_proxy: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Serve ``servicers`` until the context is left.
 
@@ -97,8 +97,8 @@ async def grpc_server(
         servicers: What to offer.
         telemetry: Of the service.
         auth: Who may call; None asks nobody.
-        from_proxy: Whether metadata of a call prove that it comes through a proxy of this house,
-            whose traces then go on here.
+        from_proxy: The client's address, where metadata of a call prove that it comes through a
+            proxy of this house, whose traces then go on here; None where they do not.
 
     Raises:
         ConfigurationError: The address cannot be bound, or is open to the network while nobody
@@ -189,6 +189,7 @@ def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tu
         ("grpc.server_handshake_timeout_ms", max(1, int(settings.message_timeout_s * 1000))),
         # Calls that wait for the event loop to look at them. With more than that gRPC drops some,
         # whoever made them; by itself it does so from a thousand on, which is one connection's.
+        # Each takes some 40 KB, also those whose clients have gone.
         ("grpc.server.max_pending_requests", _UNSEEN_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", 2 * _UNSEEN_CALLS),
         # With port sharing a second server binds the same port without an error and takes every

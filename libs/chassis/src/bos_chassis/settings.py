@@ -208,10 +208,10 @@ class ServerSettings(Settings):
         "them the oldest one of the busiest connection is ended",
     )
     max_calls_per_connection: int = Field(
-        default=4096,
+        default=2048,
         ge=1,
         description="Calls at once over one connection; more wait in their client. A proxy such as "
-        "REST has all its callers on one",
+        "REST has all its callers on one: BOS_REST_MAX_REQUESTS and BOS_REST_MAX_STREAMS together",
     )
     max_connections: int = Field(
         default=10_000,

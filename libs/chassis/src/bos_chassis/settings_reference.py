@@ -41,7 +41,12 @@ _PACKAGE_PREFIX = "bos_"
 _SHARED = ("bos_chassis", "bos_llm")
 """Packages whose settings hold for every process; they come first."""
 
-_ELSEWHERE = ("bos_chassis.access", "bos_chassis.http.policy", "bos_postgres.audit.sealing")
+_ELSEWHERE = (
+    "bos_chassis.access",
+    "bos_chassis.http.policy",
+    "bos_identity.openid.settings",
+    "bos_postgres.audit.sealing",
+)
 """Modules with settings that are not named ``settings``; they come after those of their package."""
 
 _WORDS: dict[object, str] = {

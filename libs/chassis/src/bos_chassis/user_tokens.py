@@ -30,7 +30,7 @@ from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
 from bos_chassis.names import required_names
-from bos_chassis.scopes import key_and_scopes
+from bos_chassis.scopes import data_scope, key_and_scopes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -151,14 +151,15 @@ class UserTokenVerifier:
         _check_type(header.get("typ"), claims, self._require_type)
         session = claims.get("sid", "")
         api_key, scopes = key_and_scopes(claims)
+        own = data_scope(claims)
         return (
             Principal(
                 _user_id(claims.get(self._user_claim)),
                 "",
                 "",
-                "user_token" if scopes is None else "api_key",
+                "account_data" if own else ("user_token" if scopes is None else "api_key"),
                 api_key or (session if isinstance(session, str) else ""),
-                scopes=scopes,
+                scopes=own or scopes,
                 roles=self._roles(claims),
                 groups=required_names(claims.get(self._groups_claim, []), "groups"),
             ),

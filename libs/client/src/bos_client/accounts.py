@@ -12,6 +12,7 @@ from bos.identity.v1 import (
     CreatePasswordResetRequest,
     CreateServiceAccountRequest,
     DeactivateUserRequest,
+    DeleteUserRequest,
     ListApiKeysRequest,
     ListInvitationsRequest,
     ListUsersRequest,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         CreateApiKeyResponse,
         CreateInvitationResponse,
         CreatePasswordResetResponse,
+        DeleteUserResponse,
         Invitation,
         ListUsersResponse,
         User,
@@ -87,6 +89,14 @@ class AdministrationClient(ServiceClient):
         """Open an account again."""
         request = ReactivateUserRequest(user_id=user_id)
         return (await self._unary(self._stub.ReactivateUser, request)).user
+
+    async def delete(self, user_id: str) -> DeleteUserResponse:
+        """Delete an account with everything of it; done again, how far that is.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        return await self._unary(self._stub.DeleteUser, DeleteUserRequest(user_id=user_id))
 
     async def password_reset(self, user_id: str) -> CreatePasswordResetResponse:
         """A code that sets a new password once."""

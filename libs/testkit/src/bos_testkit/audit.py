@@ -21,7 +21,9 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.identity.v1.AdministrationService/CreateInvitation": "account.invited",
     "bos.identity.v1.AdministrationService/CreatePasswordReset": "password.reset_issued",
     "bos.identity.v1.AdministrationService/CreateServiceAccount": "service_account.created",
+    "bos.identity.v1.AccountService/DeleteAccount": "account.deletion_requested",
     "bos.identity.v1.AdministrationService/DeactivateUser": "account.deactivated",
+    "bos.identity.v1.AdministrationService/DeleteUser": "account.deletion_requested",
     "bos.identity.v1.AdministrationService/ReactivateUser": "account.reactivated",
     "bos.identity.v1.AdministrationService/RevokeInvitation": "invitation.revoked",
     "bos.identity.v1.AdministrationService/SetUserGroups": "groups.changed",
@@ -34,6 +36,7 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.identity.v1.IdentityService/RegisterUser": "account.registered",
     "bos.identity.v1.IdentityService/ResetPassword": "password.reset",
     "bos.identity.v1.IdentityService/RevokeSession": "session.ended",
+    "bos.identity.v1.OpenIdService/FinishOpenIdLogIn": "session.opened",
     "bos.memory.v1.MemoryService/DeleteConversation": "conversation.deleted",
     "bos.memory.v1.MemoryService/DeleteLongTermMemory": "memory.deleted",
     "bos.memory.v1.MemoryService/UpdateConversation": "conversation.renamed",
@@ -43,12 +46,16 @@ AUDITED: Final[Mapping[str, str]] = {
 """The action of the entry that a call leaves, by its method."""
 
 NOT_AUDITED: Final[Mapping[str, str]] = {
+    "bos.account.v1.AccountDataService/EraseAccountData": "identity tells who asked for the "
+    "deletion of an account, and when all was deleted",
     "bos.agent.v1.AgentService/Execute": "a step of a run; the gateway tells of what it may read",
     "bos.composer.v1.ComposerService/Compose": "words an answer; keeps nothing",
     "bos.identity.v1.CredentialService/ExchangeApiKey": "a token of a minute stands for a key; "
     "what it does is told under the key's id",
     "bos.identity.v1.IdentityService/RefreshSession": "goes on with a session whose beginning and "
     "end are told",
+    "bos.identity.v1.OpenIdService/BeginOpenIdLogIn": "nobody is known yet; the session is told "
+    "of when it is opened",
     "bos.memory.v1.MemoryTurnService/RecordTurn": "a question that the gateway has told of",
     "bos.planner.v1.PlannerService/ClassifyInstructions": "reads; keeps nothing",
     "bos.planner.v1.PlannerService/MakePlan": "makes a plan; keeps nothing",

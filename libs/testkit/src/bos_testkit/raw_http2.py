@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Iterable
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -51,6 +52,10 @@ class RawConnection:
         """What came on a stream: header blocks and data."""
         self.closed = asyncio.Event()
         """Set when the server has hung up."""
+        self.asked = 1
+        """How many settings were sent."""
+        self.agreed = 0
+        """How many settings of ours the server has acknowledged."""
 
     @property
     def calls(self) -> int:
@@ -86,6 +91,24 @@ class RawConnection:
         flags = _END_HEADERS | (_END_STREAM if end else 0)
         self._frame(_HEADERS, flags, stream, b"".join(_literal(*entry) for entry in headers))
         return stream
+
+    def begin_half(self) -> None:
+        """Begin headers that never end."""
+        self._next += 2
+        self._frame(_HEADERS, 0, self._next - 2, _literal(":method", "POST"))
+
+    def drop(self, stream: int) -> None:
+        """End a stream from this side, at once."""
+        self._frame(_RST, 0, stream, struct.pack(">I", 8))
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._frame(_PING, 0, 0, b"\0" * 8)
+
+    def change_settings(self) -> None:
+        """Send settings, which the server has to acknowledge."""
+        self.asked += 1
+        self._frame(_SETTINGS, 0, 0, _WIDE)
 
     def send_now(self, stream: int, data: bytes, *, end: bool = False) -> None:
         """Send a few bytes; the windows are not looked at."""
@@ -152,6 +175,12 @@ class RawConnection:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def until_agreed(self, settings: int) -> None:
+        """Wait until the server has acknowledged so many settings, or has hung up."""
+        while self.agreed < settings and not self.closed.is_set():
+            self._changed.clear()
+            await self._changed.wait()
+
     async def _until_window(self, stream: int) -> None:
         while not self.is_over(stream) and min(self._window, self._windows[stream]) <= 0:
             self._changed.clear()
@@ -187,6 +216,8 @@ class RawConnection:
                         self._windows[each] += value - self._initial
                     self._initial = value
             self._frame(_SETTINGS, _ACK, 0, b"")
+        elif kind == _SETTINGS:
+            self.agreed += 1
         elif kind == _PING and not flags & _ACK:
             self._frame(_PING, _ACK, 0, payload)
         elif kind == _WINDOW:
@@ -211,10 +242,12 @@ class RawConnection:
 
 
 @asynccontextmanager
-async def raw_connection(address: str) -> AsyncIterator[RawConnection]:
-    """A connection to ``address``, ``host:port``."""
+async def raw_connection(
+    address: str, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawConnection]:
+    """A connection to ``address``, ``host:port``; over TLS with a context that offers h2."""
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
     connection = RawConnection(reader, writer)
     connection.greet()
     reading = asyncio.create_task(connection.read())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -148,6 +148,37 @@ async def test_cancelling_the_step_cancels_the_query(start: StartHouse) -> None:
     await asyncio.gather(asking, return_exceptions=True)
 
     await eventually(lambda: house.queries("cancelled") == 1)
+
+
+class BreakingClient(McpClient):
+    """What the SDK does when a reply comes just as its call is given up: its streams break."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1/mcp", max_reply_bytes=1)
+        self.calling = asyncio.Event()
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> Any:
+        self.calling.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ExceptionGroup("", [ExceptionGroup("", [BrokenPipeError()])])
+
+
+async def test_a_reply_that_comes_as_the_call_is_cancelled_does_not_make_it_a_defect() -> None:
+    async with BreakingClient() as mcp:
+        call = asyncio.create_task(mcp.call("mcp_db_schema", {}, timeout_s=60))
+        await mcp.calling.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert call.cancelled()
+
+
+async def test_a_reply_that_comes_at_the_deadline_comes_too_late() -> None:
+    async with BreakingClient() as mcp:
+        with pytest.raises(DeadlineExceeded):
+            await mcp.call("mcp_db_schema", {}, timeout_s=0.01)
 
 
 async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHouse) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
+from bos_chassis.credential_forms import MAX_PARTS, TooManyParts
 from bos_chassis.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from bos_gateway import context
 from bos_gateway.budget import MAX_RUN_TOKENS
@@ -18,7 +19,7 @@ from bos_gateway.continuing import continued, freeze, with_inherited
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log import NewRun
 from bos_gateway.runs import not_found
-from bos_gateway.shown.masking import MAX_PARTS, Masker, TooManyParts
+from bos_gateway.shown.masking import Masker
 from bos_gateway.taint import begins_tainted
 from bos_plans import is_duration
 
@@ -132,7 +133,7 @@ def new_run(
 
 def declared_keys(needed: Collaborators) -> DeclaredKeys:
     """What is a credential in the context of a request that comes in now."""
-    return DeclaredKeys(needed.registry.cards, needed.settings.secret_context_keys)
+    return DeclaredKeys(needed.registry.declaring, needed.settings.secret_context_keys)
 
 
 def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:

@@ -19,7 +19,7 @@ from bos_gateway.rounds import for_ever
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from bos.agent.v1 import AgentServiceAsyncStub
     from bos_chassis.access import Access
@@ -39,6 +39,8 @@ class _Agent:
     stub: AgentServiceAsyncStub
     card: AgentCard | None = None
     unavailable_reason: str = _NEVER_ANSWERED
+    remembered: AgentCard | None = None
+    """What it answered other replicas, or this one before it was started anew."""
 
 
 class Registry:
@@ -69,6 +71,22 @@ class Registry:
     def cards(self) -> Sequence[AgentCard]:
         """Cards of all agents that ever answered."""
         return [agent.card for agent in self._agents.values() if agent.card is not None]
+
+    @property
+    def declaring(self) -> Sequence[AgentCard]:
+        """The latest card of every agent, whoever it has answered: by them credentials are known.
+
+        A replica that has just been started takes the same for credentials as all others do, also
+        while an agent is away.
+        """
+        latest = (agent.card or agent.remembered for agent in self._agents.values())
+        return [card for card in latest if card is not None]
+
+    def remember(self, cards: Iterable[AgentCard]) -> None:
+        """Take cards of an earlier time for those of agents that have not answered yet."""
+        for card in cards:
+            if card.name in self._agents:
+                self._agents[card.name].remembered = card
 
     def require_cards(self) -> Sequence[AgentCard]:
         """Cards of all agents that ever answered, by name, for a question to be planned now.

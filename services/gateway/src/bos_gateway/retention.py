@@ -59,6 +59,7 @@ SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
        -- Without a name it would be the sums of everybody.
        OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
 """
+_HAS_RUNS = "SELECT EXISTS (SELECT FROM runs WHERE user_id = $1)"
 _UNFINISHED = """
 SELECT run_id FROM runs WHERE (user_id = $1 OR run_id = $2) AND finished_at IS NULL
 ORDER BY created_at
@@ -199,18 +200,50 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
         )
     erased = Counter[str]()
     while ended := await session.fetch(_ENDED, *scope, _BATCH):
-        if files is not None and files.enabled:
-            erased["files"] += await forget_files(ended, files)
-        elif found := [row for row in ended if row["has_files"]]:
-            raise FailedPrecondition(
-                f"Run {found[0]['run_id']} has files in an artefact store. "
-                "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
-                reason="ARTEFACTS_NOT_CONFIGURED",
-            )
+        erased["files"] += await _forget_files(ended, files)
         erased.update(await _erased(session, ended, scope))
     if scope.user_id is not None:
         await forget_days(session, scope.user_id)
     return erased
+
+
+async def _forget_files(ended: Sequence[asyncpg.Record], files: RunFiles | None) -> int:
+    if files is not None and files.enabled:
+        return await forget_files(ended, files)
+    if found := [row for row in ended if row["has_files"]]:
+        raise FailedPrecondition(
+            f"Run {found[0]['run_id']} has files in an artefact store. "
+            "Set BOS_GATEWAY_ARTEFACTS_URL as the gateways have it.",
+            reason="ARTEFACTS_NOT_CONFIGURED",
+        )
+    return 0
+
+
+async def erase_some(
+    session: Session, user_id: str, files: RunFiles
+) -> tuple[Counter[str], int, bool]:
+    """Tell a user's runs under way to end, and delete a batch of those that have.
+
+    Returns:
+        What was deleted, as :func:`erase` counts it; how many runs have yet to end; and whether
+        nothing is left.
+
+    Raises:
+        FailedPrecondition: a run has files in an artefact store that is not known here.
+        Unavailable: the artefact store is away.
+    """
+    scope = Scope(user_id)
+    if running := await unfinished(session, scope):
+        await _ask_to_end(session, running)
+    ended = await session.fetch(_ENDED, *scope, _BATCH)
+    erased = Counter[str]()
+    if ended:
+        erased["files"] += await _forget_files(ended, files)
+        erased.update(await _deleted(session, ended))  # identity tells the audit trail of it
+    done = not await session.fetchval(_HAS_RUNS, user_id)
+    if done:
+        await session.execute(_FORGET_DAYS, -1, user_id)  # the present day, too
+    return erased, len(running), done
 
 
 async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
@@ -219,8 +252,6 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
     Raises:
         Unavailable: they have not ended in time, as when no gateway is running.
     """
-    event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
-    event.create_time.FromDatetime(datetime.now(UTC))
     deadline = time.monotonic() + timeout_s
     while running := await unfinished(session, scope):
         if time.monotonic() > deadline:
@@ -228,8 +259,14 @@ async def cancel(session: Session, scope: Scope, *, timeout_s: float) -> None:
                 f"{len(running)} of the runs of {scope} have not ended within {timeout_s:g} s; "
                 "nothing was erased. A gateway must be running to end them."
             )
-        await session.execute(_CANCEL, running, event.SerializeToString())
+        await _ask_to_end(session, running)
         await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+async def _ask_to_end(session: Session, running: Sequence[UUID]) -> None:
+    event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
+    event.create_time.FromDatetime(datetime.now(UTC))
+    await session.execute(_CANCEL, running, event.SerializeToString())
 
 
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:

@@ -8,14 +8,14 @@ look-up by primary keys, and every replica can make it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from attrs import define, field
 
 from bos_chassis.auth import RunTokenVerifier
-from bos_chassis.errors import PermissionDenied
+from bos_chassis.errors import PermissionDenied, ResourceExhausted
+from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
 from bos_postgres import fetch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ WHERE r.run_id = $1 AND r.user_id = $2 AND r.epoch = $3 AND r.finished_at IS NUL
           WHERE e.run_id = r.run_id AND e.sequence > $4 AND e.step_id = $5
       )
 """
-# So that however many ask, runs still get connections of the pool.
+# So that however many ask, runs still get connections of the pool; users have them in turn.
 _AT_ONCE = 3
 
 
@@ -53,13 +53,14 @@ class Attempts:
     """Looks up attempts in the log of their runs."""
 
     _pool: asyncpg.Pool[asyncpg.Record]
-    _turns: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    _turns: FairPlaces = field(init=False, factory=lambda: FairPlaces(_AT_ONCE))
 
     async def under_way(self, principal: Principal) -> bool:
         """Whether the attempt that the caller's run token was made for is under way.
 
         Raises:
             PermissionDenied: the caller has no such token.
+            ResourceExhausted: too many questions about steps of the same user are waiting.
         """
         attempt = principal.attempt
         if attempt is None:
@@ -67,5 +68,12 @@ class Attempts:
         run_id = UUID(principal.run_id)  # which this gateway, or another, has written
         step_id = principal.step_key.rpartition("/")[2]
         given = run_id, principal.user_id, attempt.epoch, attempt.sequence, step_id
-        async with self._turns:
-            return bool(await fetch(self._pool, _UNDER_WAY, *given))
+        try:
+            async with self._turns.place(principal.user_id):
+                return bool(await fetch(self._pool, _UNDER_WAY, *given))
+        except NoPlaceToWait:
+            raise ResourceExhausted(
+                "Too many questions about steps of this user are waiting.",
+                reason="TOO_MANY_TOKEN_CHECKS",
+                retry_after_s=1.0,
+            ) from None

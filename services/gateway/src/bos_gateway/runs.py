@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos.agent.v1 import AgentCard
     from bos_gateway.state import RunState
 
 _DEFAULT_PAGE = 50
@@ -88,6 +89,7 @@ WHERE r.run_id = ANY ($1)
 """
 _STORE_CARDS = "INSERT INTO cards (digest, payload) VALUES ($1, $2) ON CONFLICT DO NOTHING"
 _LOAD_CARDS = "SELECT payload FROM cards WHERE digest = $1"
+_LATEST_CARDS = "SELECT payload FROM cards ORDER BY created_at DESC LIMIT 64"
 _CARDS_KEPT = 64
 _for_user = cache(for_user)
 
@@ -163,6 +165,18 @@ class StoredCards:
                 raise BrokenLog(f"the agents' cards {digest.hex()} are not stored")
             self._keep(digest, payload)
         accepted.MergeFromString(self._known[digest])
+
+    async def latest(self) -> list[AgentCard]:
+        """The latest card of every agent that runs were accepted with of late.
+
+        Raises:
+            Unavailable: the store is away.
+        """
+        found: dict[str, AgentCard] = {}
+        for (payload,) in await fetch(self._pool, _LATEST_CARDS):
+            for card in RunAccepted.FromString(payload).cards:
+                found.setdefault(card.name, card)
+        return list(found.values())
 
     def _keep(self, digest: bytes, payload: bytes) -> None:
         self._known[digest] = payload

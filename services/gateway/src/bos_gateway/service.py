@@ -10,11 +10,13 @@ from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
 from bos.composer.v1 import ComposerServiceStub
 from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
+from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.proxy_tokens import from_proxy
@@ -22,6 +24,7 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
 from bos_gateway import run_tokens
+from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     RUN_TOKEN_SERVICE_NAME,
@@ -47,7 +50,7 @@ from bos_gateway.remembering import Remembering
 from bos_gateway.replica import Replica
 from bos_gateway.run_log import SCHEMA, LogWriter
 from bos_gateway.run_secrets import RunSecrets
-from bos_gateway.runs import READER, Runs
+from bos_gateway.runs import READER, Runs, StoredCards
 from bos_gateway.sessions import session_name
 from bos_gateway.upkeep import Upkeep, running_upkeep
 from bos_postgres import migrate, open_database, require_session_features
@@ -129,6 +132,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
+        agents.remember(await StoredCards(pool).latest())
         registry = await enter(watched_registry(agents, settings.describe_interval_s, telemetry))
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
@@ -183,11 +187,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
+        accounts = AccountDataServicer(pool, replica.reader, files)
         services = [
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
             ),
+            Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]
         if signer is not None:
             services.append(

@@ -176,6 +176,8 @@ class _StepRun:
             result = await self._failed(
                 type(failure).__name__, text, unsent=unsent, unknown=not unsent
             )
+            # An error has no place where the agent could say what it has read.
+            result.tainted = errors.is_worded_by_peer(error)
             return result, isinstance(failure, _TRANSIENT)
         finally:
             call.cancel()
@@ -282,6 +284,7 @@ class _StepRun:
         asked = proposals.asked_again(state, step, now, result.error.message)
         if asked is not None:
             asked.result.usage.CopyFrom(result.usage)
+            asked.result.tainted = result.tainted
         return asked
 
     def _is_unknown(self, result: AgentResult) -> bool:

@@ -26,7 +26,8 @@ LOCAL_USER_ID = UUID("00000000-0000-4000-8000-000000000001")
 """The user of a standalone that nobody has signed in to."""
 
 COLUMNS = (
-    "user_id, username, email, display_name, created_at, roles, groups, is_service, deactivated_at"
+    "user_id, username, email, display_name, created_at, roles, groups, is_service, "
+    "deactivated_at, deleting"
 )
 """What :func:`user` is made of."""
 FIRST_ROLES = (USER, ADMINISTRATOR)
@@ -219,6 +220,7 @@ def user_of(row: asyncpg.Record) -> User:
         groups=row["groups"],
         active=row["deactivated_at"] is None,
         service_account=row["is_service"],
+        deleting=row["deleting"],
     )
     user.create_time.FromDatetime(row["created_at"])
     return user

@@ -17,10 +17,11 @@ from bos.identity.v1 import (
     ResetPasswordResponse,
     RevokeSessionResponse,
 )
+from bos_chassis.client_address import client_address, network
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
 from bos_identity.administration.registration import all_local, passed_on
-from bos_identity.client_address import Addresses, client_address, throttled_address
+from bos_identity.client_address import Addresses
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.key_ring import ALGORITHM
 from bos_identity.sessions import Origin, no_session
@@ -85,7 +86,7 @@ class IdentityServicer(IdentityServiceServicer):
         self, request: RegisterUserRequest, context: Context
     ) -> RegisterUserResponse:
         """Make an account."""
-        origin = self._origin(context)
+        origin = self.origin(context)
         metadata = _metadata(context)
         # Somebody behind a gateway that does not know where is no neighbour.
         believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
@@ -96,7 +97,7 @@ class IdentityServicer(IdentityServiceServicer):
 
     async def LogIn(self, request: LogInRequest, context: Context) -> LogInResponse:
         """Open a session."""
-        return await self._identity.log_in(request, self._origin(context))
+        return await self._identity.log_in(request, self.origin(context))
 
     async def RefreshSession(
         self, request: RefreshSessionRequest, context: Context
@@ -166,7 +167,7 @@ class IdentityServicer(IdentityServiceServicer):
     ) -> ResetPasswordResponse:
         """Another password by an administrator's code."""
         address = self._addresses.of(context)
-        origin = Origin(address, throttled_address(address))
+        origin = Origin(address, network(address))
         username = await self._identity.reset_password(request.code, request.new_password, origin)
         return ResetPasswordResponse(username=username)
 
@@ -187,7 +188,12 @@ class IdentityServicer(IdentityServiceServicer):
             id_token_signing_alg_values_supported=[ALGORITHM],
         )
 
-    def _origin(self, context: Context) -> Origin:
+    def origin(self, context: Context) -> Origin:
+        """Where a call comes from.
+
+        Raises:
+            PermissionDenied: It comes through a gateway that is not known.
+        """
         metadata = _metadata(context)
         told = self._proxies.verify(metadata) if self._proxies else None
         if told is None and PROXY_TOKEN_KEY in metadata:
@@ -199,7 +205,7 @@ class IdentityServicer(IdentityServiceServicer):
                 reason="PROXY_UNKNOWN",
             )
         address = client_address(context.peer(), told)
-        return Origin(address, throttled_address(address))
+        return Origin(address, network(address))
 
 
 def _metadata(context: Context) -> dict[str, str]:

@@ -95,10 +95,23 @@ class Identity:
             )
         if self.passwords.is_outdated(account.password):
             await self.accounts.rehash(account, await self.passwords.hash(request.password))
+        response = await self.open_session(account, origin, client_name)
+        if response is None:
+            raise _login_failed()  # the password was changed while it was looked at
+        return response
+
+    async def open_session(
+        self, account: Account, origin: Origin, client_name: str
+    ) -> LogInResponse | None:
+        """Open a session for somebody who has proved whose account it is.
+
+        Returns:
+            None if the account has another password by now, or was deactivated.
+        """
         refresh_token = new_refresh_token()
         opened = await self.sessions.open(account, digest(refresh_token), origin, client_name)
         if opened is None:
-            raise _login_failed()  # the password was changed while it was looked at
+            return None
         self.log.info("signed in", user=account.user.user_id, session=opened.session.session_id)
         opened.session.current = True
         return LogInResponse(
@@ -159,17 +172,34 @@ class Identity:
             raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
         names = (account.user.username, account.user.email, account.user.display_name)
         check_password("new_password", new, names, self.settings)
-        subjects = self.throttle.change(str(user_id))
-        if not await self.attempts.matches(account.password, current, subjects):
-            refused = by.entry("password.refused", str(user_id), outcome="refused")
-            self.refusals.count(refused)
-            raise InvalidArgument.field("current_password", "is wrong")
+        await self._check_present(account, current, by)
         hashed = await self.passwords.hash(new)
         if not await self.accounts.change_password(account, hashed, session_id, by):
             raise FailedPrecondition(
                 "The password was changed by somebody else just now.", reason="PASSWORD_CHANGED"
             )
         self.log.info("password changed", user=str(user_id))
+
+    async def require_password(self, user_id: UUID, password: str, by: By) -> None:
+        """Let only the owner pass, before what cannot be undone.
+
+        Raises:
+            FailedPrecondition: The account has no password.
+            InvalidArgument: The password is wrong.
+            ResourceExhausted: The account has to wait.
+        """
+        account = await self.accounts.by_id(user_id)
+        if account is None or account.password is None:
+            raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
+        await self._check_present(account, password, by)
+
+    async def _check_present(self, account: Account, password: str, by: By) -> None:
+        user_id = str(account.user_id)
+        if not await self.attempts.matches(
+            account.password, password, self.throttle.change(user_id)
+        ):
+            self.refusals.count(by.entry("password.refused", user_id, outcome="refused"))
+            raise InvalidArgument.field("current_password", "is wrong")
 
     async def reset_password(self, code: str, new: str, origin: Origin) -> str:
         """Set a new password by an administrator's code; returns the name to sign in with.

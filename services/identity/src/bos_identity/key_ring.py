@@ -217,7 +217,7 @@ async def open_key_ring(
     if settings.signing_key_files:
         yield FileKeys(settings.signing_key_files)
         return
-    keys = StoredKeys(pool, _sealer(settings), _policy(settings), metrics)
+    keys = StoredKeys(pool, sealer(settings), _policy(settings), metrics)
     await keys.refresh()
     log = telemetry.logger("bos.identity.keys")
 
@@ -257,7 +257,12 @@ def _policy(settings: IdentitySettings) -> RotationPolicy:
     )
 
 
-def _sealer(settings: IdentitySettings) -> MultiFernet:
+def sealer(settings: IdentitySettings) -> MultiFernet:
+    """What encrypts secrets in the store.
+
+    Raises:
+        ConfigurationError: No key is configured, or it is not usable.
+    """
     secret = settings.key_encryption_keys
     keys = [] if secret is None else secret.get_secret_value().split(",")
     try:

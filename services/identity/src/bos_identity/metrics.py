@@ -31,6 +31,16 @@ class IdentityMetrics:
         self.registrations = Counter(
             "bos_identity_registrations", "Accounts made", registry=registry
         )
+        self.deletions_pending = Gauge(
+            "bos_identity_account_deletions",
+            "Accounts that are being deleted, as this replica last saw it",
+            registry=registry,
+        )
+        self.deletions_oldest = Gauge(
+            "bos_identity_account_deletion_oldest_age_seconds",
+            "Age of the oldest deletion that is not done; 0 if there is none",
+            registry=registry,
+        )
         self.hash_seconds = Histogram(
             "bos_identity_hash_duration_seconds",
             "Time for hashing or verifying a password, the wait for a thread included",

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from bos.identity.v1 import (
+    add_AccountServiceServicer_to_server,
     add_AdministrationServiceServicer_to_server,
     add_ApiKeyServiceServicer_to_server,
     add_CredentialServiceServicer_to_server,
     add_IdentityServiceServicer_to_server,
+    add_OpenIdServiceServicer_to_server,
 )
 from bos_chassis.api_keys import ApiKeyVerifier
+from bos_chassis.channels import Channels
 from bos_chassis.jwks import KeySet
 from bos_chassis.proxy_tokens import from_proxy, proxy_tokens_from
 from bos_chassis.server import Servicer, grpc_server
@@ -29,16 +32,25 @@ from bos_identity.administration.users import Users
 from bos_identity.api import OPEN_METHODS, SERVICE_NAME, IdentityServicer
 from bos_identity.api_keys.api import SERVICE_NAME as API_KEY_SERVICE
 from bos_identity.api_keys.api import ApiKeyServicer
-from bos_identity.api_keys.store import ApiKeys
+from bos_identity.api_keys.store import LONGEST_TOKEN_S, ApiKeys
 from bos_identity.client_address import Addresses
 from bos_identity.credentials.api import OPEN_METHODS as CREDENTIAL_OPEN_METHODS
 from bos_identity.credentials.api import SERVICE_NAME as CREDENTIAL_SERVICE
 from bos_identity.credentials.api import CredentialServicer
 from bos_identity.credentials.callers import Callers
 from bos_identity.credentials.exchange import KeyExchange
+from bos_identity.deletion.api import SERVICE_NAME as ACCOUNT_SERVICE
+from bos_identity.deletion.api import AccountServicer
+from bos_identity.deletion.data_services import DataServices
+from bos_identity.deletion.runner import DeletionRunner
+from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
 from bos_identity.key_ring import open_key_ring
 from bos_identity.metrics import IdentityMetrics
+from bos_identity.openid.api import OPEN_METHODS as OPENID_OPEN_METHODS
+from bos_identity.openid.api import SERVICE_NAME as OPENID_SERVICE
+from bos_identity.openid.api import OpenIdServicer
+from bos_identity.openid.service import openid_log_in
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
 from bos_identity.sessions import Sessions
@@ -65,11 +77,17 @@ _READERS = 4
 _OWN_KEYS_S = 1.0
 # The largest request holds a token or two.
 _REQUEST_BYTES = 64 * 1024
+# By how much clocks may differ, and calls that came in time may last.
+_TOKENS_END_S = 60.0
 
 
 @asynccontextmanager
 async def serve(
-    settings: IdentitySettings, telemetry: Telemetry, *, proxied: bool | None = None
+    settings: IdentitySettings,
+    telemetry: Telemetry,
+    *,
+    proxied: bool | None = None,
+    account_data: Callable[[], Mapping[str, str]] | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Serve identity until the context is left.
 
@@ -77,6 +95,8 @@ async def serve(
         settings: How.
         telemetry: Where it tells about itself.
         proxied: Whether proxies pass calls of others on; None: if keys of some are set.
+        account_data: Which services hold data of accounts, by name, if that is known later than
+            the settings are.
 
     Raises:
         ConfigurationError: a setting is not usable, such as missing keys.
@@ -144,9 +164,17 @@ async def serve(
             log=log,
             refusals=refusals,
         )
-        await stack.enter_async_context(
-            running_upkeep((sessions, throttle, invitations, resets, api_keys), telemetry)
-        )
+        openid = await stack.enter_async_context(openid_log_in(settings, pool, identity, telemetry))
+        ageing = (sessions, throttle, invitations, resets, api_keys)
+        flows = () if openid is None else (openid.flows,)
+        await stack.enter_async_context(running_upkeep((*ageing, *flows), telemetry))
+        channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
+        targets = account_data or (lambda: settings.account_data_targets)
+        data_services = DataServices(channels, tokens, targets)
+        longest_s = max(settings.access_token_s, LONGEST_TOKEN_S)
+        deletions = AccountDeletions(pool, longest_s + _TOKENS_END_S)
+        runner = DeletionRunner(deletions, data_services, metrics, log)
+        await stack.enter_async_context(runner.running())
         exchange, callers = KeyExchange(api_keys, tokens), Callers(sessions, api_keys)
         users = UserTokenVerifier(
             own_keys,
@@ -155,18 +183,37 @@ async def serve(
             require_type=True,
             log=log,
         )
+        own = IdentityServicer(identity, registration, callers, keys, addresses.proxies)
         servicers = (
             Servicer(
-                IdentityServicer(identity, registration, callers, keys, addresses.proxies),
+                own,
                 add_IdentityServiceServicer_to_server,
                 SERVICE_NAME,
                 open_methods=OPEN_METHODS,
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
-                AdministrationServicer(Users(pool), invitations, resets, callers, addresses, log),
+                AdministrationServicer(
+                    Users(pool),
+                    invitations,
+                    resets,
+                    deletions,
+                    data_services,
+                    runner,
+                    callers,
+                    addresses,
+                    log,
+                ),
                 add_AdministrationServiceServicer_to_server,
                 ADMINISTRATION_SERVICE,
+                max_request_bytes=_REQUEST_BYTES,
+            ),
+            Servicer(
+                AccountServicer(
+                    identity, api_keys, deletions, data_services, runner, callers, addresses, log
+                ),
+                add_AccountServiceServicer_to_server,
+                ACCOUNT_SERVICE,
                 max_request_bytes=_REQUEST_BYTES,
             ),
             Servicer(
@@ -183,11 +230,18 @@ async def serve(
                 max_request_bytes=_REQUEST_BYTES,
             ),
         )
+        by_openid = Servicer(
+            OpenIdServicer(openid, own.origin),
+            add_OpenIdServiceServicer_to_server,
+            OPENID_SERVICE,
+            open_methods=OPENID_OPEN_METHODS,
+            max_request_bytes=_REQUEST_BYTES,
+        )
         verifier = ApiKeyVerifier(_exchanged(exchange), users.verify)
         yield await stack.enter_async_context(
             grpc_server(
                 settings.server,
-                servicers,
+                (*servicers, by_openid),
                 telemetry=telemetry,
                 auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
                 from_proxy=from_proxy(settings.auth, telemetry),

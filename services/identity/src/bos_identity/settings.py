@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_identity.openid.settings import OpenIdSettings
 from bos_postgres.audit import AuditSettings
 
 _DAY_S = 86400.0
@@ -22,6 +23,7 @@ class IdentitySettings(Settings):
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
+    openid: OpenIdSettings = Field(default_factory=OpenIdSettings.load)
     audit: AuditSettings = Field(default_factory=AuditSettings.load)
 
     store_url: str = Field(
@@ -70,6 +72,12 @@ class IdentitySettings(Settings):
         ge=60,
         le=7 * _DAY_S,
         description="How long a code that an administrator made for a new password can be used",
+    )
+    account_data_targets: dict[str, str] = Field(
+        default_factory=dict,
+        description="Services that hold data of accounts, as gRPC targets by name, in the order in "
+        'which they are asked to delete it: {"gateway": "gateway:7100", "memory": "memory:7200"}. '
+        "Accounts are neither deleted nor exported without",
     )
     max_sessions: int = Field(
         default=20,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bos_chassis.client_address import network
 from bos_chassis.tls import callers
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Waiting(H11Protocol):
             uris = [name for kind, name in shown.get("subjectAltName", ()) if kind == "URI"]
             self.app_state = {**self.app_state, CALLERS: callers(uris, self.shared.trust_domain)}
         self._await("headers")
-        self.shared.came(self, self.client[0] if self.client else "")
+        self.shared.came(self, network(self.client[0] if self.client else ""))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""

@@ -6,13 +6,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
 from bos.memory.v1 import (
     add_MemoryServiceServicer_to_server,
     add_MemoryTurnServiceServicer_to_server,
 )
+from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.user_tokens import open_authenticator
+from bos_memory.account_data import AccountDataServicer
 from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
 from bos_memory.conversations import Conversations
 from bos_memory.extraction import Extractor
@@ -84,6 +87,11 @@ async def serve(
                 add_MemoryTurnServiceServicer_to_server,
                 TURN_SERVICE_NAME,
                 max_request_bytes=settings.server.max_message_bytes,
+            ),
+            Servicer(
+                AccountDataServicer(pool),
+                add_AccountDataServiceServicer_to_server,
+                ACCOUNT_SERVICE_NAME,
             ),
         ]
         yield await stack.enter_async_context(

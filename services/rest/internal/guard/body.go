@@ -43,7 +43,7 @@ func Body(room *waiting.Room, limit int64) Middleware {
 				apierror.Write(w, tooLarge(most))
 				return
 			}
-			body, err := room.Read(w, r, ClientOf(r), most)
+			body, err := room.Read(w, r, NetworkOf(r), most)
 			if err != nil {
 				apierror.Write(w, unread(err))
 				return

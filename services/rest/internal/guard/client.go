@@ -62,6 +62,22 @@ func isPassedOn(r *http.Request) bool {
 // ClientOf is the address of the request's client; empty if it is not known.
 func ClientOf(r *http.Request) string { return proxytoken.ClientOf(r.Context()) }
 
+// ipv6Site is the length of the network that one IPv6 subscriber has to itself.
+const ipv6Site = 64
+
+// NetworkOf is what is counted as one origin of requests: the address of the client, of an IPv6 one
+// the network that its site has. Empty if it is not known.
+func NetworkOf(r *http.Request) string { return network(ClientOf(r)) }
+
+func network(address string) string {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil || parsed.Is4() {
+		return address
+	}
+	site, _ := parsed.Prefix(ipv6Site)
+	return site.String()
+}
+
 func addressOf(r *http.Request, trusted []netip.Prefix) string {
 	address := parsed(r.RemoteAddr)
 	isTrusted := func() bool {

@@ -113,6 +113,30 @@ func TestTheBodyThatCameOnLeastRecentlyMakesWay(t *testing.T) {
 	}
 }
 
+func TestBodiesOfOneIPv6SiteMakeWayForOthers(t *testing.T) {
+	g := startGateway(t, "")
+	s := start(t, g.target, func(set *settings.Settings) {
+		set.MaxBodies, set.ReadTimeout, set.MinBodyRate = 3, 3600, 1e-6
+		set.TrustedProxies = []string{"127.0.0.1/32"}
+	})
+	from := func(address string) string { return goodKey + "X-Forwarded-For: " + address + "\r\n" }
+	slow(t, s, "/query", from("2001:db8:0:1::1"))
+	cut := make(chan error, 3)
+	for _, address := range []string{"2001:db8::1", "2001:db8::2", "2001:db8::3"} {
+		reader := slow(t, s, "/query", from(address))
+		go func() { // whose byte came last is not said
+			response, err := http.ReadResponse(reader, nil)
+			if err == nil && response.StatusCode != http.StatusTooManyRequests {
+				err = errors.New(response.Status)
+			}
+			cut <- err
+		}()
+	}
+	if err := <-cut; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestABodyThatDripsIsCutBeforeItsTimeIsOver(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
@@ -201,14 +225,15 @@ func TestWhichRoutesAreOpenComesFromTheContracts(t *testing.T) {
 			}
 		}
 	}
-	for _, must := range []string{"POST /v1/users", "POST /v1/sessions:logIn", "GET /.well-known/jwks.json"} {
+	for _, must := range []string{"POST /v1/users", "POST /v1/sessions:logIn",
+		"POST /v1/sessions:beginOpenId", "POST /v1/sessions:finishOpenId", "GET /.well-known/jwks.json"} {
 		if !open[must] {
 			t.Errorf("%s is not open", must)
 		}
 	}
 	for name := range open {
 		if !strings.Contains(name, "/v1/users") && !strings.Contains(name, "/v1/sessions:") &&
-			!strings.Contains(name, "/.well-known/") {
+			!strings.Contains(name, "/.well-known/") && name != "GET /v1/openIdProvider" {
 			t.Errorf("%s is open", name)
 		}
 	}

@@ -29,8 +29,10 @@ const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
 	identityService = "bos.identity.v1.IdentityService"
-	accountService  = "bos.identity.v1.AdministrationService"
+	adminService    = "bos.identity.v1.AdministrationService"
+	accountService  = "bos.identity.v1.AccountService"
 	keyService      = "bos.identity.v1.ApiKeyService"
+	openIDService   = "bos.identity.v1.OpenIdService"
 	memoryService   = "bos.memory.v1.MemoryService"
 	healthTimeout   = 2 * time.Second
 	bodyGrace       = 2 * time.Second
@@ -112,7 +114,7 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService:
 		return true
-	case identityService, accountService, keyService:
+	case identityService, adminService, accountService, keyService, openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
@@ -169,7 +171,13 @@ func (s *Server) services() (http.Handler, error) {
 		if err := errors.Join(
 			identityv1.RegisterIdentityServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterOpenIdServiceHandler(ctx, mux, s.identity),
+			registerExport(
+				mux, identityv1.NewAccountServiceClient(s.identity),
+				s.settings.CallTimeout.Duration(), s.settings.WriteTimeout.Duration(),
+			),
 		); err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ type Settings struct {
 	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
 	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
 
-	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address with most of them the one that came on least recently is refused with 429"`
+	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address (of IPv6: the /64) with most of them the one that came on least recently is refused with 429"`
 	MaxBodiesBytes int64   `env:"BOS_REST_MAX_BODIES_BYTES" envDefault:"67108864" least:"65536" about:"Memory for bodies under way"`
 	MinBodyRate    float64 `env:"BOS_REST_MIN_BODY_RATE" envDefault:"1024" above:"0" about:"Bytes a second that a body must make on the average, after two seconds"`
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from bos_chassis.auth import ROLES, authenticator_from, generate_keypair
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.run_token_checks import open_run_tokens
-from bos_chassis.settings import AuthSettings, ServerSettings, TlsSettings, is_loopback
+from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
 from bos_demo import service as demo
@@ -39,6 +39,7 @@ from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.agents import AGENTS, agent_factory
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, DataFolder, own_folder
+from bos_standalone.given import plain, require_secrets, today
 from bos_standalone.group import ServiceGroup
 from bos_standalone.rest import DEFAULT_PORT, Rest, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
@@ -123,10 +124,11 @@ class _House:
         self._private_key, self._public_key = generate_keypair()
         # REST's own: what it says of its callers' addresses is believed, and nobody else's word.
         self._rest_private_key, self._rest_public_key = generate_keypair()
-        self._issuer = self._audience = self._gateway_address = ""
+        self._issuer = self._audience = ""
+        self._gateway_address = self._memory_address = ""
         # All settings are read before anything starts, so that a wrong one costs no time.
         self._auth_given = AuthSettings.load()
-        self._require_secrets()
+        require_secrets(settings.host, self._auth_given)
         self._mcp_db = McpDbSettings.load(server=self._server())
         self._own_database = bool(self._mcp_db.database_url or self._mcp_db.databases)
         self._models = ModelSettings.load()
@@ -184,7 +186,8 @@ class _House:
         )
         (gateway_server,) = await self._group.start(gateway=partial(self._gateway, settings))
         self._gateway_address = gateway_server.address
-        context = _today(company) if company else {}
+        self._memory_address = memory_server.address
+        context = today(company) if company else {}
         operator = {
             "store_url": store,
             "planner_target": planner_server.address,
@@ -250,7 +253,13 @@ class _House:
         self._issuer, self._audience = settings.issuer, settings.audience
         settings, telemetry = settings.model_copy(update=update), self._telemetry.named("identity")
         proxied = behind_proxies() or self._auth_given.proxy_public_keys is not None
-        return {"identity": partial(identity.serve, settings, telemetry, proxied=proxied)}
+        serve = partial(identity.serve, account_data=self._account_data, proxied=proxied)
+        return {"identity": partial(serve, settings, telemetry)}
+
+    def _account_data(self) -> Mapping[str, str]:
+        """What holds data of accounts; these start after identity."""
+        found = {"gateway": self._gateway_address, "memory": self._memory_address}
+        return found if all(found.values()) else {}  # never a part: it would pass for all
 
     def _first_is_made_by_token(self) -> bool:
         """Whether strangers could come first: whoever registers first administers."""
@@ -347,7 +356,7 @@ class _House:
     ) -> Any:
         settings = factory.settings_with(
             server=self._server(), auth=self._internal_auth(), **offered
-        )
+        ).asking(self._gateway_target)
 
         def start() -> AbstractAsyncContextManager[GrpcServer]:
             return factory.start(settings, telemetry=self._telemetry.named(name), models=models)
@@ -372,7 +381,7 @@ class _House:
         settings = GatewaySettings.load(
             # The metrics of all services are in one registry, so one of them offers it.
             server=ServerSettings.load(
-                tls=_plain(), host=self._settings.host, port=port, grace_s=self._settings.grace_s
+                tls=plain(), host=self._settings.host, port=port, grace_s=self._settings.grace_s
             ),
             auth=auth,
             store_url=store,
@@ -416,7 +425,7 @@ class _House:
 
     def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
         return ServerSettings.load(
-            tls=_plain(), host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
+            tls=plain(), host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
         )
 
     def _internal_auth(self) -> AuthSettings:
@@ -458,23 +467,6 @@ class _House:
             return given.get_secret_value()
         return self._folder.api_key if is_loopback(self._settings.host) else ""
 
-    def _require_secrets(self) -> None:
-        """Refuse to be open to a network with nothing but what was made up at the first start.
-
-        Raises:
-            ConfigurationError: no issuer and no keys are configured.
-        """
-        if is_loopback(self._settings.host) or self._auth_given.names_issuer:
-            return
-        # What else identity needs is known later; whether its keys are set is known now.
-        own = IdentitySettings.load(store_url="unknown")
-        if own.key_encryption_keys is None and not own.signing_key_files:
-            raise ConfigurationError(
-                f"BOS_STANDALONE_HOST={self._settings.host} would open Bos to the network without "
-                "configured secrets. Set BOS_IDENTITY_KEY_ENCRYPTION_KEYS (32 random bytes in "
-                "URL-safe base64), or BOS_AUTH_ISSUER of an OpenID issuer, or stay on 127.0.0.1."
-            )
-
     def _wants_scripted_model(self) -> bool:
         """Whether the scripted model answers: there is no other, and it knows the database.
 
@@ -504,14 +496,3 @@ class _House:
         config = self._models.get_agent_model_config("")
         missing = self._models.missing("", config)
         return "none: plans and answers follow fixed rules" if missing else config.model
-
-
-def _today(company: Demo) -> dict[str, str]:
-    """Both keys, so that no model sees two different days."""
-    day = company.today.isoformat()
-    return {"current_date": day, "current_datetime_utc": f"{day}T12:00:00+00:00"}
-
-
-def _plain() -> TlsSettings:
-    """No certificates, whatever the environment has for services in processes of their own."""
-    return TlsSettings.load(cert_file=None, key_file=None, ca_file=None)

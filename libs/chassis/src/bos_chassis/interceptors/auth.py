@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos_chassis.auth import RUN_TOKEN_KEY, set_caller
+from bos_chassis.client_address import set_network
 from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 from bos_chassis.interceptors.places import Crowd
@@ -46,6 +47,7 @@ class Authentication(Concern):
             Unauthenticated: No credential, an invalid one, or one of a kind twice.
             PermissionDenied: An API key that is not for this method.
         """
+        set_network(call.network)
         if call.open:
             set_caller(None, None)
             return

@@ -38,6 +38,7 @@ class Chain(grpc.aio.ServerInterceptor):
         open_methods: Methods as ``service/method`` that anybody may call.
         message_timeout_s: Time between headers and message, and between messages of a stream.
         services_of: Who calls, by the certificate of the connection; None where none is demanded.
+        network_of: Where a call comes from, as places are counted.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Chain(grpc.aio.ServerInterceptor):
         open_methods: Collection[str] = (),
         message_timeout_s: float,
         services_of: Callable[[Any], frozenset[str] | None] | None = None,
+        network_of: Callable[[ServerCall], str] | None = None,
     ) -> None:
         self._hooks = hooks
         self._special = dict(special or {})
         self._open_methods = frozenset(open_methods)
         self._message_timeout_s = message_timeout_s
         self._services_of = services_of
+        self._network_of = network_of
         # Only methods with a handler are kept, so the server's own methods are the bound.
         self._methods: dict[str, Method] = {}
         self._running: set[asyncio.Task[Any]] = set()
@@ -119,6 +122,8 @@ class Chain(grpc.aio.ServerInterceptor):
                 call.limit = limit
                 call.time_remaining_s = context.time_remaining()  # None: the client set no deadline
                 call.peer = context.peer()
+                if self._network_of is not None:
+                    call.network = self._network_of(call)
                 if self._services_of is not None:
                     call.services = self._services_of(context)
                 result = await self._served(method, call, context)

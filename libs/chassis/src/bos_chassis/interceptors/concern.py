@@ -30,6 +30,7 @@ class ServerCall:
         "limit",
         "metadata",
         "method",
+        "network",
         "open",
         "peer",
         "principal",
@@ -71,6 +72,8 @@ class ServerCall:
         """Whether anybody may make this call."""
         self.peer = ""
         """The other end of the connection, as gRPC names it."""
+        self.network = ""
+        """Where the client is, as places are counted; empty if nobody knows."""
         self.services: frozenset[str] | None = None
         """Who calls, by certificate; None where no certificates are demanded."""
         self.principal: Principal | None = None

@@ -42,6 +42,10 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return _States(status=state)
 
+    async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
+        """Not offered: whoever probes knows what for."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
     async def Watch(  # noqa: N802
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:

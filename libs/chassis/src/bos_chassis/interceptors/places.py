@@ -24,37 +24,57 @@ def too_many_calls(whose: str) -> ResourceExhausted:
     )
 
 
+class _Network:
+    """The calls of one network, by connection."""
+
+    __slots__ = ("by_peer", "count")
+
+    def __init__(self) -> None:
+        self.by_peer: dict[str, dict[ServerCall, None]] = {}
+        self.count = 0
+
+
 class Crowd:
     """A bounded number of calls of people nobody knows: there is always room for one more.
 
-    When all places are taken, the oldest call of the connection that has the most of them has to
-    go. So one that floods drives out itself, and whoever comes with a call or two is let in.
+    When all places are taken, somebody of the network that has the most of them has to go: the
+    oldest call of its connection that has the most. So one that floods drives out itself, over
+    however many connections, and whoever comes with a call or two is let in.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._count = 0
-        self._by_peer: dict[str, dict[ServerCall, None]] = {}
+        self._networks: dict[str, _Network] = {}
 
     def enter(self, call: ServerCall) -> None:
         """Take a place."""
-        self._by_peer.setdefault(call.peer, {})[call] = None
+        network = self._networks.get(call.network)
+        if network is None:
+            network = self._networks[call.network] = _Network()
+        network.by_peer.setdefault(call.peer, {})[call] = None
+        network.count += 1
         self._count += 1
         if self._count > self._size:
-            busiest = max(self._by_peer.values(), key=len)
-            oldest = next(iter(busiest))
+            busiest = max(self._networks.values(), key=lambda each: each.count)
+            calls = max(busiest.by_peer.values(), key=len)
+            oldest = next(iter(calls))
             self.leave(oldest)
             oldest.evict()
 
     def leave(self, call: ServerCall) -> None:
         """Give the place back; nothing if the call has none."""
-        calls = self._by_peer.get(call.peer)
-        if calls is None or call not in calls:
+        network = self._networks.get(call.network)
+        calls = None if network is None else network.by_peer.get(call.peer)
+        if network is None or calls is None or call not in calls:
             return
         del calls[call]
+        network.count -= 1
         self._count -= 1
         if not calls:
-            del self._by_peer[call.peer]
+            del network.by_peer[call.peer]
+        if not network.count:
+            del self._networks[call.network]
 
 
 class Crowded(Concern):

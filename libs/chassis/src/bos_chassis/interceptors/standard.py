@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bos_chassis.client_address import client_address, network
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
 from bos_chassis.interceptors.deadlines import Deadlines
@@ -44,7 +45,7 @@ def server_chain(
     *,
     of_services: Mapping[str, Authenticator] | None = None,
     request_bytes: Mapping[str, int] | None = None,
-    from_proxy: Callable[[Mapping[str, str]], bool] | None = None,
+    from_proxy: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> Chain:
     """The concerns of every Bos server, outermost first.
 
@@ -55,7 +56,8 @@ def server_chain(
         open_methods: Methods as ``service/method`` that anybody may call.
         of_services: Authenticators of single services, by full name, in place of the first.
         request_bytes: Largest request of each service.
-        from_proxy: Whether metadata prove that a call comes through a proxy of this house.
+        from_proxy: The client's address, where metadata prove that a call comes through a proxy of
+            this house; None where they do not.
     """
 
     def believed(call: ServerCall) -> bool:
@@ -64,8 +66,12 @@ def server_chain(
             authenticator is None
             or settings.trust_trace_context
             or (principal is not None and principal.kind == "run_token")
-            or (from_proxy is not None and from_proxy(call.metadata))
+            or (from_proxy is not None and from_proxy(call.metadata) is not None)
         )
+
+    def network_of(call: ServerCall) -> str:
+        told = None if from_proxy is None else from_proxy(call.metadata)
+        return network(client_address(call.peer, told))
 
     concerns = (
         Metrics(telemetry),
@@ -89,6 +95,7 @@ def server_chain(
         open_methods=open_methods,
         message_timeout_s=settings.message_timeout_s,
         services_of=_services_of(settings.tls),
+        network_of=network_of,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from bos_client.cli.account import account
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
@@ -91,6 +92,6 @@ def main(
 
 
 _asking = (ask, plan, runs, approvals, agents, conversations, memory_group)
-_accounts = (register, login, logout, whoami, reset_password, users, keys)
+_accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):
     main.add_command(_command)

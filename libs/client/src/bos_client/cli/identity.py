@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from bos_client.cli.openid import client_name, keep, log_in_by_openid
 from bos_client.cli.session import ANSWERED, USAGE, client_for, identity_of, print_json, run
 from bos_client.errors import BosError
 from bos_client.render.text import one_line
-from bos_client.sign_in import IdentityClient, SignedIn, TokenFile
+from bos_client.sign_in import IdentityClient, TokenFile
 
 if TYPE_CHECKING:
     from bos_client.cli.session import Target
@@ -49,30 +49,34 @@ def register(
 
 
 @click.command()
-@click.argument("username")
+@click.argument("username", required=False)
 @_stdin
+@click.option("--openid", is_flag=True, help="Sign in by the OpenID provider, in a browser.")
+@click.option("--device", is_flag=True, help="The same, on any other device.")
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 @click.pass_obj
-def login(target: Target, username: str, password_stdin: bool) -> None:
+def login(
+    target: Target,
+    username: str | None,
+    password_stdin: bool,
+    openid: bool,
+    device: bool,
+    no_browser: bool,
+) -> None:
     """Sign in. The tokens are kept for later commands and refreshed by themselves."""
+    if openid or device:
+        if username or password_stdin:
+            raise click.UsageError("With --openid the provider says who you are; give no name.")
+        run(log_in_by_openid(target, on_device=device, open_browser=not no_browser))
+    if not username:
+        raise click.UsageError("Give your username, or --openid.")
     password = _password(password_stdin, confirm=False)
 
     async def work() -> int:
         connection = target.to_sign_in()
-        identity_target = identity_of(connection)
-        async with IdentityClient(identity_target) as identity:
-            response = await identity.log_in(username, password, f"bos on {socket.gethostname()}")
-        kept = SignedIn.of(
-            identity_target,
-            response.user.username,
-            response.tokens,
-            memory_target=connection.memory_target or connection.target,
-            standalone=connection.standalone,
-        )
-        file = TokenFile.of_this_user()
-        async with file.locked():
-            file.write(connection.target, kept)
-        click.echo(f"Signed in to {connection.target} as {one_line(response.user.username)}.")
-        return ANSWERED
+        async with IdentityClient(identity_of(connection)) as identity:
+            response = await identity.log_in(username, password, client_name())
+        return await keep(connection, response)
 
     run(work())
 

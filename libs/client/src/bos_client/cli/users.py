@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -25,6 +26,7 @@ _SCOPES = click.Choice(
 )
 _DAY_S = 86400
 _PAGE = 200
+_LOOK_AGAIN_S = 0.5
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 _roles = click.option("--role", "roles", multiple=True, type=_ROLES, help="Role; may be repeated.")
 _groups = click.option("--group", "groups", multiple=True, help="Group; may be repeated.")
@@ -170,6 +172,36 @@ def reactivate(target: Target, username: str) -> None:
     run(work())
 
 
+@users.command("rm")
+@click.argument("username")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until services have deleted all.")
+@click.pass_obj
+def remove(target: Target, username: str, yes: bool, no_wait: bool) -> None:
+    """Delete an account with everything of it: runs, files, conversations, what is remembered."""
+    if not yes:
+        click.confirm(f"Delete {username} and everything of it for good?", abort=True)
+
+    async def work() -> int:
+        async with _client(AdministrationClient, target) as identity:
+            user = await identity.user(username)
+            deletion = await identity.delete(user.user_id)
+            click.echo(f"{one_line(user.username)} is closed; everything of it is being deleted.")
+            said = ""
+            while not (no_wait or deletion.HasField("erase_time")):
+                if deletion.waiting_for != said:
+                    said = deletion.waiting_for
+                    click.echo(f"Waiting for {one_line(said)}" if said else "Deleting", err=True)
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                deletion = await identity.delete(user.user_id)
+        if deletion.HasField("erase_time"):
+            click.echo("All services have deleted what they held.")
+        click.echo(f"The name is free again at {_day(deletion.earliest_end_time)} at the earliest.")
+        return ANSWERED
+
+    run(work())
+
+
 @users.command("reset-password")
 @click.argument("username")
 @click.pass_obj
@@ -297,7 +329,9 @@ def _line(user: User) -> str:
         said.append("in " + ", ".join(map(one_line, user.groups)))
     if user.service_account:
         said.append("a service")
-    if not user.active:
+    if user.deleting:
+        said.append("being deleted")
+    elif not user.active:
         said.append("deactivated")
     return "; ".join(said)
 

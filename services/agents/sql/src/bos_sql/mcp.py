@@ -94,14 +94,20 @@ class McpClient:
             Unauthenticated: the run token is missing or not accepted.
             Unavailable: nobody answers, or the connection broke.
         """
+        time = asyncio.timeout(timeout_for(timeout_s, timeout_s))
+        cancelled = _times_cancelled()
         try:
-            async with asyncio.timeout(timeout_for(timeout_s, timeout_s)):
+            async with time:
                 result = await self._call(tool, dict(arguments))
         except TimeoutError:
-            raise DeadlineExceeded(
-                "The database service did not answer in time.", reason="MCP_TIMEOUT"
-            ) from None
+            raise _late() from None
         except ExceptionGroup as group:
+            # A reply that comes as the call is being given up breaks the SDK's streams, and that
+            # takes the place of why it was given up.
+            if _times_cancelled() > cancelled:
+                raise asyncio.CancelledError from group
+            if time.expired():
+                raise _late() from group
             raise _translate(_first_leaf(group)) from group
         except (MCPError, ValidationError) as error:
             raise _translate(error) from error
@@ -154,6 +160,12 @@ async def _refuse_errors(response: httpx2.Response) -> None:
         raise _unavailable()
 
 
+def _times_cancelled() -> int:
+    """How often this task has been asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 def _first_leaf(group: ExceptionGroup[Exception]) -> Exception:
     first = group.exceptions[0]
     return _first_leaf(first) if isinstance(first, ExceptionGroup) else first
@@ -178,6 +190,10 @@ def _foreign() -> ConfigurationError:
         "The server at BOS_SQL_MCP_URL does not offer the tools of mcp_db. "
         "Set it to the address of mcp_db, with its path (/mcp)."
     )
+
+
+def _late() -> DeadlineExceeded:
+    return DeadlineExceeded("The database service did not answer in time.", reason="MCP_TIMEOUT")
 
 
 def _unavailable() -> Unavailable:

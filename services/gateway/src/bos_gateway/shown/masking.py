@@ -2,41 +2,25 @@
 
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
 it quotes. Before any of that is kept, each credential that is long enough to be told from ordinary
-text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold.
+text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold
+(:mod:`bos_chassis.credential_forms`). Arguments of proposed actions are the one thing that is put
+together again, by whoever performs them: there each form has a mask of its own.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import json
-import re
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, quote_plus
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
+
+from bos.agent.v1 import ProposedAction
+from bos_chassis.credential_forms import masks, telling_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _Named = tuple[str, bytes, str]
 """A form of a credential, as text and as bytes, and its mask."""
-
-MIN_SECRET_CHARS: Final = 6
-"""Shorter ones are words of ordinary text, which would be riddled."""
-_SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|ApiKey)\s+(\S+)", re.IGNORECASE)
-_PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
-MAX_PARTS: Final = 32
-"""Texts that one run's credentials may consist of: whatever its services say is searched for each
-of them in a dozen forms."""
-_TELLING: Final = re.compile(
-    r"auth|token|key|secret|cookie|passw|credential|session|signature", re.IGNORECASE
-)
-_RANDOM: Final = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])\S{20,}")
-
-
-class TooManyParts(ValueError):
-    """The credentials of a run consist of more texts than can be looked for."""
 
 
 class Masker:
@@ -46,15 +30,12 @@ class Masker:
         secrets: The credentials by context key.
 
     Raises:
-        TooManyParts: They consist of over :data:`MAX_PARTS` texts.
+        TooManyParts: They consist of too many texts to be looked for.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        parts = [(key, part) for key in sorted(secrets) for part in _parts(secrets[key])]
-        if len(parts) > MAX_PARTS:
-            raise TooManyParts
-        named = {form: f"[secret {key}]" for key, part in parts for form in _forms(part)}
-        self._named = [(form, form.encode(), mask) for form, mask in named.items()]
+        self._named = [(form, form.encode(), mask) for form, mask in masks(secrets).items()]
+        self._telling = telling_masks(secrets)
         self._all = _Replacing(self._named)
 
     def __bool__(self) -> bool:
@@ -81,7 +62,8 @@ class Masker:
         # Texts stand in the serialised form as they are, so most messages need no walk.
         content = message.SerializeToString()
         if found := [each for each in self._named if each[1] in content]:
-            _Replacing(found).message(message)
+            telling = [(text, form, self._telling[text]) for text, form, _ in found]
+            _Replacing(found).message(message, _Replacing(telling))
 
 
 class MaskedStream:
@@ -113,13 +95,15 @@ class _Replacing:
         self._in_text = forms
         self._in_bytes = [(form.encode(), mask.encode()) for form, mask in forms]
 
-    def message(self, message: Message) -> None:
-        """Mask a message, in place."""
+    def message(self, message: Message, arguments: _Replacing) -> None:
+        """Mask a message, in place, with other masks in the arguments of proposed actions."""
         waiting = [message]
         while waiting:  # however deep it is
             current = waiting.pop()
             for field, value in current.ListFields():
-                if isinstance(value, Message):
+                if isinstance(current, ProposedAction) and field.name == "arguments":
+                    arguments.message(value, arguments)
+                elif isinstance(value, Message):
                     waiting.append(value)
                 elif isinstance(value, str | bytes):
                     setattr(current, field.name, self.masked(value))
@@ -184,58 +168,3 @@ def _replaced(value: Any, forms: Sequence[tuple[Any, Any]]) -> Any:
 
 def _is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
-
-
-def _parts(secret: str) -> Iterable[str]:
-    """What of a credential gives it away: all of it, and of headers and such each text in it."""
-    found = {secret, secret.strip()}
-    try:
-        structure = json.loads(secret)
-    except (ValueError, RecursionError):
-        structure = None
-    waiting: list[tuple[str, Any]] = [("", structure)]
-    while waiting and len(found) <= MAX_PARTS:
-        name, each = waiting.pop()
-        if isinstance(each, str):
-            if not name or _gives_away(name, each):
-                found.add(each)
-        elif isinstance(each, int | float) and (not name or _TELLING.search(name)):
-            found.add(json.dumps(each))
-        elif isinstance(each, dict):
-            waiting += each.items()
-        elif isinstance(each, list):
-            waiting += [(name, inner) for inner in each]
-    found |= {match[1] for each in found if (match := _SCHEME.fullmatch(each.strip()))}
-    return sorted(each for each in found if len(each) >= MIN_SECRET_CHARS and _is_text(each))
-
-
-def _gives_away(name: str, value: str) -> bool:
-    """Whether an entry of a map is a credential, and not a word such as ``application/json``."""
-    return bool(_TELLING.search(name) or _SCHEME.match(value) or _RANDOM.fullmatch(value))
-
-
-def _is_text(text: str) -> bool:
-    """Whether it is one that can be sent: JSON may hold halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _forms(secret: str) -> set[str]:
-    """The text of a credential, and what it looks like inside of URLs, JSON, HTML and base64."""
-    content = secret.encode()
-    urls = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
-    urls |= {_PERCENT.sub(lambda match: match[0].lower(), url) for url in urls}
-    inside = {json.dumps(secret), json.dumps(secret, ensure_ascii=False)}
-    inside |= {each.replace("/", "\\/") for each in inside}
-    forms = {secret, *urls, *(each[1:-1] for each in inside), html.escape(secret)}
-    forms |= {content.hex(), content.hex().upper()}
-    for before in range(3):  # what stands before it decides how its bits are cut
-        first, last = -(-before * 8 // 6), (before + len(content)) * 8 // 6
-        forms |= {
-            encode(bytes(before) + content).decode()[first:last]
-            for encode in (base64.b64encode, base64.urlsafe_b64encode)
-        }
-    return forms

@@ -11,6 +11,7 @@ from bos.identity.v1 import (
     CreatePasswordResetResponse,
     CreateServiceAccountResponse,
     DeactivateUserResponse,
+    DeleteUserResponse,
     ListInvitationsResponse,
     ListUsersResponse,
     ReactivateUserResponse,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         CreatePasswordResetRequest,
         CreateServiceAccountRequest,
         DeactivateUserRequest,
+        DeleteUserRequest,
         ListInvitationsRequest,
         ListUsersRequest,
         ReactivateUserRequest,
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from bos_identity.administration.users import Users
     from bos_identity.client_address import Addresses
     from bos_identity.credentials.callers import Caller, Callers
+    from bos_identity.deletion.data_services import DataServices
+    from bos_identity.deletion.runner import DeletionRunner
+    from bos_identity.deletion.store import AccountDeletions
     from bos_postgres.audit import By
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -65,6 +70,9 @@ class AdministrationServicer(AdministrationServiceServicer):
     users: Users
     invitations: Invitations
     resets: Resets
+    deletions: AccountDeletions
+    data_services: DataServices
+    runner: DeletionRunner
     callers: Callers
     addresses: Addresses
     log: FilteringBoundLogger
@@ -137,6 +145,15 @@ class AdministrationServicer(AdministrationServiceServicer):
         user = await self.users.reactivate(_user(request.user_id), self._by(by, context))
         self._changed("user reactivated", user.user_id, by)
         return ReactivateUserResponse(user=user)
+
+    async def DeleteUser(self, request: DeleteUserRequest, context: Context) -> DeleteUserResponse:
+        """Close an account for good, or tell how far its deletion is."""
+        by = await self._administrator()
+        self.data_services.names()  # refused while it could not be done
+        response = await self.deletions.begin(_user(request.user_id), self._by(by, context))
+        self.runner.wake()
+        self._changed("account deletion asked for", request.user_id, by)
+        return response
 
     async def CreatePasswordReset(
         self, request: CreatePasswordResetRequest, context: Context

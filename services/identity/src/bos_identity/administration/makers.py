@@ -7,6 +7,8 @@ from typing import Final
 from bos_chassis.auth import ADMINISTRATOR
 
 MAY_NOT_ADMINISTER: Final = (
-    f"(password IS NOT NULL AND (deactivated_at IS NOT NULL OR NOT roles @> '{{{ADMINISTRATOR}}}'))"
+    "((password IS NOT NULL"
+    " OR EXISTS (SELECT FROM external_identities AS e WHERE e.user_id = users.user_id))"
+    f" AND (deactivated_at IS NOT NULL OR NOT roles @> '{{{ADMINISTRATOR}}}'))"
 )
-"""Of a row of ``users`` that is locked. Accounts without a password have roles from settings."""
+"""Of a row of ``users`` that is locked. Others have their roles from settings."""

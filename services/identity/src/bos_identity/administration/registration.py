@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from bos_chassis.client_address import parsed
 from bos_chassis.errors import InvalidArgument, PermissionDenied
 from bos_chassis.settings import is_loopback
 from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
@@ -162,12 +162,8 @@ def passed_on(metadata: Mapping[str, str]) -> bool:
 
 
 def _is_local(text: str) -> bool:
-    try:
-        address = ip_address(text.strip("[]").partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    address = parsed(text)
+    return address is not None and address.is_loopback
 
 
 def _closed() -> PermissionDenied:

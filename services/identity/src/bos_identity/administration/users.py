@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from bos.identity.v1 import User
     from bos_postgres.audit import AuditEntry, By
 
-# Any number of our own; it names the right to take an administrator away.
-_LOCK: Final = 0x626F73_61646D
+# Any number of our own.
+LAST_LOCK: Final = 0x626F73_61646D
+"""Advisory lock of whoever takes an administrator away."""
 _RETURNING = f"RETURNING {COLUMNS}"
 _LIST = f"""
 SELECT {COLUMNS} FROM users
@@ -39,21 +40,27 @@ VALUES ($1, $2, NULL, $3, $4, $5, true) {_RETURNING}
 _CAN_ADMINISTER = (
     f"roles @> ARRAY['{ADMINISTRATOR}'] AND password IS NOT NULL AND deactivated_at IS NULL"
 )
-# Somebody is left who can sign in and administer.
-_ONE_IS_LEFT = f"""
+ONE_IS_LEFT = f"""
 (NOT ({_CAN_ADMINISTER})
  OR EXISTS (SELECT FROM users WHERE user_id <> $1 AND {_CAN_ADMINISTER}))
 """
+"""That somebody is left who can sign in and administer, without the user $1."""
 _SET_ROLES = f"""
 UPDATE users SET roles = $2
-WHERE user_id = $1 AND ($2::text[] @> ARRAY['{ADMINISTRATOR}'] OR {_ONE_IS_LEFT}) {_RETURNING}
+WHERE user_id = $1 AND NOT deleting
+      AND ($2::text[] @> ARRAY['{ADMINISTRATOR}'] OR {ONE_IS_LEFT}) {_RETURNING}
 """  # noqa: S608
-_SET_GROUPS = f"UPDATE users SET groups = $2 WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_SET_GROUPS = f"""
+UPDATE users SET groups = $2 WHERE user_id = $1 AND NOT deleting {_RETURNING}
+"""  # noqa: S608
 _DEACTIVATE = f"""
 UPDATE users SET deactivated_at = coalesce(deactivated_at, now())
-WHERE user_id = $1 AND {_ONE_IS_LEFT} {_RETURNING}
+WHERE user_id = $1 AND {ONE_IS_LEFT} {_RETURNING}
 """  # noqa: S608
-_REACTIVATE = f"UPDATE users SET deactivated_at = NULL WHERE user_id = $1 {_RETURNING}"  # noqa: S608
+_REACTIVATE = f"""
+UPDATE users SET deactivated_at = NULL WHERE user_id = $1 AND NOT deleting {_RETURNING}
+"""  # noqa: S608
+_STAYS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1 AND NOT deleting)"
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
 # What somebody handed out who does not administer any more would let them in again.
@@ -103,16 +110,7 @@ class Users:
             InvalidArgument: A service cannot be an administrator.
         """
         async with deed(self._pool) as connection:
-            try:
-                user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
-            except asyncpg.CheckViolationError:
-                raise InvalidArgument.field(
-                    "roles", f"a service account cannot be an {ADMINISTRATOR}"
-                ) from None
-            if ADMINISTRATOR not in roles:
-                await _void_codes_by(connection, user_id)
-            await record(connection, [_rights("roles.changed", user, by)])
-        return user
+            return await put_roles(connection, user_id, roles, by)
 
     async def set_groups(self, user_id: UUID, groups: Sequence[str], by: By) -> User:
         """Replace the groups.
@@ -121,12 +119,7 @@ class Users:
             NotFound: There is no such account.
         """
         async with deed(self._pool) as connection:
-            row = await connection.fetchrow(_SET_GROUPS, user_id, list(groups))
-            if row is None:
-                raise no_user()
-            user = user_of(row)
-            await record(connection, [_rights("groups.changed", user, by)])
-        return user
+            return await put_groups(connection, user_id, groups, by)
 
     async def deactivate(self, user_id: UUID, by: By) -> User:
         """Close an account with its sessions, keys, and the codes it has made, all at once.
@@ -150,13 +143,54 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
+            FailedPrecondition: It is being deleted.
         """
         async with deed(self._pool) as connection:
             row = await connection.fetchrow(_REACTIVATE, user_id)
             if row is None:
+                if await connection.fetchval(_EXISTS, user_id):
+                    raise FailedPrecondition(
+                        "This account is being deleted.", reason="USER_DELETING"
+                    )
                 raise no_user()
             await record(connection, [by.entry("account.reactivated", str(user_id))])
         return user_of(row)
+
+
+async def put_roles(
+    connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID, roles: Sequence[str], by: By
+) -> User:
+    """Replace the roles in a deed that has locked no account yet; see :meth:`Users.set_roles`."""
+    try:
+        user = await _unless_last(connection, _SET_ROLES, user_id, list(roles))
+    except asyncpg.CheckViolationError:
+        raise InvalidArgument.field(
+            "roles", f"a service account cannot be an {ADMINISTRATOR}"
+        ) from None
+    if ADMINISTRATOR not in roles:
+        await _void_codes_by(connection, user_id)
+    await record(connection, [_rights("roles.changed", user, by)])
+    return user
+
+
+async def put_groups(
+    connection: PoolConnectionProxy[asyncpg.Record], user_id: UUID, groups: Sequence[str], by: By
+) -> User:
+    """Replace the groups in a deed; see :meth:`Users.set_groups`."""
+    row = await connection.fetchrow(_SET_GROUPS, user_id, list(groups))
+    if row is None:
+        raise no_user()
+    user = user_of(row)
+    await record(connection, [_rights("groups.changed", user, by)])
+    return user
+
+
+def last_administrator() -> FailedPrecondition:
+    """What is refused lest nobody could administer any more."""
+    return FailedPrecondition(
+        "This is the last administrator; make another user one first.",
+        reason="LAST_ADMINISTRATOR",
+    )
 
 
 def _rights(action: str, user: User, by: By) -> AuditEntry:
@@ -182,13 +216,10 @@ async def _unless_last(
     *arguments: object,
 ) -> User:
     """Do what may take an administrator away, one at a time: each sees what the others did."""
-    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LAST_LOCK)
     row = await connection.fetchrow(statement, user_id, *arguments)
     if row is not None:
         return user_of(row)
-    if not await connection.fetchval(_EXISTS, user_id):
+    if not await connection.fetchval(_STAYS, user_id):
         raise no_user()
-    raise FailedPrecondition(
-        "This is the last administrator; make another user one first.",
-        reason="LAST_ADMINISTRATOR",
-    )
+    raise last_administrator()

@@ -20,7 +20,8 @@ class KeyExchange:
 
     Guessing a key is hopeless, so nobody is slowed down by name or address: services bring keys,
     and behind the address of one are all its callers. What is bounded is what strangers can make
-    this cost; keys that were good before have places of their own.
+    this cost: keys that were good before have places of their own, and of all others every network
+    has its turn.
     """
 
     def __init__(self, keys: ApiKeys, tokens: AccessTokens) -> None:
@@ -36,7 +37,7 @@ class KeyExchange:
             ResourceExhausted: Too many are waiting.
         """
         name = digest(key)
-        async with self._turns.of(name).turn():
+        async with self._turns.turn(name):
             good = await self._keys.exchange(key)
         if good is None:
             raise key_refused()

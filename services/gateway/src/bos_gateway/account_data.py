@@ -1,0 +1,85 @@
+"""Deleting and exporting the runs of an account, when identity asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+from google.protobuf.json_format import MessageToJson
+
+from bos.account.v1 import (
+    AccountDataServiceServicer,
+    EraseAccountDataResponse,
+    ExportAccountDataResponse,
+)
+from bos_artefacts import Owner
+from bos_chassis.account_data import ERASE, EXPORT, account_to, parts
+from bos_chassis.errors import NotFound
+from bos_gateway.retention import erase_some
+from bos_gateway.runs import run_of
+from bos_postgres import acquire, fetch, statement_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from uuid import UUID
+
+    import asyncpg
+
+    from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
+    from bos_gateway.files import RunFiles
+    from bos_gateway.reading import RunReader
+
+_RUN_IDS = """
+SELECT run_id FROM runs WHERE user_id = $1 AND ($2::uuid IS NULL OR run_id > $2)
+ORDER BY run_id LIMIT 100
+"""
+
+
+@define(eq=False)
+class AccountDataServicer(AccountDataServiceServicer):
+    """Implements ``bos.account.v1.AccountDataService``."""
+
+    _pool: asyncpg.Pool[asyncpg.Record]
+    _reader: RunReader
+    _files: RunFiles
+
+    async def EraseAccountData(
+        self, request: EraseAccountDataRequest, context: Any
+    ) -> EraseAccountDataResponse:
+        """Tell runs under way to end; delete a batch of those that have."""
+        user_id = account_to(ERASE)
+        async with acquire(self._pool) as session:
+            with statement_errors(session):
+                erased, ending, done = await erase_some(session, user_id, self._files)
+        return EraseAccountDataResponse(done=done, erased=erased, runs_ending=ending)
+
+    async def ExportAccountData(
+        self, request: ExportAccountDataRequest, context: Any
+    ) -> AsyncIterator[ExportAccountDataResponse]:
+        """Every run as its owner sees it, and the files of its steps."""
+        user_id = account_to(EXPORT)
+        after: UUID | None = None
+        while page := await fetch(self._pool, _RUN_IDS, user_id, after):
+            for row in page:
+                async for part in self._run(row["run_id"], user_id):
+                    yield part
+            after = page[-1]["run_id"]
+
+    async def _run(self, run_id: UUID, user_id: str) -> AsyncIterator[ExportAccountDataResponse]:
+        state = await self._reader.state(run_id, user_id)
+        for part in _parts(f"runs/{run_id}.json", MessageToJson(run_of(state)).encode()):
+            yield part
+        for step in state.steps.values():
+            for file in step.result.files if step.result is not None else ():
+                digest = file.digest.removeprefix("sha256:")
+                try:
+                    content = await self._files.kept(Owner(user_id, run_id), digest)
+                except NotFound:
+                    continue  # which the log of the service tells
+                for part in _parts(f"runs/{run_id}/{digest}", content):
+                    yield part
+
+
+def _parts(path: str, content: bytes) -> Iterator[ExportAccountDataResponse]:
+    for part in parts(content):
+        yield ExportAccountDataResponse(path=path, content=part)

@@ -1,0 +1,351 @@
+"""Accounts are deleted with what services hold of them, whatever is away, killed or asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from identity_house import KEY, PASSWORD, REST, Caller, Starter, until
+
+import bos.identity.v1 as contracts
+from bos.account.v1 import (
+    AccountDataServiceServicer,
+    AccountDataServiceStub,
+    EraseAccountDataRequest,
+    EraseAccountDataResponse,
+    ExportAccountDataResponse,
+    add_AccountDataServiceServicer_to_server,
+)
+from bos.identity.v1 import (
+    CreateApiKeyRequest,
+    CreatePasswordResetRequest,
+    CreateServiceAccountRequest,
+    DeleteAccountRequest,
+    DeleteUserRequest,
+    ExchangeApiKeyRequest,
+    ListUsersRequest,
+    ReactivateUserRequest,
+    SetUserGroupsRequest,
+    SetUserRolesRequest,
+)
+from bos_chassis.account_data import ERASE, SERVICE_NAME, account_to
+from bos_chassis.auth import AUTHORIZATION_KEY
+from bos_chassis.channels import Channels, translate_rpc_errors
+from bos_chassis.errors import (
+    AlreadyExists,
+    BosError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.user_tokens import open_authenticator
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_postgres import connect
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass
+class Holder(AccountDataServiceServicer):
+    """A service that holds things of users, and deletes one at each call."""
+
+    held: dict[str, int] = field(default_factory=dict)
+    problem: BosError | None = None
+    calls: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    stuck: asyncio.Event | None = None
+
+    async def EraseAccountData(self, request: Any, context: Any) -> EraseAccountDataResponse:
+        user_id = account_to(ERASE)
+        self.calls.append(user_id)
+        metadata = dict(context.invocation_metadata() or ())
+        self.tokens.append(str(metadata[AUTHORIZATION_KEY]).removeprefix("Bearer "))
+        if self.problem is not None:
+            raise self.problem
+        if self.stuck is not None:
+            await self.stuck.wait()
+        left = self.held.get(user_id, 0)
+        self.held[user_id] = max(0, left - 1)
+        return EraseAccountDataResponse(done=left <= 1, erased={"things": min(1, left)})
+
+    async def ExportAccountData(
+        self, request: Any, context: Any
+    ) -> AsyncIterator[ExportAccountDataResponse]:
+        yield ExportAccountDataResponse(path="things.txt", content=b"things")
+
+
+@dataclass
+class House:
+    """Identity, and one service that holds data of accounts."""
+
+    identity: Caller
+    holder: Holder
+    target: str
+    root: str
+    """The administrator's access token."""
+    dsn: str
+
+    async def sql(self, statement: str, *arguments: object) -> Any:
+        async with connect(self.dsn) as connection:
+            return await connection.fetchval(statement, *arguments)
+
+    async def delete(self, user_id: str) -> Any:
+        return await self.identity.call("DeleteUser", DeleteUserRequest(user_id=user_id), self.root)
+
+    async def erased(self) -> bool:
+        return bool(await self.sql("SELECT erased_at FROM identity.account_deletions"))
+
+    async def tokens_expire(self) -> None:
+        """As if the last access token of all that are being deleted had expired."""
+        await self.sql("UPDATE identity.account_deletions SET ends_at = now(), next_at = now()")
+
+    async def none_left(self) -> bool:
+        return await self.sql("SELECT count(*) FROM identity.account_deletions") == 0
+
+
+@pytest.fixture
+async def house(start: Starter) -> House:
+    holder, targets = Holder(), dict[str, str]()
+    identity = await start(account_data_targets=targets)
+    targets["things"] = target = await _served(start, holder, identity.address)
+    # The settings hold a copy.
+    second = await start(account_data_targets=targets)
+    return House(second, holder, target, await second.administrator(), start.dsn)
+
+
+async def _served(start: Starter, holder: Holder, identity: str, port: int = 0) -> str:
+    enter, telemetry = start.stack.enter_async_context, Telemetry.for_tests("things")
+    auth = await enter(
+        open_authenticator(
+            AuthSettings.load(issuer="bos-identity", identity_target=identity), None, telemetry
+        )
+    )
+    served = Servicer(holder, add_AccountDataServiceServicer_to_server, SERVICE_NAME)
+    server = ServerSettings.load(grace_s=0.1, port=port)
+    return (await enter(grpc_server(server, [served], telemetry=telemetry, auth=auth))).address
+
+
+async def test_an_account_goes_once_all_is_deleted_and_no_token_can_be_valid(house: House) -> None:
+    ada = await house.identity.invited(house.root, "ada")
+    house.holder.held[ada.user_id] = 5
+    told = await house.delete(ada.user_id)
+    assert not told.HasField("erase_time")
+    assert told.earliest_end_time.ToSeconds() - told.request_time.ToSeconds() >= 600
+    await until(house.erased)
+    assert house.holder.held[ada.user_id] == 0
+    with pytest.raises(AlreadyExists):
+        await house.identity.invited(house.root, "ada")  # the name is taken until it is over
+    house.holder.held[ada.user_id] = 2  # came late
+    await house.tokens_expire()
+    await until(house.none_left)
+    assert house.holder.held[ada.user_id] == 0
+    with pytest.raises(NotFound):
+        await house.delete(ada.user_id)
+    again = await house.identity.invited(house.root, "ada")
+    assert again.user_id != ada.user_id
+
+
+async def test_deleting_twice_is_one_deletion(house: House) -> None:
+    ada = await house.identity.invited(house.root, "ada")
+    first = await house.delete(ada.user_id)
+    second = await house.delete(ada.user_id)
+    assert first.request_time == second.request_time
+
+
+async def test_nobody_can_use_or_bring_back_an_account_that_is_being_deleted(house: House) -> None:
+    ada = await house.identity.invited(house.root, "ada")
+    opened = await house.identity.log_in("ada")
+    mine = CreateApiKeyRequest(name="k", scopes=["account"])
+    key = await house.identity.call("CreateApiKey", mine, opened.tokens.access_token)
+    house.holder.stuck = asyncio.Event()
+    await house.delete(ada.user_id)
+    with pytest.raises(Unauthenticated):
+        await house.identity.log_in("ada")
+    with pytest.raises(Unauthenticated):
+        await house.identity.refresh(opened.tokens.refresh_token)
+    with pytest.raises(Unauthenticated):
+        await house.identity.me(opened.tokens.access_token)
+    with pytest.raises(Unauthenticated):
+        await house.identity.call("ExchangeApiKey", ExchangeApiKeyRequest(api_key=key.secret))
+    request: Any = ReactivateUserRequest(user_id=ada.user_id)
+    with pytest.raises(FailedPrecondition) as error:
+        await house.identity.call("ReactivateUser", request, house.root)
+    assert error.value.reason == "USER_DELETING"
+    for method, request in (
+        ("SetUserRoles", SetUserRolesRequest(user_id=ada.user_id, roles=["administrator"])),
+        ("SetUserGroups", SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"])),
+    ):
+        with pytest.raises(NotFound):
+            await house.identity.call(method, request, house.root)
+    reset = CreatePasswordResetRequest(user_id=ada.user_id)
+    with pytest.raises(BosError):
+        await house.identity.call("CreatePasswordReset", reset, house.root)
+    found = await house.identity.call("ListUsers", ListUsersRequest(username="ada"), house.root)
+    assert [(user.deleting, user.active, user.email) for user in found.users] == [(True, False, "")]
+    house.holder.stuck.set()
+
+
+async def test_what_is_away_is_waited_for_and_told(house: House) -> None:
+    ada = await house.identity.invited(house.root, "ada")
+    house.holder.held[ada.user_id] = 1
+    house.holder.problem = Unavailable("The store is away.")
+    await house.delete(ada.user_id)
+
+    async def told() -> bool:
+        return (await house.delete(ada.user_id)).waiting_for == "things: UNAVAILABLE"
+
+    await until(told)
+
+    def is_seen() -> bool:
+        return house.identity.metric("bos_identity_account_deletions") == 1
+
+    await eventually(is_seen)
+    house.holder.problem = None
+    await house.sql("UPDATE identity.account_deletions SET next_at = now()")
+    await until(house.erased)
+    assert (await house.delete(ada.user_id)).waiting_for == ""
+
+
+async def test_the_last_administrator_and_the_local_user_stay(house: House) -> None:
+    root = await house.identity.me(house.root)
+    with pytest.raises(FailedPrecondition) as error:
+        await house.delete(root.user_id)
+    assert error.value.reason == "LAST_ADMINISTRATOR"
+    with pytest.raises(FailedPrecondition) as error:
+        await house.delete(str(LOCAL_USER_ID))
+    assert error.value.reason == "LOCAL_USER"
+    assert (await house.identity.log_in("root")).user.user_id == root.user_id
+    await house.identity.invited(house.root, "ada", roles=["user", "administrator"])
+    await house.delete(root.user_id)
+    await until(house.erased)
+
+
+async def test_nothing_is_deleted_while_nobody_says_which_services_hold_data(
+    start: Starter,
+) -> None:
+    identity = await start()
+    root = await identity.administrator()
+    ada = await identity.invited(root, "ada")
+    with pytest.raises(FailedPrecondition) as error:
+        await identity.call("DeleteUser", DeleteUserRequest(user_id=ada.user_id), root)
+    assert error.value.reason == "DATA_SERVICES_UNKNOWN"
+    assert (await identity.log_in("ada")).user.user_id == ada.user_id
+
+
+async def test_a_person_deletes_the_own_account_by_the_password_alone(house: House) -> None:
+    await house.identity.invited(house.root, "ada")
+    token = (await house.identity.log_in("ada")).tokens.access_token
+    wrong = DeleteAccountRequest(current_password="a wrong one")
+    with pytest.raises(InvalidArgument):
+        await house.identity.call("DeleteAccount", wrong, token)
+    assert (await house.identity.me(token)).username == "ada"
+    right = DeleteAccountRequest(current_password=PASSWORD)
+    await house.identity.call("DeleteAccount", right, token)
+    with pytest.raises(Unauthenticated):
+        await house.identity.me(token)
+    await until(house.erased)
+
+
+async def test_an_api_key_neither_deletes_nor_exports(house: House) -> None:
+    robot = CreateServiceAccountRequest(username="robot")
+    user = (await house.identity.call("CreateServiceAccount", robot, house.root)).user
+    wanted = CreateApiKeyRequest(name="k", scopes=["account"], user_id=user.user_id)
+    key = (await house.identity.call("CreateApiKey", wanted, house.root)).secret
+    request = DeleteAccountRequest(current_password=PASSWORD)
+    with pytest.raises(PermissionDenied) as error:
+        await house.identity.call("DeleteAccount", request, key)
+    assert error.value.reason == "SIGN_IN_REQUIRED"
+    assert (await house.identity.me(key)).user_id == user.user_id
+
+
+async def test_the_token_for_a_users_data_opens_nothing_else(house: House) -> None:
+    ada = await house.identity.invited(house.root, "ada")
+    await house.delete(ada.user_id)
+    await until(house.erased)
+    (token, *_) = house.holder.tokens
+    for method in ("GetUser", "ListSessions", "DeleteAccount", "ListUsers", "ListApiKeys"):
+        request = _empty(method)
+        if method == "DeleteAccount":
+            request = DeleteAccountRequest(current_password="x")
+        with pytest.raises(PermissionDenied):
+            await house.identity.call(method, request, token)
+
+
+def _empty(method: str) -> Any:
+    return getattr(contracts, f"{method}Request")()
+
+
+async def test_data_is_erased_for_identity_alone(house: House) -> None:
+    async with Channels(Telemetry.for_tests("caller")) as channels:
+        stub = AccountDataServiceStub(channels.get(house.target))
+        bearer = ((AUTHORIZATION_KEY, f"Bearer {house.root}"),)
+        with pytest.raises(PermissionDenied) as error, translate_rpc_errors():
+            await stub.EraseAccountData(EraseAccountDataRequest(), timeout=20, metadata=bearer)
+    assert error.value.reason == "IDENTITY_ONLY"
+    assert house.holder.calls == []
+
+
+async def test_a_deletion_goes_on_where_a_killed_replica_left_it(start: Starter) -> None:
+    stuck = asyncio.Event()
+    holder, targets = Holder(stuck=stuck), dict[str, str]()
+    keys = await start()  # for its public keys alone
+    targets["things"] = target = await _served(start, holder, keys.address)
+    root = await keys.administrator()
+    ada = await keys.invited(root, "ada")
+    holder.held[ada.user_id] = 3
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "BOS_IDENTITY_STORE_URL": start.dsn,
+        "BOS_IDENTITY_KEY_ENCRYPTION_KEYS": KEY,
+        "BOS_IDENTITY_ACCOUNT_DATA_TARGETS": f'{{"things": "{target}"}}',
+        "BOS_AUTH_PROXY_PUBLIC_KEYS": REST.public_key,
+        "BOS_SERVER_HOST": "127.0.0.1",
+        "BOS_SERVER_PORT": "0",
+    }
+    doomed = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bos_identity", env=environment
+    )
+    try:
+        # As the administrator's call would have: this replica knows of no services.
+        await _begin(start.dsn, ada.user_id)
+        await eventually(lambda: bool(holder.calls))
+    finally:
+        doomed.send_signal(signal.SIGKILL)
+        await doomed.wait()
+    stuck.set()
+    heir = await start(account_data_targets=targets)
+    house = House(heir, holder, target, root, start.dsn)
+    # Its minute is over.
+    await house.sql("UPDATE identity.account_deletions SET next_at = now()")
+    await until(house.erased)
+    await house.tokens_expire()
+    await until(house.none_left)
+    assert await house.sql("SELECT count(*) FROM identity.users WHERE username = 'ada'") == 0
+
+
+async def _begin(dsn: str, user_id: str) -> None:
+    async with connect(dsn) as connection, connection.transaction():
+        await connection.execute(
+            "UPDATE identity.users SET deleting = true, deactivated_at = now() "
+            "WHERE user_id = $1::uuid",
+            user_id,
+        )
+        await connection.execute(
+            "INSERT INTO identity.account_deletions (user_id, ends_at) "
+            "VALUES ($1::uuid, now() + interval '1 hour')",
+            user_id,
+        )

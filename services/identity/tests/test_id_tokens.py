@@ -1,0 +1,169 @@
+"""ID tokens that are not the provider's, not for identity, or not of this sign-in."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm
+
+from bos_chassis.errors import Unauthenticated
+from bos_chassis.jwks import KeySet
+from bos_chassis.telemetry import Telemetry
+from bos_identity.openid.claims import (
+    display_name_of,
+    email_of,
+    groups_of,
+    roles_of,
+    username_of,
+)
+from bos_identity.openid.id_tokens import IdTokens
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+ISSUER, CLIENT, NONCE = "https://issuer.example", "bos", "the nonce"
+KEY = generate_private_key(SECP256R1())
+
+
+@pytest.fixture
+async def id_tokens() -> AsyncIterator[IdTokens]:
+    log = Telemetry.for_tests("identity").logger("test")
+    public: dict[str, Any] = json.loads(ECAlgorithm.to_jwk(KEY.public_key()))
+
+    async def fetch() -> Sequence[Mapping[str, Any]]:
+        return [{**public, "kid": "k1"}]
+
+    async with KeySet(fetch, max_age_s=3600, log=log) as keys:
+        yield IdTokens(keys, ISSUER, CLIENT, log)
+
+
+def claims(**other: Any) -> dict[str, Any]:
+    now = int(time.time())
+    good = {"iss": ISSUER, "sub": "ada", "aud": CLIENT, "iat": now, "exp": now + 600}
+    return {**good, "nonce": NONCE, **other}
+
+
+def signed(key: Any = KEY, algorithm: str = "ES256", kid: str = "k1", **other: Any) -> str:
+    given = {name: value for name, value in claims(**other).items() if value is not None}
+    return jwt.encode(given, key, algorithm=algorithm, headers={"kid": kid})
+
+
+def unsigned(algorithm: str) -> str:
+    parts = ({"alg": algorithm, "kid": "k1", "typ": "JWT"}, claims())
+    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()) for part in parts)
+    return b".".join(part.rstrip(b"=") for part in encoded).decode() + "."
+
+
+async def test_what_is_right_is_believed(id_tokens: IdTokens) -> None:
+    assert (await id_tokens.claims(signed(), NONCE))["sub"] == "ada"
+    assert (await id_tokens.claims(signed(aud=[CLIENT], azp=CLIENT), NONCE))["sub"] == "ada"
+    assert (await id_tokens.claims(signed(nonce=None), None))["sub"] == "ada"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"iss": "https://evil.example"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": [CLIENT, "other"]},
+        {"aud": None},
+        {"azp": "other"},
+        {"exp": 1},
+        {"exp": None},
+        {"iat": 4102444800, "exp": 4102445800},
+        {"iat": None},
+        {"nonce": "another"},
+        {"nonce": None},
+        {"nonce": ["the nonce"]},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 7},
+        {"sub": "a" * 256},
+        {"sub": "a\0b"},
+        {"kid": "another"},
+        {"key": generate_private_key(SECP256R1())},
+    ],
+    ids=lambda lie: "another key" if "key" in lie else str(lie)[:40],
+)
+async def test_what_is_wrong_is_refused(id_tokens: IdTokens, lie: dict[str, Any]) -> None:
+    with pytest.raises(Unauthenticated) as error:
+        await id_tokens.claims(signed(**lie), NONCE)
+    assert error.value.reason == "OPENID_REFUSED"
+
+
+@pytest.mark.parametrize("algorithm", ["none", "None", "ES256"])
+async def test_tokens_without_signature_are_refused(id_tokens: IdTokens, algorithm: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await id_tokens.claims(unsigned(algorithm), NONCE)
+
+
+async def test_the_public_key_is_no_shared_secret(id_tokens: IdTokens) -> None:
+    for form in (Encoding.PEM, Encoding.DER):
+        public = KEY.public_key().public_bytes(form, PublicFormat.SubjectPublicKeyInfo)
+        text = unsigned("HS256").removesuffix(".")
+        signature = hmac.digest(public, text.encode(), "sha256")
+        token = f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+        with pytest.raises(Unauthenticated):
+            await id_tokens.claims(token, NONCE)
+
+
+@pytest.mark.parametrize("token", ["", "a.b.c", "." * 10, "é", "x" * 70_000])
+async def test_what_is_no_token_is_refused(id_tokens: IdTokens, token: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await id_tokens.claims(token, NONCE)
+
+
+@pytest.mark.parametrize(
+    ("given", "username"),
+    [
+        ({"preferred_username": "Ada.L"}, "Ada.L"),
+        ({"preferred_username": "ada@corp.example"}, "ada"),
+        ({"email": "grace@corp.example"}, "grace"),
+        ({"preferred_username": "Zoë Müller"}, "Zoe-Muller"),
+        ({"preferred_username": "local"}, "user"),
+        ({"preferred_username": "../\x00"}, "user"),
+        ({"preferred_username": "a" * 500}, "a" * 50),
+        ({"preferred_username": ["ada"]}, "user"),
+        ({}, "user"),
+    ],
+)
+def test_usernames(given: dict[str, Any], username: str) -> None:
+    assert username_of(given) == username
+
+
+@pytest.mark.parametrize(
+    ("given", "email"),
+    [
+        ({"email": "a@b.example", "email_verified": True}, "a@b.example"),
+        ({"email": "a@b.example", "email_verified": "true"}, None),
+        ({"email": "a@b.example"}, None),
+        ({"email": "a\u202eb@b.example", "email_verified": True}, None),
+        ({"email": "no address", "email_verified": True}, None),
+    ],
+)
+def test_addresses(given: dict[str, Any], email: str | None) -> None:
+    assert email_of(given) == email
+
+
+def test_names_that_nobody_can_see_are_not_shown() -> None:
+    assert display_name_of({"name": "Ada L."}, "ada") == "Ada L."
+    assert display_name_of({"name": "Ada\u202e"}, "ada") == "ada"
+
+
+def test_roles_and_groups_of_claims() -> None:
+    inside: dict[str, Any] = {"realm_access": {"roles": ["operator", "emperor", 7]}}
+    assert roles_of(inside, "realm_access.roles") == ["operator"]
+    assert roles_of({"https://x.example/roles": "user"}, "https://x.example/roles") == ["user"]
+    assert roles_of({"roles": {"administrator": True}}, "roles") == []
+    assert roles_of(inside, "") is None
+    assert groups_of({"groups": ["b", "a", "a", "no group", ""]}, "groups") == ["a", "b"]
+    assert groups_of({}, "groups") == []

@@ -1,0 +1,42 @@
+"""What is given before any service starts: secrets that must be set, and what the house decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.settings import TlsSettings, is_loopback
+from bos_identity.settings import IdentitySettings
+
+if TYPE_CHECKING:
+    from bos_chassis.settings import AuthSettings
+    from bos_demo.service import Demo
+
+
+def require_secrets(host: str, auth: AuthSettings) -> None:
+    """Refuse to be open to a network with nothing but what was made up at the first start.
+
+    Raises:
+        ConfigurationError: no issuer and no keys are configured.
+    """
+    if is_loopback(host) or auth.names_issuer:
+        return
+    # What else identity needs is known later; whether its keys are set is known now.
+    own = IdentitySettings.load(store_url="unknown")
+    if own.key_encryption_keys is None and not own.signing_key_files:
+        raise ConfigurationError(
+            f"BOS_STANDALONE_HOST={host} would open Bos to the network without configured "
+            "secrets. Set BOS_IDENTITY_KEY_ENCRYPTION_KEYS (32 random bytes in URL-safe base64), "
+            "or BOS_AUTH_ISSUER of an OpenID issuer, or stay on 127.0.0.1."
+        )
+
+
+def today(company: Demo) -> dict[str, str]:
+    """The sample company's day under both keys, so that no model sees two different ones."""
+    day = company.today.isoformat()
+    return {"current_date": day, "current_datetime_utc": f"{day}T12:00:00+00:00"}
+
+
+def plain() -> TlsSettings:
+    """No certificates, whatever the environment has for services in processes of their own."""
+    return TlsSettings.load(cert_file=None, key_file=None, ca_file=None)

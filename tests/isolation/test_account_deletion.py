@@ -1,0 +1,170 @@
+"""An account goes with everything of it, from every table and folder, and takes nobody's along."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from isolation_house import PASSWORD, SECRET, IsolationHouse, log_in, open_isolation_house
+
+from bos.identity.v1 import (
+    AccountServiceStub,
+    AdministrationServiceStub,
+    DeleteAccountRequest,
+    ExportAccountRequest,
+    IdentityServiceStub,
+    SetUserRolesRequest,
+)
+from bos.memory.v1 import MemoryServiceStub, UpdateLongTermMemoryRequest
+from bos_postgres import connect, create_database
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from bos_testkit.postgres import PostgresServer
+
+pytestmark = pytest.mark.isolation
+
+_TABLES = """
+SELECT format('%I.%I', n.nspname, c.relname) AS name
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname IN ('gateway', 'identity', 'memory') AND c.relkind IN ('r', 'p')
+      AND c.relname NOT LIKE 'audit\\_%'
+"""
+_HOLD_HER = {
+    "gateway.approvals",
+    "gateway.run_events",
+    "gateway.runs",
+    "identity.api_keys",
+    "identity.invitations",
+    "identity.sessions",
+    "identity.users",
+    "memory.conversations",
+    "memory.messages",
+    "memory.user_long_term_memory",
+}
+
+
+def metadata(token: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token}"),)
+
+
+async def holding(dsn: str, *texts: str) -> dict[str, list[str]]:
+    """The rows, by table, that hold one of the texts in any column, as text or as bytes."""
+    wanted = [*texts, *(text.encode().hex() for text in texts)]
+    found: dict[str, list[str]] = {}
+    async with connect(dsn) as connection:
+        for table in await connection.fetch(_TABLES):
+            rows = await connection.fetch(f"SELECT t::text FROM {table['name']} AS t")
+            if holds := [row[0] for row in rows if any(text in row[0] for text in wanted)]:
+                found[table["name"]] = sorted(holds)
+    return found
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what the database alone knows."""
+    async with asyncio.timeout(60):
+        while not await condition():  # noqa: ASYNC110  Nothing sets an event.
+            await asyncio.sleep(0.01)
+
+
+async def to_the_end(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+async def value(dsn: str, sql: str, *arguments: object) -> Any:
+    async with connect(dsn) as connection:
+        return await connection.fetchval(sql, *arguments)
+
+
+async def give_eve_what_she_keeps(house: IsolationHouse) -> None:
+    """She administers from now on, has asked something, and something is remembered of her."""
+    ada = house.people["ada"]
+    await AdministrationServiceStub(house.channels["bos.identity.v1"]).SetUserRoles(
+        SetUserRolesRequest(user_id=house.people["eve"].user_id, roles=["user", "administrator"]),
+        metadata=metadata(ada.access_token),
+    )
+    eve = await log_in(IdentityServiceStub(house.channels["bos.identity.v1"]), "eve")
+    _, call = await house.ask(eve, "What is hers?", "request-of-eve")
+    await to_the_end(call)
+    request = UpdateLongTermMemoryRequest()
+    request.memory.critical.user_name = "green"
+    await MemoryServiceStub(house.channels["bos.memory.v1"]).UpdateLongTermMemory(
+        request, metadata=metadata(eve.access_token)
+    )
+
+
+async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
+    clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    dsn = await create_database(postgres_server.dsn(), f"deletion_{secrets.token_hex(6)}")
+    async with open_isolation_house(dsn, tmp_path) as house:
+        await give_eve_what_she_keeps(house)
+        ada, eve = house.people["ada"], house.people["eve"]
+        of_ada = (ada.user_id, "ada@example.com", SECRET)
+        assert set(await holding(dsn, *of_ada)) >= _HOLD_HER
+        hers = await holding(dsn, eve.user_id)
+        assert set(hers) >= {"gateway.runs", "memory.user_long_term_memory", "identity.users"}
+        accounts = AccountServiceStub(house.channels["bos.identity.v1"])
+        await accounts.DeleteAccount(
+            DeleteAccountRequest(current_password=PASSWORD), metadata=metadata(ada.access_token)
+        )
+
+        async def erased() -> bool:
+            return await value(dsn, "SELECT erased_at FROM identity.account_deletions") is not None
+
+        await until(erased)
+        # What was on its way then may come in yet: that is what the last round is for.
+        assert "gateway.runs" not in await holding(dsn, *of_ada)
+        # Her last access token is good for a while yet elsewhere.
+        _, call = await house.ask(ada, f"Once more: the {SECRET}?", "request-that-is-late")
+        await to_the_end(call)
+        assert "gateway.runs" in await holding(dsn, SECRET)
+        await value(dsn, "UPDATE identity.account_deletions SET ends_at = now(), next_at = now()")
+
+        async def gone() -> bool:
+            sql = "SELECT count(*) FROM identity.users WHERE user_id = $1::uuid"
+            return await value(dsn, sql, ada.user_id) == 0
+
+        await until(gone)
+        assert await holding(dsn, *of_ada) == {}
+        files = [file for file in (tmp_path / "artefacts").rglob("*") if file.is_file()]
+        assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
+        after = await holding(dsn, eve.user_id)
+        for table in ("gateway.runs", "gateway.run_events", "memory.user_long_term_memory"):
+            assert after.get(table) == hers.get(table)
+
+
+async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
+    clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    dsn = await create_database(postgres_server.dsn(), f"export_{secrets.token_hex(6)}")
+    async with open_isolation_house(dsn, tmp_path) as house:
+        await give_eve_what_she_keeps(house)
+        accounts = AccountServiceStub(house.channels["bos.identity.v1"])
+        exported: dict[str, dict[str, bytes]] = {}
+        for name, person in house.people.items():
+            files = exported.setdefault(name, {})
+            async for part in accounts.ExportAccount(
+                ExportAccountRequest(), metadata=metadata(person.access_token), timeout=60
+            ):
+                files[part.path] = files.get(part.path, b"") + part.content
+        ada, eve = (b"".join(exported[name].values()) for name in ("ada", "eve"))
+        assert {path.partition("/")[0] for path in exported["ada"]} == {
+            "identity",
+            "gateway",
+            "memory",
+        }
+        for run_id in house.runs.values():
+            assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
+        assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
+        assert b"ada@example.com" in ada
+        assert b"green" in eve
+        assert SECRET.encode() not in eve
+        assert house.people["ada"].user_id.encode() not in eve
+        assert b"green" not in ada

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .issuer_house import Issuer, running_issuer
+from .openid_house import Builder, House
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
+    folder = tmp_path / "issuer"
+    folder.mkdir()
+    async with running_issuer(folder) as running:
+        yield running
+
+
+@pytest.fixture
+async def build(issuer: Issuer, postgres_dsn: str) -> AsyncIterator[Builder]:
+    async with AsyncExitStack() as stack:
+        yield Builder(stack, postgres_dsn, issuer)
+
+
+@pytest.fixture
+async def house(build: Builder) -> House:
+    return await build()

@@ -1,0 +1,87 @@
+"""Signing in over REST, by a real OpenID provider: as the README of identity shows, with curl."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from bos_chassis.telemetry import Telemetry
+from bos_standalone.rest import find_binary, serve_rest
+
+from .issuer_house import CALLBACK, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from .openid_house import House
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+async def rest(house: House) -> AsyncIterator[str]:
+    binary = find_binary(None)
+    assert binary is not None, "build it first: make rest"
+    async with serve_rest(
+        binary,
+        gateway_target="127.0.0.1:1",
+        identity_target=house.address,
+        ports=(0,),
+        grace_s=0.2,
+        log=Telemetry.for_tests("rest").logger("bos.rest"),
+    ) as running:
+        yield running.url
+
+
+def commands() -> list[str]:
+    text = (ROOT / "services/identity/README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(JSON=.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return str(block).splitlines()
+
+
+async def shell(folder: Path, rest: str, *lines: str) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", "\n".join((f"REST={rest}", *lines))),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(120):
+        printed, _ = await process.communicate()
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+async def test_on_another_device_with_curl_alone(tmp_path: Path, rest: str, house: House) -> None:
+    header, begin, *finish = commands()
+    begun = await shell(tmp_path, rest, header, begin)
+    assert "pending" in await shell(tmp_path, rest, header, *finish)
+    async with house.issuer.person("ada") as person:
+        await person.types_the_code(begun["verification_uri_complete"])
+    async with asyncio.timeout(120):
+        while "pending" in (finished := await shell(tmp_path, rest, header, *finish)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # nothing sets an event
+    assert finished["log_in"]["user"]["username"] == "ada"
+    assert (await house.me(finished["log_in"]["tokens"]["access_token"])).username == "ada"
+
+
+async def test_in_a_browser(rest: str, house: House) -> None:
+    async with aiohttp.ClientSession(rest) as web:
+        async with web.get("/v1/openIdProvider") as answer:
+            assert (await answer.json())["available"] is True
+        async with web.post("/v1/sessions:beginOpenId", json={"redirect_uri": CALLBACK}) as answer:
+            begun = await answer.json()
+        async with house.issuer.person("ada") as person:
+            came_back = await person.signs_in(begun["authorization_url"])
+        came_back["issuer"] = came_back.pop("iss")
+        request = {"handle": begun["handle"], **came_back}
+        async with web.post("/v1/sessions:finishOpenId", json=request) as answer:
+            finished = await answer.json()
+        assert finished["log_in"]["user"]["username"] == "ada"
+        async with web.post("/v1/sessions:finishOpenId", json=request) as answer:
+            assert answer.status == 401, "twice"

@@ -1,0 +1,116 @@
+"""A process of its own that floods, so that honest callers are disturbed by the service alone.
+
+It takes a line of JSON for each flood, says ``up`` when all of it has been sent once, keeps it up
+until the next line, and says ``down``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from flood_targets import Target, target_of
+from floods import flooding, named
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HONEST = "honest"
+"""The load of as many honest callers, each with a call under way at any time."""
+_PATIENCE_S = 300.0
+
+
+class Flooder:
+    """The process; made by :func:`flooder`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @asynccontextmanager
+    async def flooding(self, name: str, target: Target, connections: int) -> AsyncIterator[None]:
+        """Keep a flood up, or the load of honest callers; inside all of it has been sent once."""
+        order = {"flood": name, "target": target.as_json(), "connections": connections}
+        await self._say(json.dumps(order), "up")
+        try:
+            yield
+        finally:
+            await self._say("stop", "down")
+
+    async def _say(self, line: str, answer: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        await self._process.stdin.drain()
+        got = await asyncio.wait_for(self._process.stdout.readline(), _PATIENCE_S)
+        assert got.decode().strip() == answer, f"{line}: {got!r}"
+
+
+@asynccontextmanager
+async def flooder() -> AsyncIterator[Flooder]:
+    """A process that floods on demand; it ends with the block."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, __file__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Flooder(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _PATIENCE_S)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def _honest_load(target: Target, connections: int) -> AsyncIterator[None]:
+    async def call(asked: asyncio.Semaphore) -> None:
+        async with target.connected() as honest:
+            while True:
+                await honest.ask()
+                asked.release()
+
+    asked = asyncio.Semaphore(0)
+    tasks = [asyncio.create_task(call(asked)) for _ in range(connections)]
+    try:
+        for _ in tasks:
+            await asked.acquire()
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if not isinstance(end, asyncio.CancelledError):
+            raise AssertionError("an honest caller was refused") from end
+
+
+async def _serve() -> None:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        order = json.loads(line)
+        target, count = target_of(order["target"]), int(order["connections"])
+        load = (
+            _honest_load(target, count)
+            if order["flood"] == HONEST
+            else flooding(named(order["flood"]), target, count)
+        )
+        async with load:
+            print("up", flush=True)
+            await reader.readline()
+        print("down", flush=True)
+
+
+if __name__ == "__main__":
+    # Each connection is a file.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    asyncio.run(_serve())

@@ -1,0 +1,290 @@
+"""Attacks on a running Bos over gRPC and REST: on one program, and on processes that speak TLS.
+
+What is attacked knows nothing of the tests; what they know is what a stranger, or a user, knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import jwt
+import pytest
+from flood_targets import TIMEOUT_S
+from floods import GZIP_BOMB
+
+from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, OrchestratorServiceStub
+from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
+from bos_testkit.raw_http2 import grpc_frame, raw_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deployments import Deployment
+    from flood_targets import Target
+
+pytestmark = [
+    pytest.mark.security,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+PEOPLES = ("gateway", "identity", "memory")
+_ASK = "/bos.gateway.v1.OrchestratorService/Ask"
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAUTHENTICATED = 3, 8, 16
+_STRANGER = "127.0.0.2"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What REST says."""
+
+    status: int
+    text: str
+
+    @property
+    def reason(self) -> str:
+        """Of an error in the one shape that they all have."""
+        return str(json.loads(self.text)["error"]["details"][0]["reason"])
+
+
+async def rest(
+    deployment: Deployment,
+    verb: str,
+    path: str,
+    headers: Sequence[tuple[str, str]] = (),
+    body: bytes | None = None,
+    source: str = "127.0.0.1",
+) -> Answer:
+    """One request over a connection of its own, with these headers and no others."""
+
+    def call() -> Answer:
+        host, _, port = deployment.targets["rest"].address.rpartition(":")
+        connection = http.client.HTTPConnection(
+            host, int(port), timeout=TIMEOUT_S, source_address=(source, 0)
+        )
+        try:
+            connection.putrequest(verb, path)
+            for name, value in headers:
+                connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Type", "application/json")
+                connection.putheader("Content-Length", str(len(body)))
+            with suppress(ConnectionError):  # it may answer before it has all
+                connection.endheaders(body)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.read().decode())
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(call)
+
+
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token}"),)
+
+
+def signer(deployment: Deployment) -> RunTokenSigner:
+    """The house's own where a test can have it; else of a stranger."""
+    return deployment.signer or RunTokenSigner(generate_keypair()[0])
+
+
+def tokens(deployment: Deployment) -> dict[str, str]:
+    """What a stranger, or an agent, could show in place of an access token or a key."""
+    audiences = [*PEOPLES, "rest", "mcp_db", "sandbox"]
+    run = signer(deployment).mint("ada", "r1", "r1/0/a", audiences, 600, attempt=Attempt(1, 1))
+    claims = {"iss": "bos-identity", "sub": "ada", "aud": "bos", "exp": 2**33, "iat": 1}
+    return {
+        "nothing": "",
+        "words": "let-me-in",
+        "an unsigned token": jwt.encode(claims, None, algorithm="none"),
+        "a token of another key": jwt.encode(claims, "x" * 64, algorithm="HS256"),
+        "a key made up": f"bosk_{7:032x}_{'x' * 43}",
+        "a run token": run,
+        "the key and more": deployment.key + "x",
+    }
+
+
+async def status(target: Target, metadata: Any) -> int:
+    """What comes of a call with these credentials, of a method that wants one."""
+    async with raw_connection(target.address, target.tls()) as connection:
+        stream = connection.call(target.method, b"", metadata)
+        await connection.until(1)
+        return connection.statuses[stream]
+
+
+async def honest(deployment: Deployment) -> None:
+    """Everybody else gets what they ask for."""
+    for target in deployment.targets.values():
+        async with target.connected() as caller:
+            await caller.ask()
+            assert await caller.check()
+
+
+async def test_no_other_credential_opens_a_door_of_people(deployment: Deployment) -> None:
+    run = tokens(deployment)["a run token"]
+    for name in PEOPLES:
+        target = deployment.targets[name]
+        for what, token in tokens(deployment).items():
+            assert await status(target, bearer(token)) == _UNAUTHENTICATED, (name, what)
+        assert await status(target, ((RUN_TOKEN_KEY, run),)) == _UNAUTHENTICATED, name
+    for what, token in tokens(deployment).items():
+        for path in ("/v1/runs", "/v1/users/me"):
+            refused = await rest(deployment, "GET", path, [("Authorization", f"Bearer {token}")])
+            assert refused.status == 401, (what, path, refused.text)
+    await honest(deployment)
+
+
+async def test_databases_take_tokens_of_the_house_alone(deployment: Deployment) -> None:
+    if "mcp_db" not in deployment.targets:
+        assert set(deployment.targets) == {*PEOPLES, "rest"}, "it is inside of the program"
+        return
+    target = deployment.targets["mcp_db"]
+    stranger = RunTokenSigner(generate_keypair()[0])
+    forged = stranger.mint("ada", "r1", "r1/0/a", ["mcp_db"], 600)
+    elsewhere = signer(deployment).mint("ada", "r1", "r1/0/a", ["sandbox"], 600)
+    async with target.connected() as caller:
+        for name, token in (("forged", forged), ("elsewhere", elsewhere)):
+            headers = {"Authorization": "", "bos-run-token": token}
+            async with caller.session.post("/mcp", json={}, headers=headers) as reply:  # type: ignore[attr-defined]
+                assert reply.status == 401, name
+    await honest(deployment)
+
+
+async def test_a_second_credential_is_smuggled_nowhere(deployment: Deployment) -> None:
+    good, bad = bearer(deployment.key), bearer("nonsense")
+    for name in PEOPLES:
+        for both in ((*good, *bad), (*bad, *good), (*good, *good)):
+            assert await status(deployment.targets[name], both) == _UNAUTHENTICATED, name
+    values = f"Bearer {deployment.key}", "Bearer nonsense"
+    for first, second in (values, values[::-1]):
+        headers = [("Authorization", first), ("authorization", second)]
+        refused = await rest(deployment, "GET", "/v1/runs", headers)
+        assert (refused.status, refused.reason) == (401, "CREDENTIAL_AMBIGUOUS")
+    for name in (
+        "Bos-Run-Token",
+        "Grpc-Metadata-Authorization",
+        "Grpc-Metadata-Bos-Run-Token",
+        "Bos-Proxy-Token",
+        "X-Forwarded-Authorization",
+        "Cookie",
+    ):
+        refused = await rest(deployment, "GET", "/v1/runs", [(name, values[0])])
+        assert refused.status == 401, name
+    await honest(deployment)
+
+
+async def test_headers_hide_nobody_and_break_nothing(deployment: Deployment) -> None:
+    guess = json.dumps({"username": "nobody", "password": "wrong" * 4}).encode()
+    statuses = []
+    for number in range(30):
+        forwarded = [("X-Forwarded-For", f"203.0.113.{number}")]
+        answer = await rest(
+            deployment, "POST", "/v1/sessions:logIn", forwarded, guess, source=_STRANGER
+        )
+        statuses.append(answer.status)
+    assert statuses[0] == 401
+    assert statuses[-1] == 429, "a header hides where the stranger is"
+    key = ("Authorization", f"Bearer {deployment.key}")
+    odd = await rest(deployment, "GET", "/v1/runs", [key, ("X-Forwarded-For", "\x80\xff")])
+    assert odd.status == 400
+    page = await rest(deployment, "GET", "/v1/runs", [key, ("Origin", "http://evil.example")])
+    assert (page.status, page.reason) == (403, "ORIGIN_NOT_ALLOWED")
+    both = [key, ("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "identity")]
+    smuggled = await rest(deployment, "POST", "/v1/runs:ask", both, b"{}")
+    assert smuggled.status in (400, 501)
+    large = await rest(deployment, "GET", "/v1/runs", [key, ("X-Large", "x" * 60_000)])
+    assert large.status == 431
+    await honest(deployment)
+
+
+async def test_garbage_is_refused_as_such(deployment: Deployment) -> None:
+    gateway = deployment.targets["gateway"]
+    async with raw_connection(gateway.address, gateway.tls()) as connection:
+        streams = [
+            connection.call(_ASK, message, bearer(deployment.key))
+            for message in (b"\xff" * 64, b"\x0b", b"\x0a\x7f", b"\x0a\xff\xff\xff\xff\x0f")
+        ]
+        await connection.until(len(streams))
+        assert connection.statuses == dict.fromkeys(streams, _INVALID_ARGUMENT)
+    key = [("Authorization", f"Bearer {deployment.key}")]
+    for body in (b"\x00\x01", b'{"question": "\xff"}', b"[" * 9000, b'{"question": 1e999999}'):
+        refused = await rest(deployment, "POST", "/v1/runs:ask", key, body)
+        assert refused.status == 400, body[:40]
+    for path in ("/v1/runs/%ff", "/v1/runs/%00", "/v1/runs?page_token=%ff"):
+        refused = await rest(deployment, "GET", path, key)
+        assert refused.status == 400, path
+    await honest(deployment)
+
+
+async def test_what_is_too_large_is_refused_unseen(deployment: Deployment) -> None:
+    gateway = deployment.targets["gateway"]
+    question = AskRequest(request=AgentRequest(question="x" * 3_000_000))
+    async with gateway.channel() as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await OrchestratorServiceStub(channel).Ask(
+                question, timeout=TIMEOUT_S, metadata=bearer(deployment.key)
+            )
+    code = refused.value.code()
+    assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    key = [("Authorization", f"Bearer {deployment.key}")]
+    large = await rest(deployment, "POST", "/v1/runs:ask", key, b'"' + b"x" * 1_500_000 + b'"')
+    assert large.status == 413
+    await honest(deployment)
+
+
+async def test_bombs_of_users_are_refused_too(deployment: Deployment) -> None:
+    gateway = deployment.targets["gateway"]
+    empties = grpc_frame(b"\x0a\x00" * 3_000_000)
+    async with raw_connection(gateway.address, gateway.tls()) as connection:
+        packed = connection.begin(_ASK, (*bearer(deployment.key), ("grpc-encoding", "gzip")))
+        await connection.send(packed, GZIP_BOMB, end=True)
+        plain = connection.begin(_ASK, bearer(deployment.key))
+        await connection.send(plain, empties, end=True)
+        await connection.until(2)
+        ended = {stream: connection.statuses.get(stream) for stream in (packed, plain)}
+    assert set(ended.values()) <= {_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, None}, ended
+    assert gateway.memory_mb() < gateway.memory_bound_mb
+    await honest(deployment)
+
+
+async def test_whoever_speaks_another_language_is_sent_away(deployment: Deployment) -> None:
+    hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
+    for target in deployment.targets.values():
+        host, _, port = target.address.rpartition(":")
+        for said in (hello, b"GET / HTTP/0.9\r\n\r\n", b"SSH-2.0-x\r\n", bytes(64)):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(said)
+            writer.write_eof()
+            try:
+                await asyncio.wait_for(reader.read(), TIMEOUT_S)  # to the end of the connection
+            except ConnectionError:
+                pass
+            finally:
+                writer.transport.abort()
+    await honest(deployment)
+
+
+async def test_over_tls_nobody_listens_to_plain_text(deployment: Deployment) -> None:
+    for name in PEOPLES:
+        target = deployment.targets[name]
+        async with grpc.aio.insecure_channel(target.address) as channel:
+            listed = OrchestratorServiceStub(channel).ListRuns(
+                ListRunsRequest(), timeout=TIMEOUT_S, metadata=bearer("nonsense")
+            )
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await listed
+        away = grpc.StatusCode.UNAVAILABLE
+        assert (refused.value.code() == away) == bool(target.ca_file), name
+
+
+async def test_attacks_leave_no_traceback(deployment: Deployment) -> None:
+    edge = [f'"service": "{name}"' for name in (*PEOPLES, "rest", "mcp_db")]
+    lines = [line for line in deployment.logged().splitlines() if any(one in line for one in edge)]
+    assert lines
+    assert [line for line in lines if "Traceback" in line] == []
