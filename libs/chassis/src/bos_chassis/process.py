@@ -26,7 +26,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run_service(
-    serve: Callable[[S], AbstractAsyncContextManager[Any]], settings: type[S]
+    serve: Callable[[S], AbstractAsyncContextManager[Any]],
+    settings: type[S],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
 ) -> NoReturn:
     """Serve until a signal, then leave ``serve``'s context and exit; for a ``__main__.py``.
 
@@ -37,7 +40,7 @@ def run_service(
         SystemExit: Always: 0 after a drain, 78 for unusable settings, 1 for other failures.
     """
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signal(serve, settings.load()))
     except BosError as error:
         print(f"{settings.__name__}: {error.message}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -29,4 +30,6 @@ async def _process(settings: McpDbSettings) -> AsyncIterator[McpDbServer]:
 
 
 if __name__ == "__main__":
-    run_service(_process, McpDbSettings)
+    # Of asyncio itself: uvloop loses what a peer says between the connection and its handshake
+    # (see handshakes.py), now and then.
+    run_service(_process, McpDbSettings, loop_factory=asyncio.new_event_loop)

@@ -7,7 +7,9 @@ sockets and says nothing would hold as many as there are.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from bos_chassis.client_address import network
 
 if TYPE_CHECKING:
     import ssl
@@ -20,6 +22,9 @@ _MOST_EARLY = 256 * 1024
 
 class Handshake(asyncio.Protocol):
     """A connection until its handshake is over; then it is the protocol's that it was made for.
+
+    For asyncio's own event loop: that of uvloop reads before it is told to, so now and then the
+    peer's hello would be lost.
 
     Args:
         then: Takes the connection.
@@ -39,11 +44,12 @@ class Handshake(asyncio.Protocol):
         """Count the connection, and begin."""
         if self._task is not None:
             return
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)
+        # Until the handshake reads: what comes before belongs to it.
+        transport.pause_reading()
         peer = transport.get_extra_info("peername")
         self._task = asyncio.create_task(self._shake(transport), name="mcp_db handshake")
-        self._shared.came(self, peer[0] if isinstance(peer, tuple) else "")
+        self._shared.came(self, network(peer[0]) if isinstance(peer, tuple) else "")
 
     def data_received(self, data: bytes) -> None:
         """Keep what came with the end of the handshake."""
