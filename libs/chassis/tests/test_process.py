@@ -97,7 +97,7 @@ async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(spawn
     assert serving["service"] == "waiter"
     assert serving["pid"] == process.pid
     async with grpc.aio.insecure_channel(serving["address"]) as channel:
-        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"1.0"))
+        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"5.0"))
         assert await _line(process) == "entered"
         process.send_signal(signal.SIGTERM)
         with pytest.raises(Unavailable), translate_rpc_errors():
