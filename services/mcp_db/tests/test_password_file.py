@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ async def test_new_connections_use_the_new_password(postgres_dsn: str, file: Pat
             database = opened.get("main", frozenset())
             assert (await database.query(ask, LIMITS)).rows
             await administrator.execute(f"ALTER ROLE {ROLE} PASSWORD '{NEW}'")
-            await administrator.fetch(end, ROLE)
+            async with asyncio.timeout(60):
+                while await administrator.fetch(end, ROLE):  # noqa: ASYNC110  Not gone yet.
+                    await asyncio.sleep(0.01)
             for _ in range(2):
                 with pytest.raises(DatabaseUnavailable):
                     await database.query(ask, LIMITS)
