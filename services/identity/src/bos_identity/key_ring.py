@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bos.identity.v1 import JsonWebKey
 from bos_chassis.errors import BosError, ConfigurationError
+from bos_chassis.tasks import running_task
 from bos_identity.accounts import SERVICE
 from bos_identity.rotation import KeyDates, RotationPolicy, due, signing_key
 from bos_postgres import acquire, statement_errors
@@ -235,13 +236,8 @@ async def open_key_ring(
                 # Whatever it was, the next look must come.
                 log.exception("signing keys not read")
 
-    task = asyncio.create_task(stay_fresh(), name="signing keys")
-    try:
+    async with running_task(stay_fresh(), "signing keys"):
         yield keys
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def new_key_encryption_key() -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from bos_chassis.errors import BosError
+from bos_chassis.tasks import running_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -42,10 +43,5 @@ async def running_upkeep(tables: Sequence[Ageing], telemetry: Telemetry) -> Asyn
                 done = 0
             await asyncio.sleep(_INTERVAL_S if done < _BATCH else 1.0)
 
-    task = asyncio.create_task(for_ever(), name="identity upkeep")
-    try:
+    async with running_task(for_ever(), "identity upkeep"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

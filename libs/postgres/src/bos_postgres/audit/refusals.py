@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, evolve, field
 
 from bos_chassis.errors import BosError
+from bos_chassis.tasks import running_task
 from bos_postgres.audit.entries import AuditEntry, record
 from bos_postgres.connections import acquire, statement_errors
 
@@ -62,13 +63,10 @@ class Refusals:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write what was counted while the block runs, and the rest at its end."""
-        task = asyncio.create_task(self._for_ever(), name="audited refusals")
         try:
-            yield
+            async with running_task(self._for_ever(), "audited refusals"):
+                yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL_S):
                     await self._try_to_write(all_of_it=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import BosError
 from bos_chassis.settings import Settings
+from bos_chassis.tasks import running_task
 from bos_postgres.audit.trail import drop_older, seal
 from bos_postgres.connections import acquire, statement_errors
 from bos_postgres.migrations import migrate
@@ -91,10 +92,5 @@ async def running_audit(
             if not more:
                 await asyncio.sleep(settings.seal_s)
 
-    task = asyncio.create_task(for_ever(), name="audit")
-    try:
+    async with running_task(for_ever(), "audit"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

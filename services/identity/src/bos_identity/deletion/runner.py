@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bos_chassis.errors import BosError
+from bos_chassis.tasks import running_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,13 +58,8 @@ class DeletionRunner:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Work while the block runs."""
-        task = asyncio.create_task(self._for_ever(), name="account deletions")
-        try:
+        async with running_task(self._for_ever(), "account deletions"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _for_ever(self) -> None:
         while True:
