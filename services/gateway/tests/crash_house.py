@@ -61,7 +61,7 @@ WAITS = "wait"
 """In a question: its run waits for the gate."""
 ASKS = "may it"
 """In a question: two steps wait for approvals."""
-FAILS = "no plan"
+FAILS = "no other plan"
 """In a question: it cannot be planned."""
 MENDS = "mend"
 """In a question: a step of its first plan fails, and another plan mends that."""
@@ -152,14 +152,15 @@ class CrashPlanner(PlannerDouble):
             again = request.HasField("revision")
             plan = Plan(steps=[] if again else hostile, origin="test")
             return MakePlanResponse(plan=plan, only_plan=True)
-        if FAILS in request.question:
-            raise InvalidArgument("There is no plan for this.")
+        if FAILS in request.question and request.HasField("revision"):
+            raise InvalidArgument("There is no other plan for this.")
         if ASKS in request.question:
             steps = [_asking("put", "asks_keyed"), _asking("send", "asks_once")]
             if WAITS in request.question:
                 steps.append(step("wait", "slow"))
             return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
-        if MENDS in request.question and not request.revision.revision:
+        mended = MENDS in request.question or FAILS in request.question
+        if mended and not request.revision.revision:
             steps = [step("look", "quick"), step("lost", "quick", "use @{outputs.look.nowhere}")]
             return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
         if request.HasField("revision"):

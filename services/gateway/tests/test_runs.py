@@ -14,6 +14,7 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
+from bos.common.v1 import TRACE_EVENT_TYPE_ERROR
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_FAILED,
@@ -21,8 +22,10 @@ from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
     CancelRunRequest,
+    OrchestratorResponse,
+    PlanQuestionRequest,
 )
-from bos_agentkit import Agent, AgentFailure, AgentTask
+from bos_agentkit import Agent, AgentFailure, AgentTask, agent_card
 from bos_chassis.errors import (
     Unavailable,
 )
@@ -230,23 +233,52 @@ async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House)
     ],
     ids=["circular", "dangling", "unknown agent", "duplicate"],
 )
-async def test_invalid_plan_is_never_run_b_19(house: House, steps: list, words: str) -> None:
-    echo = EchoAgent("echo")
+async def test_invalid_plan_is_never_run_and_keywords_plan_instead_b_19_q_04(
+    house: House, steps: list, words: str
+) -> None:
+    echo, other = _speaking_for("echo", "new"), _speaking_for("other", "old")
     await house.add_agent(echo)
+    await house.add_agent(other)
     house.planner.steps = steps
     async with house.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.status == RUN_STATUS_FAILED
-    assert words in response.answer
-    assert not echo.inputs
+        events = await gateway.events("What is new?", trace=True)
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_SUCCEEDED
+    (planned,) = [event.planned for event in events if event.HasField("planned")]
+    assert planned.plan.origin == "heuristic"
+    assert [given.task for given in echo.inputs] == ["What is new?"]
+    assert not other.inputs
+    assert words in _planner_errors(response)
 
 
-async def test_planner_out_of_reach_fails_the_run_clearly(house: House) -> None:
+def _speaking_for(name: str, keyword: str) -> EchoAgent:
+    return EchoAgent(name, card=agent_card(name, name, capabilities=[name], keywords=[keyword]))
+
+
+def _planner_errors(response: OrchestratorResponse) -> str:
+    return " ".join(e.message for e in response.trace if e.type == TRACE_EVENT_TYPE_ERROR)
+
+
+async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone_q_04(
+    house: House,
+) -> None:
+    await house.add_agent(_speaking_for("echo", "new"))
+    await house.add_agent(_speaking_for("other", "old"))
     house.planner.error = Unavailable("The planner is resting.")
     async with house.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.status == RUN_STATUS_FAILED
-    assert "could not be planned" in response.answer
+        response = await gateway.ask("What is new?", trace=True)
+        barred = await gateway.ask("What is new?", disable_agents=["echo"])
+        wished = await gateway.ask("What is new?", prefer_agents=["other"])
+        dry = await gateway.stub.PlanQuestion(
+            PlanQuestionRequest(request=AgentRequest(question="What is new?")), timeout=60
+        )
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [result.agent_name for result in response.agent_results] == ["echo"]
+    assert "The planner is resting." in _planner_errors(response)
+    assert not barred.agent_results
+    assert [result.agent_name for result in wished.agent_results] == ["other", "echo"]
+    assert [step.agent for step in dry.plan.steps] == ["echo"]
+    assert "The planner is resting." in dry.decision.rationale
 
 
 async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) -> None:

@@ -21,9 +21,8 @@ from bos_planner.draft import (
     heuristic_draft,
     same_work,
 )
-from bos_planner.heuristic import Selection
 from bos_planner.reply import PlannerReply
-from bos_plans import plan_problems
+from bos_plans import Selection, plan_problems
 
 QUESTION = "Which five customers brought the most revenue?"
 CARDS = {

@@ -1,7 +1,18 @@
-"""Plans as data: references between steps, validation, stages and order. Pure."""
+"""Plans as data: references between steps, validation, order, plans by keywords. Pure."""
 
 from bos_plans.bounds import MAX_VALUES, Extent, OutOfBounds, extent, is_duration, is_time
 from bos_plans.graph import dependencies, execution_order, stages
+from bos_plans.heuristic import (
+    HEURISTIC,
+    HEURISTIC_CONFIDENCE,
+    Selection,
+    heuristic_plan,
+    independent_steps,
+    missing_context,
+    select,
+    whole_question,
+)
+from bos_plans.names import canonical_name, canonical_names
 from bos_plans.references import (
     InputTooLarge,
     References,
@@ -20,6 +31,8 @@ from bos_plans.validation import (
 from bos_plans.work import repetitions, work_of
 
 __all__ = [
+    "HEURISTIC",
+    "HEURISTIC_CONFIDENCE",
     "MAX_PLAN_BYTES",
     "MAX_TASK_CHARS",
     "MAX_VALUES",
@@ -28,17 +41,25 @@ __all__ = [
     "OutOfBounds",
     "ReferenceUnresolved",
     "References",
+    "Selection",
+    "canonical_name",
+    "canonical_names",
     "dependencies",
     "execution_order",
     "extent",
+    "heuristic_plan",
+    "independent_steps",
     "is_duration",
     "is_time",
     "malformed_references",
+    "missing_context",
     "output_field",
     "plan_problems",
     "references_of",
     "repetitions",
+    "select",
     "stages",
+    "whole_question",
     "with_implied_dependencies",
     "without_references",
     "work_of",

@@ -8,7 +8,7 @@ from attrs import define
 
 from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos.runlog.v1 import RunAccepted
-from bos_chassis.errors import FailedPrecondition
+from bos_chassis.errors import BosError
 from bos_gateway import context
 from bos_gateway.acceptance import continued_by, declared_keys, mask_credentials
 from bos_gateway.context_secrets import named_files, take_secrets
@@ -16,7 +16,7 @@ from bos_gateway.continuing import freeze, with_inherited
 from bos_gateway.day_budget import DayLimit
 from bos_gateway.effects import PLANNER
 from bos_gateway.permits.agents import allowed_names, offered_cards
-from bos_gateway.planning import ask_planner, plan_request, usable_problems
+from bos_gateway.planning import ask_planner, plan_by_keywords, plan_request, usable_problems
 from bos_gateway.token_files import in_token_files
 from bos_plans import stages
 
@@ -49,7 +49,7 @@ class DryRun:
             InvalidArgument: the request could not be run.
             PermissionDenied: the user may not use any agent.
             NotFound: it replies to a run that the user does not have.
-            FailedPrecondition: the planner's plan is not valid, or the run asked nothing.
+            FailedPrecondition: the run asked nothing.
             ResourceExhausted: the tokens of the day are spent.
         """
         settings, registry = self._services.settings, self._services.registry
@@ -74,8 +74,6 @@ class DryRun:
         freeze(accepted, continued)
         mask_credentials(accepted, taken)
         answer = await self._asked(accepted, user_id)
-        if problems := usable_problems(answer, accepted, settings.max_steps):
-            raise FailedPrecondition(" ".join(problems), reason="INVALID_PLAN")
         return PlanQuestionResponse(
             plan=answer.plan,
             decision=answer.decision,
@@ -85,15 +83,20 @@ class DryRun:
         )
 
     async def _asked(self, accepted: RunAccepted, user_id: str) -> MakePlanResponse:
+        """The planner's plan; one by keywords where a run would get that."""
         settings = self._services.settings
         timeout_s = settings.plan_timeout_s
         token = self._services.tokens.metadata(user_id, "", "", [PLANNER], timeout_s)
         try:
             async with self._day.planning(user_id) as held:
                 request = plan_request(accepted, settings.max_steps, held.tokens, None)
-                answer = await ask_planner(self._services, request, timeout_s, token)
+                try:
+                    answer = await ask_planner(self._services, request, timeout_s, token)
+                except BosError as error:
+                    return plan_by_keywords(request, error.message)
                 held.usage = answer.usage
-                return answer
         except DayLimit:
             self._services.metrics.refused.labels("day_limit").inc()
             raise
+        problems = usable_problems(answer, accepted, settings.max_steps)
+        return plan_by_keywords(request, " ".join(problems)) if problems else answer

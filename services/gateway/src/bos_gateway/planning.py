@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos.agent import v1 as agent
-from bos.common.v1 import AgentError
+from bos.common.v1 import AgentError, Usage
 from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
 from bos_chassis.errors import BosError, from_rpc_error
@@ -20,7 +20,7 @@ from bos_gateway.decide import run_deadline, steps_deadline
 from bos_gateway.effects import PLANNER
 from bos_gateway.reaching import answered
 from bos_gateway.revision import completed, revision_problems
-from bos_plans import plan_problems
+from bos_plans import heuristic_plan, plan_problems, select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ _CLASSIFY_TIMEOUT_S = 20.0
 # What takes longer than making a plan is hardly ahead of the steps any more.
 _PREPARE_TIMEOUT_S = 5.0
 _MAX_PREPARING = 8
+_KEYWORDS_PLAN = "Keywords of the question choose the agents instead."
 
 
 async def make_plan(run: EffectContext, command: MakePlan) -> None:
@@ -61,16 +62,13 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
         token = run.token(PLANNER, timeout_s)
         answer = await ask_planner(run.services, request, timeout_s, token)
     except BosError as error:
-        text = f"The question could not be planned: {error.message}"
-        return _failed(run, revision, type(error).__name__, text, None)
+        return _without_plan(run, command, request, type(error).__name__, error.message, None)
     error_type, problems = _problems(state, answer, max_steps)
     if problems:
-        text = " ".join(problems)
         if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
             log = run.services.telemetry.logger("bos.gateway.planning")
             log.error("planner made an invalid plan", run=state.run_id, problems=problems)
-            text = f"The question could not be planned: {text}"
-        return _failed(run, revision, error_type, text, answer)
+        return _without_plan(run, command, request, error_type, " ".join(problems), answer)
     asks = answer.HasField("clarification")
     planned = Planned(
         revision=revision,
@@ -84,6 +82,49 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
         only_plan=answer.only_plan,
     )
     return LogEvent(planned=planned)
+
+
+def _without_plan(
+    run: EffectContext,
+    command: MakePlan,
+    request: MakePlanRequest,
+    error_type: str,
+    text: str,
+    answer: MakePlanResponse | None,
+) -> LogEvent:
+    """What comes of a planner that is away, or whose plan cannot be run.
+
+    The first plan is made of keywords then, so that the run loses what a model would have planned
+    and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in
+    the place of questions beyond the limit: what is unclear stays unclear.
+    """
+    if request.HasField("revision") or error_type == failures.CLARIFICATION_LIMIT:
+        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+            text = f"The question could not be planned: {text}"
+        return _failed(run, command.revision, error_type, text, answer)
+    made = plan_by_keywords(request, text)
+    trace = failures.error_trace(PLANNER, error_type, f"{text} {_KEYWORDS_PLAN}", run.now())
+    # Nobody will say what a call that broke off has consumed.
+    lost = Usage(unreported_tokens=request.token_budget)
+    planned = Planned(
+        revision=command.revision,
+        plan=made.plan,
+        decision=made.decision,
+        intent=made.intent,
+        trace=[*(answer.trace if answer else ()), trace],
+        usage=answer.usage if answer else lost,
+    )
+    return LogEvent(planned=planned)
+
+
+def plan_by_keywords(request: MakePlanRequest, why: str) -> MakePlanResponse:
+    """A plan without the planner, for a question that was not planned before."""
+    return heuristic_plan(
+        request.question,
+        select(request),
+        max_steps=request.max_steps,
+        why=f"{why} {_KEYWORDS_PLAN}",
+    )
 
 
 def plan_request(

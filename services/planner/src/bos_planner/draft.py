@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
-from bos_planner.names import canonical_name, canonical_names
 from bos_planner.reply import read_value
 from bos_plans import (
-    MAX_TASK_CHARS,
+    canonical_name,
+    canonical_names,
     dependencies,
+    heuristic_plan,
+    independent_steps,
     plan_problems,
     references_of,
     repetitions,
+    whole_question,
     with_implied_dependencies,
-    without_references,
     work_of,
 )
 
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from bos.agent.v1 import AgentCard
-    from bos_planner.heuristic import Selection
     from bos_planner.reply import NamedValue, PlannedStep, PlannerReply
+    from bos_plans import Selection
 
-HEURISTIC_CONFIDENCE = 0.4  # SPEC B-09
 DATABASE_WORD = "database"
 """Word in a capability of agents that query databases; GENERAL_QA does without them (SPEC D-02)."""
 
@@ -115,24 +116,9 @@ def draft_from_reply(
 
 
 def heuristic_draft(question: str, selection: Selection, bounds: Bounds, *, why: str) -> Draft:
-    """One independent step per proposed agent, in order: works without a model (SPEC B-09)."""
-    agents = selection.agents[: bounds.max_steps]
-    plan = Plan(steps=independent_steps(question, agents), origin="heuristic")
-    chosen = f"The question's keywords and preferences speak for {', '.join(agents)}."
-    rationale = f"{chosen if agents else 'No available agent fits the question.'} {why}".strip()
-    decision = _decision(plan, rationale, HEURISTIC_CONFIDENCE, selection.guardrails)
-    return Draft(plan, decision, IntentRoute(suggested_next_agent=next(iter(agents), "")))
-
-
-def independent_steps(question: str, agents: Sequence[str]) -> list[Step]:
-    """A step per agent that asks it the whole question; named after the agents."""
-    task = _whole_question(question)
-    return [Step(step_id=agent, agent=agent, task=task) for agent in agents]
-
-
-def _whole_question(question: str) -> str:
-    # The question is a person's text: what looks like a reference in it is none.
-    return without_references(question)[:MAX_TASK_CHARS]
+    """One independent step per proposed agent, in order: works without a model."""
+    made = heuristic_plan(question, selection, max_steps=bounds.max_steps, why=why)
+    return Draft(made.plan, made.decision, made.intent)
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
@@ -185,7 +171,7 @@ def _step(
     tool_name = planned.tool_name or ""
     task = planned.task
     if "task" not in planned.model_fields_set:
-        task = _whole_question(question)
+        task = whole_question(question)
     inputs = {
         item.name: to_value(read_value(_renamed_in(item.value, renamed)))
         for item in planned.sub_task_input

@@ -27,7 +27,6 @@ from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
 from bos_llm import ModelNotConfigured, TokenBudget, Usage, set_budget
 from bos_planner.draft import (
-    HEURISTIC_CONFIDENCE,
     Bounds,
     Draft,
     PlanInvalid,
@@ -35,10 +34,9 @@ from bos_planner.draft import (
     heuristic_draft,
     same_work,
 )
-from bos_planner.heuristic import Selection, apply_preferences, candidates
-from bos_planner.names import canonical_names
 from bos_planner.prompts import plan_messages
 from bos_planner.reply import PlannerReply
+from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE, Selection, select
 
 if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
@@ -137,24 +135,12 @@ class Planner:
 
     def _task(self, request: MakePlanRequest) -> _Task:
         cards = {card.name: card for card in request.cards}
-        prefer, unknown = canonical_names(request.prefer_agents, cards)
-        disable, absent = canonical_names(request.disable_agents, cards)
-        selection = apply_preferences(
-            candidates(
-                "\n".join([request.question, *(turn.reply for turn in request.clarifications)]),
-                request.cards,
-                fallback_agent=request.fallback_agent,
-                context_keys=request.context.fields,
-            ),
-            prefer=prefer,
-            disable=disable,
-            unavailable=[*unknown, *absent],
-        )
+        selection = select(request)
         completed = {e.step_id for e in request.revision.execution_context if e.succeeded}
         steps = {step.step_id: step for step in request.revision.failed_plan.steps}
         bounds = Bounds(
             cards=cards,
-            disabled=disable,
+            disabled=selection.disabled,
             max_steps=request.max_steps or self._settings.max_steps,
             completed=completed,
             earlier=steps,
@@ -246,7 +232,7 @@ def _fallback(task: _Task, failure: _ModelFailed) -> Draft:
     decision = PlannerDecision(
         rationale=f"No new plan: {failure.message}", confidence=HEURISTIC_CONFIDENCE
     )
-    return Draft(Plan(origin="heuristic"), decision, IntentRoute())
+    return Draft(Plan(origin=HEURISTIC), decision, IntentRoute())
 
 
 def _nothing_new(plan: Plan, task: _Task) -> bool:

@@ -23,7 +23,7 @@ from bos_agentkit.prompts import (
 )
 from bos_chassis.values import render_value
 from bos_llm import Message, prompt_file, system, user
-from bos_planner.heuristic import Selection, missing_context
+from bos_plans import Selection, missing_context
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

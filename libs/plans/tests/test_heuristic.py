@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos.agent.v1 import AgentCard
-from bos_planner.heuristic import apply_preferences, candidates, missing_context, score
+from bos_plans.heuristic import apply_preferences, candidates, missing_context, score
 
 SQL = [
     "table",

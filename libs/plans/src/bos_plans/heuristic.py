@@ -1,0 +1,164 @@
+"""Plans by keywords, without a model: which agents a question's words speak for. Pure.
+
+No agent is known by name here; keywords and groups come from the cards. An agent is a candidate
+when its score is positive and not below that of any agent of its own or a later selection group.
+The planner plans so when it has no model or its model fails, the gateway when the planner is away
+or its plan cannot be run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bos.planner.v1 import IntentRoute, MakePlanResponse, Plan, PlannerDecision, Step
+from bos_chassis.values import to_value
+from bos_plans.names import canonical_names
+from bos_plans.references import without_references
+from bos_plans.validation import MAX_TASK_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bos.agent.v1 import AgentCard
+    from bos.planner.v1 import MakePlanRequest
+
+HEURISTIC = "heuristic"
+"""``Plan.origin`` of plans that keywords made."""
+HEURISTIC_CONFIDENCE = 0.4
+
+_MAX_TEXT_CHARS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Agents in the order in which they are proposed, and what constrained the choice."""
+
+    agents: tuple[str, ...]
+    guardrails: Mapping[str, Any] = field(default_factory=dict)
+    """Applied constraints by name, such as ``disabled_agents``."""
+    disabled: tuple[str, ...] = ()
+    """Canonical names that the user rules out."""
+
+
+def score(question: str, card: AgentCard) -> int:
+    """How many of the card's keywords occur in the lower-cased question."""
+    text = question.lower()
+    return sum(keyword in text for keyword in {*card.keywords} if keyword)
+
+
+def candidates(
+    question: str,
+    cards: Sequence[AgentCard],
+    *,
+    fallback_agent: str = "",
+    context_keys: Collection[str] = (),
+) -> list[str]:
+    """Agents that the question's words speak for, in heuristic order.
+
+    Args:
+        question: As the user wrote it.
+        cards: The agents that exist; their order breaks ties within a group.
+        fallback_agent: Stands in when no keyword matches; empty or unknown for none.
+        context_keys: Keys that the request's context has. Agents that miss one they require come
+            last: what they could do is done last, if at all.
+    """
+    scores = [score(question, card) for card in cards]
+    chosen = [
+        card
+        for card, own in zip(cards, scores, strict=True)
+        if own > 0
+        and all(
+            own >= other
+            for rival, other in zip(cards, scores, strict=True)
+            if rival.selection_group >= card.selection_group
+        )
+    ]
+    if not chosen:
+        chosen = [card for card in cards if card.name == fallback_agent]
+    chosen.sort(key=lambda card: (bool(missing_context(card, context_keys)), card.selection_group))
+    return [card.name for card in chosen]
+
+
+def missing_context(card: AgentCard, context_keys: Collection[str]) -> list[str]:
+    """Context keys that the agent cannot work without and that are not there."""
+    return [key for key in card.required_context_keys if key not in context_keys]
+
+
+def apply_preferences(
+    proposed: Sequence[str],
+    *,
+    prefer: Sequence[str],
+    disable: Sequence[str],
+    unavailable: Sequence[str] = (),
+) -> Selection:
+    """Preferred agents first, then the proposed ones, none of them disabled.
+
+    Args:
+        proposed: Candidates in heuristic order.
+        prefer: Canonical names; added even when they were not proposed.
+        disable: Canonical names; they win over preferences.
+        unavailable: Names that were asked for and that nobody answers to. They constrain nothing,
+            but the guardrails say so.
+    """
+    agents = dict.fromkeys(name for name in (*prefer, *proposed) if name not in disable)
+    constraints = {
+        "disabled_agents": list(dict.fromkeys(disable)),
+        "preferred_agents": [name for name in dict.fromkeys(prefer) if name not in disable],
+        "unavailable_agents": list(unavailable),
+    }
+    guardrails = {name: value for name, value in constraints.items() if value}
+    return Selection(tuple(agents), guardrails, tuple(dict.fromkeys(disable)))
+
+
+def select(request: MakePlanRequest) -> Selection:
+    """Agents for a request: by the words of question and replies, then by the user's wishes."""
+    cards = {card.name: card for card in request.cards}
+    prefer, unknown = canonical_names(request.prefer_agents, cards)
+    disable, absent = canonical_names(request.disable_agents, cards)
+    proposed = candidates(
+        "\n".join([request.question, *(turn.reply for turn in request.clarifications)]),
+        request.cards,
+        fallback_agent=request.fallback_agent,
+        context_keys=request.context.fields,
+    )
+    return apply_preferences(
+        proposed, prefer=prefer, disable=disable, unavailable=[*unknown, *absent]
+    )
+
+
+def heuristic_plan(
+    question: str, selection: Selection, *, max_steps: int, why: str
+) -> MakePlanResponse:
+    """Plan with one independent step per proposed agent, in their order; none if none fits.
+
+    Args:
+        question: As the user wrote it; each step's task is the whole of it.
+        selection: The agents.
+        max_steps: Agents beyond so many are left out.
+        why: Why keywords plan; a sentence for people, added to the rationale.
+    """
+    agents = selection.agents[:max_steps]
+    chosen = f"The question's keywords and preferences speak for {', '.join(agents)}."
+    rationale = f"{chosen if agents else 'No available agent fits the question.'} {why}".strip()
+    return MakePlanResponse(
+        plan=Plan(steps=independent_steps(question, agents), origin=HEURISTIC),
+        decision=PlannerDecision(
+            rationale=rationale[:_MAX_TEXT_CHARS],
+            chosen_agents=agents,
+            confidence=HEURISTIC_CONFIDENCE,
+            guardrails={name: to_value(value) for name, value in selection.guardrails.items()},
+        ),
+        intent=IntentRoute(suggested_next_agent=next(iter(agents), "")),
+    )
+
+
+def independent_steps(question: str, agents: Sequence[str]) -> list[Step]:
+    """A step per agent that asks it the whole question; named after the agents."""
+    task = whole_question(question)
+    return [Step(step_id=agent, agent=agent, task=task) for agent in agents]
+
+
+def whole_question(question: str) -> str:
+    """The question as a task: what looks like a reference in a person's text is none."""
+    return without_references(question)[:MAX_TASK_CHARS]
