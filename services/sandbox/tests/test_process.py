@@ -292,6 +292,24 @@ async def test_a_passed_deadline_kills_the_program(
     await eventually(lambda: not inmates())
 
 
+async def test_a_warm_interpreter_serves_one_program_and_is_replaced(
+    process_settings: SandboxSettings, inmates: Callable[[], set[int]]
+) -> None:
+    warm = process_settings.model_copy(update={"process_warm_workers": 1})
+    async with open_sandbox(warm, Tier.TIER_PROCESS) as sandbox:
+        value = sandbox.telemetry.registry.get_sample_value
+        # A program that comes before one waits gets an interpreter of its own, and this one stays.
+        await eventually(lambda: value("bos_sandbox_process_waiting") == 1)
+        before = inmates()
+        assert before
+        assert await sandbox.result("import pandas as pd\nint(pd.Series([1]).sum())") == 1
+        assert value("bos_sandbox_process_start_seconds_count", {"warm": "true"}) == 1
+        await eventually(lambda: value("bos_sandbox_process_waiting") == 1)
+        await eventually(lambda: not inmates() & before)
+        assert inmates()
+    await eventually(lambda: not inmates())
+
+
 async def test_no_interpreter_outlives_the_service(
     process_settings: SandboxSettings, inmates: Callable[[], set[int]]
 ) -> None:

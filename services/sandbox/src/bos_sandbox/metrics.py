@@ -49,6 +49,11 @@ class SandboxMetrics:
             "1 when the process tier works here.",
             registry=registry,
         )
+        self._waiting = Gauge(
+            "bos_sandbox_process_waiting",
+            "Isolated interpreters that are ready and wait for a program.",
+            registry=registry,
+        )
 
     def second_run(self) -> None:
         """Count one program that runs again in the process tier."""
@@ -61,6 +66,10 @@ class SandboxMetrics:
     def process_tier(self, *, available: bool) -> None:
         """Note whether the process tier works here."""
         self._available.set(available)
+
+    def waiting(self, interpreters: int) -> None:
+        """Note how many isolated interpreters wait for a program."""
+        self._waiting.set(interpreters)
 
     def observe(self, response: RunProgramResponse, seconds: float) -> None:
         """Count one program."""

@@ -160,6 +160,7 @@ class ProcessTier:
     async def _take(self, *, preload: bool) -> Isolated:
         while self._warm:
             isolated = self._warm.popleft()
+            self._metrics.waiting(len(self._warm))
             self._wanted.set()
             if isolated.alive:
                 self._metrics.started(warm=True, seconds=0.0)
@@ -200,6 +201,7 @@ class ProcessTier:
             try:
                 while len(self._warm) < self._settings.process_warm_workers:
                     self._warm.append(await self._start(preload=True))
+                    self._metrics.waiting(len(self._warm))
             except Exception:  # programs are served all the same, by interpreters started for them
                 self._log.exception("no_isolated_interpreter_waiting")
                 await asyncio.sleep(_REFILL_PAUSE_S)
