@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from bos.identity.v1 import (
+    AccountServiceStub,
     AdministrationServiceStub,
     BeginOpenIdLogInRequest,
     FinishOpenIdLogInRequest,
@@ -51,7 +52,12 @@ class House:
     async def call(self, method: str, request: Any, token: str = "") -> Any:
         stubs: list[Any] = [
             stub(self.channel)
-            for stub in (IdentityServiceStub, OpenIdServiceStub, AdministrationServiceStub)
+            for stub in (
+                AccountServiceStub,
+                AdministrationServiceStub,
+                IdentityServiceStub,
+                OpenIdServiceStub,
+            )
         ]
         stub = next(each for each in stubs if hasattr(each, method))
         metadata = (("authorization", f"Bearer {token}"),) if token else ()

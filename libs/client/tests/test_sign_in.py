@@ -20,6 +20,8 @@ from bos.identity.v1 import (
     LogOutResponse,
     RefreshSessionResponse,
     RegisterUserResponse,
+    SignIn,
+    SignInMethod,
     Tokens,
     User,
     add_IdentityServiceServicer_to_server,
@@ -39,7 +41,15 @@ if TYPE_CHECKING:
 
 BOS = Path(sys.executable).with_name("bos")
 TARGET = "gateway:1"
-ADA = User(username="ada", email="ada@example.com", display_name="Ada L.")
+ADA = User(
+    username="ada",
+    email="ada@example.com",
+    display_name="Ada L.",
+    sign_in=SignIn(
+        method=SignInMethod.SIGN_IN_METHOD_PASSWORD,
+        expire_time=Timestamp(seconds=4_000_000_000),
+    ),
+)
 
 
 @dataclass
@@ -264,6 +274,7 @@ async def test_signing_in_asking_and_signing_out(
     assert await bos("whoami") == (
         0,
         f"Ada L. (ada), ada@example.com, at {gateway.address}\n"
+        "Signed in with the password, until 2096-10-02 07:06 UTC unless used before\n"
         "Agents: sql, web\nTables of company: orders, sales_*\n",
     )
     assert identity.credentials[-1] == f"Bearer {KEY}"
