@@ -48,6 +48,7 @@ class House:
     channel: grpc.aio.Channel
     address: str
     issuer: Issuer
+    telemetry: Telemetry
 
     async def call(self, method: str, request: Any, token: str = "") -> Any:
         stubs: list[Any] = [
@@ -112,12 +113,12 @@ class Builder:
     dsn: str
     issuer: Issuer
 
-    async def __call__(self, **openid: Any) -> House:
+    async def __call__(self, *, files_refresh_s: float = 5.0, **openid: Any) -> House:
         telemetry = Telemetry.for_tests("identity")
         given = {"issuer": self.issuer.url, "client_id": "bos", **openid}
         settings = IdentitySettings.load(
             server=ServerSettings.load(grace_s=0.1),
-            auth=AuthSettings.load(),
+            auth=AuthSettings.load(files_refresh_s=files_refresh_s),
             telemetry=TelemetrySettings.load(),
             store_url=self.dsn,
             key_encryption_keys=KEY,
@@ -127,4 +128,4 @@ class Builder:
         )
         server = await self.stack.enter_async_context(serve(settings, telemetry))
         channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(server.address))
-        return House(channel, server.address, self.issuer)
+        return House(channel, server.address, self.issuer, telemetry)

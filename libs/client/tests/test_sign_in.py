@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from bos.identity.v1 import (
     GetUserResponse,
@@ -243,6 +244,7 @@ async def run(home: Path, gateway: Gateway, identity: Identity, *arguments: str)
             "HOME": str(home),
             "BOS_TARGET": gateway.address,
             "BOS_IDENTITY_TARGET": identity.address,
+            "PYTHONPATH": os.pathsep.join(sys.path),
         },
         cwd=home,
         stdin=asyncio.subprocess.PIPE,

@@ -38,7 +38,9 @@ class OpenIdSettings(Settings):
         default=None, min_length=1, description="Its secret there; unset for a public client"
     )
     client_secret_file: Path | None = Field(
-        default=None, description="File with that secret, instead of the variable"
+        default=None,
+        description="File with that secret, instead of the variable; it may be "
+        "replaced while identity runs",
     )
     scopes: tuple[str, ...] = Field(
         default=("openid", "profile", "email"), description="Scopes that the provider is asked for"
