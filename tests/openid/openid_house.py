@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from bos.identity.v1 import (
+    AccountServiceStub,
     AdministrationServiceStub,
     BeginOpenIdLogInRequest,
     FinishOpenIdLogInRequest,
@@ -47,11 +48,17 @@ class House:
     channel: grpc.aio.Channel
     address: str
     issuer: Issuer
+    telemetry: Telemetry
 
     async def call(self, method: str, request: Any, token: str = "") -> Any:
         stubs: list[Any] = [
             stub(self.channel)
-            for stub in (IdentityServiceStub, OpenIdServiceStub, AdministrationServiceStub)
+            for stub in (
+                AccountServiceStub,
+                AdministrationServiceStub,
+                IdentityServiceStub,
+                OpenIdServiceStub,
+            )
         ]
         stub = next(each for each in stubs if hasattr(each, method))
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
@@ -106,12 +113,12 @@ class Builder:
     dsn: str
     issuer: Issuer
 
-    async def __call__(self, **openid: Any) -> House:
+    async def __call__(self, *, files_refresh_s: float = 5.0, **openid: Any) -> House:
         telemetry = Telemetry.for_tests("identity")
         given = {"issuer": self.issuer.url, "client_id": "bos", **openid}
         settings = IdentitySettings.load(
             server=ServerSettings.load(grace_s=0.1),
-            auth=AuthSettings.load(),
+            auth=AuthSettings.load(files_refresh_s=files_refresh_s),
             telemetry=TelemetrySettings.load(),
             store_url=self.dsn,
             key_encryption_keys=KEY,
@@ -121,4 +128,4 @@ class Builder:
         )
         server = await self.stack.enter_async_context(serve(settings, telemetry))
         channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(server.address))
-        return House(channel, server.address, self.issuer)
+        return House(channel, server.address, self.issuer, telemetry)

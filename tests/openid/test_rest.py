@@ -10,33 +10,14 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from bos_chassis.telemetry import Telemetry
-from bos_standalone.rest import find_binary, serve_rest
-
 from .issuer_house import CALLBACK, ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from .openid_house import House
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-async def rest(house: House) -> AsyncIterator[str]:
-    binary = find_binary(None)
-    assert binary is not None, "build it first: make rest"
-    async with serve_rest(
-        binary,
-        gateway_target="127.0.0.1:1",
-        identity_target=house.address,
-        ports=(0,),
-        grace_s=0.2,
-        log=Telemetry.for_tests("rest").logger("bos.rest"),
-    ) as running:
-        yield running.url
 
 
 def commands() -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from bos.identity.v1 import (
     GetUserResponse,
@@ -20,6 +21,8 @@ from bos.identity.v1 import (
     LogOutResponse,
     RefreshSessionResponse,
     RegisterUserResponse,
+    SignIn,
+    SignInMethod,
     Tokens,
     User,
     add_IdentityServiceServicer_to_server,
@@ -39,7 +42,15 @@ if TYPE_CHECKING:
 
 BOS = Path(sys.executable).with_name("bos")
 TARGET = "gateway:1"
-ADA = User(username="ada", email="ada@example.com", display_name="Ada L.")
+ADA = User(
+    username="ada",
+    email="ada@example.com",
+    display_name="Ada L.",
+    sign_in=SignIn(
+        method=SignInMethod.SIGN_IN_METHOD_PASSWORD,
+        expire_time=Timestamp(seconds=4_000_000_000),
+    ),
+)
 
 
 @dataclass
@@ -233,6 +244,7 @@ async def run(home: Path, gateway: Gateway, identity: Identity, *arguments: str)
             "HOME": str(home),
             "BOS_TARGET": gateway.address,
             "BOS_IDENTITY_TARGET": identity.address,
+            "PYTHONPATH": os.pathsep.join(sys.path),
         },
         cwd=home,
         stdin=asyncio.subprocess.PIPE,
@@ -264,6 +276,7 @@ async def test_signing_in_asking_and_signing_out(
     assert await bos("whoami") == (
         0,
         f"Ada L. (ada), ada@example.com, at {gateway.address}\n"
+        "Signed in with the password, until 2096-10-02 07:06 UTC unless used before\n"
         "Agents: sql, web\nTables of company: orders, sales_*\n",
     )
     assert identity.credentials[-1] == f"Bearer {KEY}"

@@ -138,6 +138,22 @@ async def test_a_wrong_key_is_told_from_none_and_from_an_unreadable_one(house: H
     assert SECRET not in json.dumps(found)
 
 
+async def test_keys_in_a_file_are_used_and_a_file_of_something_else_is_named(
+    house: House, tmp_path: Path
+) -> None:
+    (old, _), (new, public), file = generate_keypair(), generate_keypair(), tmp_path / "keys.pem"
+    auth = AuthSettings.load(static_key=None, run_token_public_keys=public)
+    await house.add_agent(EchoAgent("echo"), auth=auth)
+    file.write_text(new + old)
+    _, found = await examined(environment(house, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file)))
+    assert "accepts the gateway's run token" in found["echo"][1]["text"]
+    file.write_text(SECRET)
+    code, found = await examined(environment(house, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file)))
+    assert code == 2
+    assert "RUN_TOKEN_PRIVATE_KEYS_FILE" in found["run tokens"][0]["advice"]
+    assert SECRET not in json.dumps(found)
+
+
 async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

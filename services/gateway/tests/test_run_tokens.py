@@ -55,6 +55,7 @@ from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from gateway_house import Client, House
 
@@ -377,3 +378,54 @@ async def test_token_signed_with_the_key_of_another_replica_is_known(house: Hous
         agent.release.set()
         await eventually(lambda: bool(house.composer.requests))
         call.cancel()
+
+
+async def test_keys_in_files_change_while_steps_are_under_way(house: House, tmp_path: Path) -> None:
+    (old, old_public), (new, new_public) = generate_keypair(), generate_keypair()
+    private_file, public_file = tmp_path / "private.pem", tmp_path / "public.pem"
+    private_file.write_text(old)
+    public_file.write_text(old_public)
+    at_once: dict[str, Any] = {"static_key": None, "files_refresh_s": 1e-9}
+    first, second = Holder("first"), Holder("second")
+    for agent in (first, second):
+        auth = AuthSettings.load(run_token_public_keys_file=public_file, **at_once)
+        await house.add_agent(agent, auth=auth)
+    settings = {
+        **PATIENT,
+        "run_token_private_key": None,
+        "run_token_private_keys_file": private_file,
+        "auth": AuthSettings.load(**at_once),
+    }
+    async with house.gateway(**settings) as gateway:
+        house.planner.steps = [step("a", "first")]
+        calls = [gateway.stream()]
+        await first.started.wait()
+        public_file.write_text(old_public + new_public)
+        private_file.write_text(new + old)
+        house.planner.steps = [step("a", "second")]
+        calls.append(gateway.stream())
+        await second.started.wait()
+        (of_old,), (of_new,) = first.tokens, second.tokens
+        RunTokenVerifier([new_public], None).verify(of_new)
+        for token in (of_old, of_new):
+            assert await under_way(gateway, token)
+        private_file.write_text("half a key")
+        assert await under_way(gateway, of_old)
+        private_file.write_text(new)
+        assert await under_way(gateway, of_new)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await under_way(gateway, of_old)
+        for call in calls:
+            call.cancel()
+
+
+def test_one_key_or_a_file_of_keys_is_named_and_not_both(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="RUN_TOKEN_PRIVATE_KEYS_FILE"):
+        GatewaySettings.load(
+            store_url="postgresql://x",
+            planner_target="x",
+            composer_target="x",
+            agent_targets={"sql": "x"},
+            run_token_private_key=PRIVATE,
+            run_token_private_keys_file=tmp_path / "keys.pem",
+        )

@@ -44,7 +44,10 @@ async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
 ) -> None:
     user = await identity.register(display_name="Ada L.")
     login = await identity.log_in()
-    assert login.user == user == await identity.me(login.tokens.access_token)
+    me = await identity.me(login.tokens.access_token)
+    assert me.sign_in.start_time == login.session.start_time
+    me.ClearField("sign_in")  # told of nobody but the caller
+    assert login.user == user == me
     claims = jwt.decode(login.tokens.access_token, options={"verify_signature": False})
     assert claims["sub"] == user.user_id
     assert claims["sid"] == login.session.session_id

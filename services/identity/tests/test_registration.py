@@ -100,7 +100,9 @@ async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_register
             "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "
             "DROP COLUMN deactivated_at, DROP COLUMN deleting"
         )
-        await connection.execute("ALTER TABLE sessions DROP COLUMN client_network")
+        await connection.execute(
+            "ALTER TABLE sessions DROP COLUMN client_network, DROP COLUMN openid_issuer"
+        )
         await connection.execute(
             "ALTER TABLE login_throttle DROP COLUMN under_way, DROP COLUMN under_way_until"
         )

@@ -13,6 +13,7 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     LogInRequest,
     RegisterUserRequest,
+    SignInMethod,
 )
 from bos_chassis.auth import ROLES
 from bos_chassis.errors import ConfigurationError
@@ -48,6 +49,7 @@ async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
         key = (("authorization", f"Bearer {house.api_key}"),)
         local = (await identity.GetUser(GetUserRequest(), metadata=key)).user
         assert (local.user_id, local.username) == (str(LOCAL_USER_ID), "local")
+        assert local.sign_in.method == SignInMethod.SIGN_IN_METHOD_LOCAL_USER
         request = RegisterUserRequest(username="ada", email="a@example.com", password=PASSWORD)
         ada = (await identity.RegisterUser(request)).user
         login = await identity.LogIn(LogInRequest(username="ada", password=PASSWORD))

@@ -17,20 +17,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import jwt
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bos_chassis.ed25519 import key_id, load_public, public_pem, split_pem
-from bos_chassis.errors import ConfigurationError, Unauthenticated
+from bos_chassis.ed25519 import public_pem
+from bos_chassis.errors import Unauthenticated
 from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, required_names
+from bos_chassis.run_token_keys import MergedKeys, fixed_source, key_sources, signing_keys
 from bos_chassis.static_keys import StaticKeys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
+    from bos_chassis.run_token_keys import KeySource, PublicKeys, SigningKeys
     from bos_chassis.settings import AuthSettings
     from bos_chassis.telemetry import Telemetry
+    from bos_chassis.watched_files import WatchedFiles
 
 AUTHORIZATION_KEY = "authorization"
 RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a secret.
@@ -155,31 +157,29 @@ class RunTokenSigner:
     """Mints run tokens.
 
     Args:
-        private_key_pem: Ed25519 private key.
+        private_keys: Ed25519 private keys (PEM), or a file of them that may be replaced; the first
+            one signs.
         now: Seconds since 1970; the clock of those who verify must not be off by much from it.
 
     Raises:
-        ConfigurationError: The text is not an Ed25519 private key in PEM form.
+        ConfigurationError: The text holds no Ed25519 private key in PEM form.
     """
 
-    def __init__(self, private_key_pem: str, now: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        private_keys: str | WatchedFiles[SigningKeys],
+        now: Callable[[], float] | None = None,
+    ) -> None:
         self._now = now or time.time
-        try:
-            key = serialization.load_pem_private_key(private_key_pem.encode(), password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise ConfigurationError(
-                "The private key for run tokens is not an unencrypted Ed25519 key in PEM form. "
-                "Make one with `openssl genpkey -algorithm ed25519`."
-            )
-        self._key = key
-        self._key_id = key_id(key.public_key())
+        if isinstance(private_keys, str):
+            keys = signing_keys(private_keys)
+            self._keys: Callable[[], SigningKeys] = lambda: keys
+        else:
+            self._keys = private_keys.current
 
-    @property
-    def public_key_pem(self) -> str:
-        """The key that verifies these tokens."""
-        return public_pem(self._key.public_key())
+    def public_keys(self) -> PublicKeys:
+        """The keys that verify what its keys of now have signed, by id."""
+        return self._keys().public
 
     def mint(
         self,
@@ -222,7 +222,8 @@ class RunTokenSigner:
             "exp": now + ttl_s,
             **({"groups": named} if named else {}),
         }
-        token = jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
+        keys = self._keys()
+        token = jwt.encode(claims, keys.first, algorithm=_ALGORITHM, headers={"kid": keys.first_id})
         if len(token) > _MAX_TOKEN_CHARS or _groups(named) is None:
             raise ValueError(
                 f"{len(named)} groups do not fit into a run token: at most {MAX_NAMES} of at "
@@ -235,7 +236,8 @@ class RunTokenVerifier:
     """Accepts run tokens that were minted for ``audience`` by the owner of one of the keys.
 
     Args:
-        public_keys_pem: Ed25519 public keys, each a PEM text that may hold several.
+        public_keys: Ed25519 public keys: each a PEM text that may hold several, or what gives
+            those of now by id.
         audience: Name of this service, as the gateway writes it into tokens. None takes those for
             anybody, for the gateway alone: it is asked about the token itself.
         accepts: Which of them.
@@ -245,15 +247,14 @@ class RunTokenVerifier:
     """
 
     def __init__(
-        self, public_keys_pem: Sequence[str], audience: str | None, accepts: Accepts = "step"
+        self,
+        public_keys: Sequence[str | KeySource],
+        audience: str | None,
+        accepts: Accepts = "step",
     ) -> None:
-        keys = [load_public(pem) for text in public_keys_pem for pem in split_pem(text)]
-        if not keys:
-            raise ConfigurationError(
-                "No public key for run tokens is set. "
-                "Set BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS to one or more PEM blocks."
-            )
-        self._keys = {key_id(key): key for key in keys}
+        sources = [fixed_source(each) if isinstance(each, str) else each for each in public_keys]
+        self._merged = MergedKeys(sources)
+        self._keys = self._merged.current()
         self._audience = audience
         self._accepts = accepts
         # A verification costs about 0.15 ms and a step makes many calls with one token.
@@ -278,6 +279,10 @@ class RunTokenVerifier:
         Raises:
             Unauthenticated: Wrong signature, expired, for another service, or incomplete.
         """
+        keys = self._merged.current()
+        if keys is not self._keys:
+            self._keys = keys
+            self._verified.clear()  # what an earlier key has signed is looked at again
         known = self._verified.get(token)
         if known is not None and time.time() < known[1]:
             self._verified.move_to_end(token)
@@ -458,8 +463,9 @@ def authenticator_from(
         ConfigurationError: A key is not usable.
     """
     found: list[Authenticator] = []
-    if settings.run_token_public_keys is not None:
-        found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
+    sources = key_sources(settings, telemetry)
+    if sources:
+        found.append(RunTokenVerifier(sources, audience, accepts))
     key = static_key_from(settings, telemetry)
     if key is not None:
         found.append(key)

@@ -19,6 +19,7 @@ from bos_chassis.auth import RUN_TOKEN_KEY, AnyOf, RunTokenVerifier, static_key_
 from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.errors import BosError, Unauthenticated, Unavailable
 from bos_chassis.joining import Joined
+from bos_chassis.run_token_keys import key_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -154,8 +155,8 @@ async def open_run_tokens(
     found: list[Authenticator] = []
     key = static_key_from(settings, telemetry)
     async with Channels(telemetry, tls=tls) as channels:
-        if settings.run_token_public_keys is not None:
-            verifier = RunTokenVerifier([settings.run_token_public_keys], audience, accepts)
+        if sources := key_sources(settings, telemetry):
+            verifier = RunTokenVerifier(sources, audience, accepts)
             target = check_target or _target_of(settings)
             checks = target and RunTokenChecks(
                 channels,

@@ -294,6 +294,11 @@ class AuthSettings(Settings):
     run_token_public_keys: str | None = Field(
         default=None, description="Ed25519 public keys (PEM, one after another) of run tokens"
     )
+    run_token_public_keys_file: Path | None = Field(
+        default=None,
+        description="File of further such keys, which may be replaced while the service runs: what "
+        "was signed with a key that it no longer holds is refused",
+    )
     run_token_check_target: str | None = Field(
         default=None,
         min_length=1,
@@ -366,6 +371,7 @@ class AuthSettings(Settings):
             self.static_key is not None
             or self.static_keys_file is not None
             or self.run_token_public_keys is not None
+            or self.run_token_public_keys_file is not None
             or self.names_issuer
         )
 

@@ -30,6 +30,7 @@ from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
 from bos_chassis.names import required_names
+from bos_chassis.run_token_keys import key_sources
 from bos_chassis.scopes import data_scope, key_and_scopes
 
 if TYPE_CHECKING:
@@ -253,8 +254,9 @@ def with_users(
             verify_api_key=verify_api_key,
         )
     ]
-    if settings.run_token_public_keys is not None and audience is not None:
-        found.append(RunTokenVerifier([settings.run_token_public_keys], audience, accepts))
+    sources = [] if audience is None else key_sources(settings, telemetry)
+    if sources:
+        found.append(RunTokenVerifier(sources, audience, accepts))
     return AnyOf(*found)
 
 

@@ -24,8 +24,17 @@ _EXPORT_S = 600.0
 class AccountClient(ServiceClient):
     """A client of identity for the caller's own account; see :class:`ServiceClient`."""
 
-    async def close_account(self, password: str) -> None:
-        """Close the account for good; it is deleted with everything of it."""
+    async def close_account(self, password: str = "") -> None:
+        """Close the account for good; it is deleted with everything of it.
+
+        Args:
+            password: Of the account; empty for one that has none, whose owner has signed in by the
+                OpenID provider just now.
+
+        Raises:
+            BosError: ``PASSWORD_REQUIRED`` as its reason if the account has a password and none is
+                given; ``SIGN_IN_NOT_FRESH`` if it has none, and the sign-in is too long ago.
+        """
         request = DeleteAccountRequest(current_password=password)
         await self._unary(self._stub.DeleteAccount, request)
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from bos_chassis.watched_files import WatchedFiles
     from bos_llm import keys
     from bos_llm.agent_config import Access
+    from bos_llm.profiles import KeysNow
     from bos_llm.refusals import Refusal
 
 R = TypeVar("R")
@@ -109,7 +109,7 @@ class Endpoint:
         self,
         access: Access,
         *,
-        key_file: WatchedFiles[tuple[SecretStr, ...]] | None = None,
+        key_file: KeysNow | None = None,
         set_aside_s: float = 300.0,
         on_rest: Callable[[int, keys.Refusal, float], None] | None = None,
         breaker: CircuitBreaker | None = None,

@@ -13,19 +13,23 @@ from bos_llm.capabilities import Ladder
 from bos_llm.errors import ModelNotConfigured
 from bos_llm.model import Model
 from bos_llm.observe import KeyObserver, ModelMetrics, Observer
-from bos_llm.profiles import current_key_profile, key_file
+from bos_llm.profiles import (
+    LiveProfiles,
+    ProfileKeys,
+    current_key_profile,
+    key_file,
+    profiles_file,
+)
 from bos_llm.providers import provider_row
 from bos_llm.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pydantic import SecretStr
-
     from bos_chassis.telemetry import Telemetry
-    from bos_chassis.watched_files import WatchedFiles
     from bos_llm.agent_config import Access, AgentModelConfig
     from bos_llm.endpoint import Endpoint
+    from bos_llm.profiles import KeysNow
     from bos_llm.providers import Capabilities
     from bos_llm.settings import ModelSettings
 
@@ -43,7 +47,7 @@ class Models:
         jitter: A random number from 0 to 1.
 
     Raises:
-        ConfigurationError: the file of prices cannot be used.
+        ConfigurationError: the file of prices, or that of key profiles, cannot be used.
     """
 
     def __init__(
@@ -55,6 +59,12 @@ class Models:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
+        if settings.key_profiles_file is not None:
+            watched = profiles_file(
+                settings.key_profiles_file, telemetry, settings.key_files_refresh_s
+            )
+            live = {"key_profiles": LiveProfiles(watched), "key_profiles_file": None}
+            self.settings = settings = settings.model_copy(update=live)
         self._telemetry = telemetry
         self._prices = settings.price_table()
         self._metrics = ModelMetrics.of(telemetry.registry)
@@ -68,7 +78,7 @@ class Models:
             jitter=jitter,
         )
         self._models: dict[str, Model] = {}
-        self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
         self._breakers: dict[str, CircuitBreaker] = {}
         self._ladders: dict[tuple[str, str], Ladder] = {}
         self._sleep = sleep
@@ -146,7 +156,9 @@ class Models:
             raise RuntimeError("Models is closed")
         # A task that names a profile gets that one or none.
         config = replace(config, keys=current_key_profile() or config.keys)
-        key = (config.provider, config.keys)
+        # Its address may change with the file that the profile is in; its keys do so by themselves.
+        profile = self.settings.profile(config.provider, config.keys) if config.keys else None
+        key = (config.provider, config.keys, (profile and profile.base_url) or "")
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             missing = self.settings.missing(agent, config)
@@ -172,7 +184,10 @@ class Models:
             )
         return endpoint
 
-    def _key_file(self, access: Access) -> WatchedFiles[tuple[SecretStr, ...]] | None:
+    def _key_file(self, access: Access) -> KeysNow | None:
+        profiles = self.settings.key_profiles
+        if access.profile and isinstance(profiles, LiveProfiles):
+            return ProfileKeys(profiles, access.profile)
         if access.key_file is None:
             return None
         refresh_s = self.settings.key_files_refresh_s

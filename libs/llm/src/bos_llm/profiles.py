@@ -9,22 +9,32 @@ none can use other keys by mistake (SPEC N-07)::
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+)
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.watched_files import REFRESH_S, secret_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from bos_chassis.telemetry import Telemetry
     from bos_chassis.watched_files import WatchedFiles
 
 MAX_KEYS = 32
+MAX_PROFILES = 64
 
 _current: ContextVar[str] = ContextVar("bos_key_profile", default="")
 
@@ -117,5 +127,94 @@ class KeyProfile(BaseModel):
         default=None, pattern=r"^https?://", description="Instead of the provider's own address"
     )
 
+    @property
+    def keys_in_order(self) -> tuple[SecretStr, ...]:
+        """Its keys, each once."""
+        return tuple(dict.fromkeys(self.keys))
+
 
 NamedProfile = Annotated[KeyProfile, BeforeValidator(_as_profile)]
+Profiles = Mapping[str, NamedProfile]
+"""As a variable or file holds them."""
+_PROFILES: Final[TypeAdapter[Profiles]] = TypeAdapter(Profiles)
+
+
+def profiles_file(
+    path: Path, telemetry: Telemetry | None = None, refresh_s: float = REFRESH_S
+) -> WatchedFiles[Profiles]:
+    """The profiles of the file that stands in for ``BOS_MODEL_KEYS``, as they are now.
+
+    Raises:
+        ConfigurationError: the file is not usable.
+    """
+    return secret_file(path, "BOS_MODEL_KEYS_FILE", _profiles_in, telemetry, refresh_s=refresh_s)
+
+
+def _profiles_in(text: str) -> Profiles:
+    try:
+        found = _PROFILES.validate_python(json.loads(text))
+    except (ValueError, RecursionError):
+        found = {}  # and nothing of the error, which may show keys
+    if not 0 < len(found) <= MAX_PROFILES:
+        raise ValueError(
+            f"must hold a JSON object of at most {MAX_PROFILES} profiles, as BOS_MODEL_KEYS does"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProfiles(Mapping[str, KeyProfile]):
+    """The profiles of a file, whatever they are at the moment."""
+
+    file: WatchedFiles[Profiles]
+
+    def __getitem__(self, name: str) -> KeyProfile:
+        return self.file.current()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.file.current())
+
+    def __len__(self) -> int:
+        return len(self.file.current())
+
+
+class KeysNow(Protocol):
+    """Keys that may change while calls are made."""
+
+    def current(self) -> tuple[SecretStr, ...]:
+        """Them, as of a few seconds ago at most."""
+
+    def look(self) -> tuple[SecretStr, ...]:
+        """Them in this moment, for when one was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileKeys:
+    """The keys of one profile of a file; without that profile there are none to call with."""
+
+    profiles: LiveProfiles
+    name: str
+
+    def current(self) -> tuple[SecretStr, ...]:
+        """Its keys, as of a few seconds ago at most.
+
+        Raises:
+            ConfigurationError: the file does not hold the profile any more.
+        """
+        return self._of(self.profiles.file.current())
+
+    def look(self) -> tuple[SecretStr, ...]:
+        """Its keys in this moment.
+
+        Raises:
+            ConfigurationError: the file does not hold the profile any more.
+        """
+        return self._of(self.profiles.file.look())
+
+    def _of(self, profiles: Profiles) -> tuple[SecretStr, ...]:
+        found = profiles.get(self.name)
+        if found is None:
+            raise ConfigurationError(
+                f"there is no key profile {self.name!r} here any more; add it to BOS_MODEL_KEYS"
+            )
+        return found.keys_in_order

@@ -24,10 +24,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError
-from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
+from pydantic_settings import PydanticBaseSettingsSource, SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
@@ -46,13 +46,13 @@ from bos_llm.agent_config import (
     Temperature,
     Tier,
 )
+from bos_llm.named_variables import SHARED_VARIABLES, NamedVariables, variable_of
 from bos_llm.prices import PriceTable
-from bos_llm.profiles import NamedProfile, keys_of
+from bos_llm.profiles import MAX_PROFILES, KeyProfile, NamedProfile, keys_of, profiles_file
 from bos_llm.providers import StructuredMode, provider_row, recognise
 from bos_llm.usage import ModelPrice
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
     from pydantic_settings import BaseSettings
 
 V = TypeVar("V")
@@ -63,11 +63,6 @@ _DEFAULT_TEMPERATURES = {"memory": 0.1}
 # How long models that think do so unless settings say otherwise: people wait for every call.
 _CAN_SKIP_THINKING = re.compile(r"gpt-(5\.[1-9]|[6-9])(?!.*-pro)")
 _THINKING_AGENTS = frozenset({"sql"})
-_PER_AGENT = re.compile(
-    r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL_KEYS|MODEL_TIER|MODEL|TEMPERATURE"
-    r"|REASONING_EFFORT|MAX_REPLY_TOKENS|EXTRA_BODY)"
-)
-_SHARED_VARIABLES = ("openai", "azure", "compatible")
 _V1 = "v1"
 
 
@@ -208,11 +203,17 @@ class ModelSettings(Settings):
     max_reply_chars: int = Field(default=1_000_000, ge=1, description="Characters of a reply")
     key_profiles: Mapping[str, NamedProfile] = Field(
         default_factory=dict,
-        max_length=64,
+        max_length=MAX_PROFILES,
         validation_alias="BOS_MODEL_KEYS",
         description='Keys by name of a profile: {"research": ["k1", "k2"]}, or with the only '
         'provider they are for and its address: {"eu": {"keys": ["k1"], "provider": "openai", '
         '"base_url": "https://eu.example/v1"}}',
+    )
+    key_profiles_file: Path | None = Field(
+        default=None,
+        validation_alias="BOS_MODEL_KEYS_FILE",
+        description="File with such a JSON object instead; it may be replaced while the service "
+        "runs",
     )
     key_set_aside_s: float = Field(
         default=300.0,
@@ -250,7 +251,13 @@ class ModelSettings(Settings):
         sources = super().settings_customise_sources(
             settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings
         )
-        return (*sources, _NamedVariables(settings_cls, *sources[1:]))
+        return (*sources, NamedVariables(settings_cls, *sources[1:]))
+
+    @model_validator(mode="after")
+    def _profiles_are_in_one_place(self) -> Self:
+        if self.key_profiles and self.key_profiles_file is not None:
+            raise ValueError("BOS_MODEL_KEYS and BOS_MODEL_KEYS_FILE are set; remove one of them")
+        return self
 
     def get_agent_model_config(self, agent: str) -> AgentModelConfig:
         """The provider, model and parameters of ``agent``.
@@ -275,7 +282,7 @@ class ModelSettings(Settings):
             try:
                 self.access(provider, keys)
             except ConfigurationError as error:
-                variable = _variable(agent, "MODEL_KEYS")
+                variable = variable_of(agent, "MODEL_KEYS")
                 raise ConfigurationError(f"{variable}: {error.message}") from None
         effort = self.reasoning_effort or _default_effort(agent, provider, model)
         return AgentModelConfig(
@@ -306,7 +313,7 @@ class ModelSettings(Settings):
         try:
             return kind.validate_python(text)
         except ValidationError:
-            raise ConfigurationError(f"{_variable(agent, what)}: must be {wanted}") from None
+            raise ConfigurationError(f"{variable_of(agent, what)}: must be {wanted}") from None
 
     def _own_body(self, agent: str) -> Mapping[str, Any] | None:
         text = self._of(agent, "EXTRA_BODY")
@@ -317,7 +324,7 @@ class ModelSettings(Settings):
         except ValueError as error:
             known = isinstance(error, ValidationError)
             problem = error.errors()[0]["msg"] if known else "must be a JSON object"  # type: ignore[attr-defined]
-            raise ConfigurationError(f"{_variable(agent, 'EXTRA_BODY')}: {problem}") from None
+            raise ConfigurationError(f"{variable_of(agent, 'EXTRA_BODY')}: {problem}") from None
 
     def price_table(self) -> PriceTable:
         """What models cost.
@@ -340,22 +347,13 @@ class ModelSettings(Settings):
         own = self._own_access(provider)
         if not profile:
             return own
-        chosen = self.key_profiles.get(profile)
-        if chosen is None:
-            raise ConfigurationError(
-                f"there is no key profile {profile!r} here; add it to BOS_MODEL_KEYS"
-            )
-        if chosen.provider and chosen.provider.lower() != provider:
-            raise ConfigurationError(
-                f"the key profile {profile!r} is for {chosen.provider} only, and the model is one "
-                f"of {provider}; choose another profile, or correct BOS_MODEL_KEYS"
-            )
+        chosen = self.profile(provider, profile)
         base_url, version = chosen.base_url or own.base_url, own.api_version
         if provider == "azure":
             base_url, version = self._azure_address(chosen.base_url or self.azure_endpoint)
         return replace(
             own,
-            keys=tuple(dict.fromkeys(chosen.keys)),
+            keys=chosen.keys_in_order,
             base_url=base_url,
             api_version=version,
             key_variable="BOS_MODEL_KEYS",
@@ -363,6 +361,26 @@ class ModelSettings(Settings):
             profile=profile,
             managed_identity=False,
         )
+
+    def profile(self, provider: str, name: str) -> KeyProfile:
+        """The profile ``name``, whose keys may be sent to ``provider``.
+
+        Raises:
+            ConfigurationError: there is no such profile, or it is for another provider.
+        """
+        file = self.key_profiles_file
+        profiles = self.key_profiles if file is None else profiles_file(file).current()
+        chosen = profiles.get(name)
+        if chosen is None:
+            raise ConfigurationError(
+                f"there is no key profile {name!r} here; add it to BOS_MODEL_KEYS"
+            )
+        if chosen.provider and chosen.provider.lower() != provider:
+            raise ConfigurationError(
+                f"the key profile {name!r} is for {chosen.provider} only, and the model is one "
+                f"of {provider}; choose another profile, or correct BOS_MODEL_KEYS"
+            )
+        return chosen
 
     def _own_access(self, provider: str) -> Access:
         if provider == "azure":
@@ -380,9 +398,9 @@ class ModelSettings(Settings):
                 client_id=self.azure_client_id,
             )
         kind: Literal["openai", "compatible"] = "openai" if provider == "openai" else "compatible"
-        url, key = _variable(provider, "BASE_URL"), _variable(provider, "API_KEY")
+        url, key = variable_of(provider, "BASE_URL"), variable_of(provider, "API_KEY")
         own_url = self._value(url)
-        if provider in _SHARED_VARIABLES or (
+        if provider in SHARED_VARIABLES or (
             own_url is None and provider == self.default_provider() and self.base_url is not None
         ):
             own_url, url, key = self.base_url, "OPENAI_BASE_URL", "OPENAI_API_KEY"
@@ -420,7 +438,7 @@ class ModelSettings(Settings):
         if access.kind == "azure" and not access.keys and not access.managed_identity:
             missing.append(f"{access.key_variable} or AZURE_OPENAI_AUTH=managed_identity")
         if not config.model:
-            missing.append(f"BOS_MODEL or {_variable(agent, 'MODEL')}")
+            missing.append(f"BOS_MODEL or {variable_of(agent, 'MODEL')}")
         return tuple(missing)
 
     def default_provider(self) -> str:
@@ -438,47 +456,11 @@ class ModelSettings(Settings):
         return "azure" if keyless and self.azure_endpoint is not None else "openai"
 
     def _of(self, agent: str, what: str) -> str | None:
-        return self._value(_variable(agent, what))
+        return self._value(variable_of(agent, what))
 
     def _value(self, variable: str) -> str | None:
         secret = self.variables.get(variable)
         return None if secret is None else secret.get_secret_value()
-
-
-class _NamedVariables(PydanticBaseSettingsSource):
-    """``<AGENT>_MODEL`` and its like, and the address and key of the providers they name."""
-
-    def __init__(
-        self, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource
-    ) -> None:
-        super().__init__(settings_cls)
-        self._sources = sources
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Not used: this source yields one whole field."""
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        known: dict[str, str] = {}
-        for source in self._sources:  # the weightiest first
-            if isinstance(source, EnvSettingsSource):
-                for name, value in source.env_vars.items():
-                    if value:
-                        known.setdefault(name.upper(), value)
-        chosen = {
-            name: value
-            for name, value in known.items()
-            if _PER_AGENT.fullmatch(name) and not name.startswith("BOS_")
-        }
-        providers = {
-            value.lower() for name, value in known.items() if name.endswith("_MODEL_PROVIDER")
-        }
-        for provider in providers.difference(_SHARED_VARIABLES):
-            for part in ("BASE_URL", "API_KEY", "API_KEY_FILE"):
-                name = _variable(provider, part)
-                if name in known:
-                    chosen[name] = known[name]
-        return {"variables": chosen} if chosen else {}
 
 
 def _default_effort(agent: str, provider: str, model: str) -> str | None:
@@ -491,7 +473,3 @@ def _default_effort(agent: str, provider: str, model: str) -> str | None:
     if agent in _THINKING_AGENTS or not _CAN_SKIP_THINKING.match(model.lower()):
         return "low"
     return "none"
-
-
-def _variable(name: str, what: str) -> str:
-    return f"{re.sub(r'[^A-Za-z0-9]+', '_', name).upper()}_{what}"

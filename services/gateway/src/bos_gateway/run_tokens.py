@@ -13,17 +13,23 @@ from uuid import UUID
 
 from attrs import define, field
 
-from bos_chassis.auth import RunTokenVerifier
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier
 from bos_chassis.errors import PermissionDenied, ResourceExhausted
 from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+from bos_chassis.run_token_keys import key_sources, signing_keys_file
 from bos_postgres import fetch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import asyncpg
 
-    from bos_chassis.auth import Principal, RunTokenSigner
+    from bos_chassis.auth import Principal
     from bos_chassis.settings import AuthSettings
+    from bos_chassis.telemetry import Telemetry
+    from bos_gateway.settings import GatewaySettings
 
+FILE_VARIABLE = "BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEYS_FILE"
 # An agent may be at work before the dispatch of its step is in the log. So only what speaks against
 # an attempt counts; one that the log says nothing about is under way.
 _UNDER_WAY = """
@@ -39,13 +45,29 @@ WHERE r.run_id = $1 AND r.user_id = $2 AND r.epoch = $3 AND r.finished_at IS NUL
 _AT_ONCE = 3
 
 
-def verifier(signer: RunTokenSigner, settings: AuthSettings) -> RunTokenVerifier:
-    """Takes tokens of steps for whichever service: of this gateway's key, and those of the others.
+def signer_of(
+    settings: GatewaySettings, now: Callable[[], float], telemetry: Telemetry
+) -> RunTokenSigner | None:
+    """What signs run tokens; None if the settings name no key.
 
-    While the key is being changed, replicas sign with different ones.
+    Raises:
+        ConfigurationError: A key is not usable.
     """
-    others = settings.run_token_public_keys
-    return RunTokenVerifier([signer.public_key_pem, *([others] if others else [])], None)
+    key, file = settings.run_token_private_key, settings.run_token_private_keys_file
+    if file is not None:
+        refresh_s = settings.auth.files_refresh_s
+        return RunTokenSigner(signing_keys_file(file, FILE_VARIABLE, telemetry, refresh_s), now)
+    return None if key is None else RunTokenSigner(key.get_secret_value(), now)
+
+
+def verifier(
+    signer: RunTokenSigner, settings: AuthSettings, telemetry: Telemetry | None = None
+) -> RunTokenVerifier:
+    """Takes tokens of steps for whichever service: of this gateway's keys, and those of the others.
+
+    While keys are being changed, replicas sign with different ones.
+    """
+    return RunTokenVerifier([signer.public_keys, *key_sources(settings, telemetry)], None)
 
 
 @define(eq=False)

@@ -17,7 +17,6 @@ from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
 from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
-from bos_chassis.auth import RunTokenSigner
 from bos_chassis.channels import Channels
 from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
@@ -101,12 +100,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         ConfigurationError: a setting is not usable, such as a store behind a connection pooler.
         Unavailable: the store cannot be reached.
     """
-    key = settings.run_token_private_key
     url = settings.artefacts_url
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
-    signer = RunTokenSigner(key.get_secret_value(), clock.timestamp) if key else None
+    signer = run_tokens.signer_of(settings, clock.timestamp, telemetry)
     tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
@@ -201,7 +199,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                     RunTokenServicer(run_tokens.Attempts(pool)),
                     gateway.add_RunTokenServiceServicer_to_server,
                     RUN_TOKEN_SERVICE_NAME,
-                    auth=run_tokens.verifier(signer, settings.auth),
+                    auth=run_tokens.verifier(signer, settings.auth, telemetry),
                 )
             )
         server = await enter(

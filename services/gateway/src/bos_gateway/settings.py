@@ -75,6 +75,9 @@ class GatewaySettings(Settings):
     """Agents as name=target, separated by commas, such as sql=dns:///sql:8080"""
     run_token_private_key: SecretStr | None = None
     """Ed25519 private key (PEM) that signs run tokens"""
+    run_token_private_keys_file: Path | None = None
+    """File of such keys, one after another, instead: the first signs, tokens of all are known; it
+    may be replaced while the gateway runs"""
     agent_audiences: dict[str, tuple[str, ...]] = Field(
         default_factory=lambda: {name: tuple(each) for name, each in audiences.DEFAULT.items()}
     )
@@ -210,6 +213,11 @@ class GatewaySettings(Settings):
         if self.lease_s < 2 * self.lease_renewal_s:
             raise ValueError(
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
+            )
+        if self.run_token_private_key is not None and self.run_token_private_keys_file is not None:
+            raise ValueError(
+                "BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY and BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEYS_FILE "
+                "exclude each other"
             )
         if problem := audiences.agents_problem(self.agent_targets):
             raise ValueError(problem)

@@ -144,6 +144,7 @@ class IdentityServicer(IdentityServiceServicer):
             # The holder of the static key has those of the settings.
             user.roles[:] = sorted(caller.rights.roles)
             user.groups[:] = sorted(caller.rights.groups)
+        user.sign_in.CopyFrom(await self._callers.sign_in(caller))
         return GetUserResponse(user=user)
 
     async def ChangePassword(

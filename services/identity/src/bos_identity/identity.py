@@ -11,6 +11,7 @@ from attrs import evolve
 from bos.identity.v1 import LogInResponse, Tokens
 from bos_chassis.errors import (
     FailedPrecondition,
+    FieldViolation,
     InvalidArgument,
     NotFound,
     PermissionDenied,
@@ -101,15 +102,23 @@ class Identity:
         return response
 
     async def open_session(
-        self, account: Account, origin: Origin, client_name: str
+        self, account: Account, origin: Origin, client_name: str, openid_issuer: str = ""
     ) -> LogInResponse | None:
         """Open a session for somebody who has proved whose account it is.
+
+        Args:
+            account: Whose it is.
+            origin: Where they sign in from.
+            client_name: What their client calls itself.
+            openid_issuer: The provider that they have proved it by; empty: by the password.
 
         Returns:
             None if the account has another password by now, or was deactivated.
         """
         refresh_token = new_refresh_token()
-        opened = await self.sessions.open(account, digest(refresh_token), origin, client_name)
+        opened = await self.sessions.open(
+            account, digest(refresh_token), origin, client_name, openid_issuer
+        )
         if opened is None:
             return None
         self.log.info("signed in", user=account.user.user_id, session=opened.session.session_id)
@@ -180,18 +189,39 @@ class Identity:
             )
         self.log.info("password changed", user=str(user_id))
 
-    async def require_password(self, user_id: UUID, password: str, by: By) -> None:
+    async def require_owner(
+        self, user_id: UUID, session_id: UUID | None, password: str, by: By
+    ) -> None:
         """Let only the owner pass, before what cannot be undone.
 
+        An access token alone may be stolen: the owner gives the password, or, without one, has
+        just signed in by the provider.
+
         Raises:
-            FailedPrecondition: The account has no password.
-            InvalidArgument: The password is wrong.
+            FailedPrecondition: The account has no password, and the session is not a fresh one.
+            InvalidArgument: The password is missing, or wrong.
             ResourceExhausted: The account has to wait.
         """
         account = await self.accounts.by_id(user_id)
         if account is None or account.password is None:
+            await self._require_fresh(user_id, session_id)
+        elif not password:
+            problem = FieldViolation("current_password", "must be given: this account has one")
+            text = f"{problem.field}: {problem.description}"
+            raise InvalidArgument(text, (problem,), reason="PASSWORD_REQUIRED")
+        else:
+            await self._check_present(account, password, by)
+
+    async def _require_fresh(self, user_id: UUID, session_id: UUID | None) -> None:
+        issuer, fresh_s = self.settings.openid.issuer, self.settings.openid.fresh_s
+        if session_id is None or issuer is None:
             raise FailedPrecondition("This account has no password.", reason="NO_PASSWORD")
-        await self._check_present(account, password, by)
+        if not await self.sessions.is_fresh(session_id, user_id, issuer, fresh_s):
+            raise FailedPrecondition(
+                "This account has no password, and this session is not new enough to do without. "
+                f"Log in again with `bos login --openid` first; you have {fresh_s:.0f} s then.",
+                reason="SIGN_IN_NOT_FRESH",
+            )
 
     async def _check_present(self, account: Account, password: str, by: By) -> None:
         user_id = str(account.user_id)

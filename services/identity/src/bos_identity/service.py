@@ -50,6 +50,7 @@ from bos_identity.metrics import IdentityMetrics
 from bos_identity.openid.api import OPEN_METHODS as OPENID_OPEN_METHODS
 from bos_identity.openid.api import SERVICE_NAME as OPENID_SERVICE
 from bos_identity.openid.api import OpenIdServicer
+from bos_identity.openid.identities import ExternalIdentities
 from bos_identity.openid.service import openid_log_in
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
@@ -210,7 +211,15 @@ async def serve(
             ),
             Servicer(
                 AccountServicer(
-                    identity, api_keys, deletions, data_services, runner, callers, addresses, log
+                    identity,
+                    api_keys,
+                    ExternalIdentities(readers),
+                    deletions,
+                    data_services,
+                    runner,
+                    callers,
+                    addresses,
+                    log,
                 ),
                 add_AccountServiceServicer_to_server,
                 ACCOUNT_SERVICE,

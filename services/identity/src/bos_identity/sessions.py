@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from bos.identity.v1 import Session
+from bos.identity.v1 import Session, SignInMethod
 from bos_chassis.errors import NotFound
 from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
 from bos_postgres.audit import By, deed, record, stranger
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bos_identity.settings import IdentitySettings
 
 MOST_LISTED = 200
+_BY_PASSWORD = SignInMethod.SIGN_IN_METHOD_PASSWORD
+_BY_OPENID = SignInMethod.SIGN_IN_METHOD_OPEN_ID
 ENDED = "session.ended"
 """In the audit trail. What ends all sessions of a user has an entry that says so itself."""
 # A refresh token that is used again later than this is refused like any unknown one.
@@ -29,7 +31,7 @@ _ENDED_KEPT_S = 30 * 86400.0
 
 _COLUMNS = (
     "session_id, user_id, started_at, last_used_at, expires_at,"
-    " is_active AND expires_at > now() AS active, client_address, client_name"
+    " is_active AND expires_at > now() AS active, client_address, client_name, openid_issuer"
 )
 # Whoever changes the password ends all sessions: none may slip in behind that which was opened by
 # the password before. Either this waits for the change, or the change for this. And logins of one
@@ -42,8 +44,9 @@ FOR NO KEY UPDATE
 _OPEN = f"""
 WITH opened AS (
     INSERT INTO sessions
-        (session_id, user_id, expires_at, client_address, client_network, client_name)
-    VALUES ($1, $2, now() + make_interval(secs => $3), $4, $5, $6)
+        (session_id, user_id, expires_at, client_address, client_network, client_name,
+         openid_issuer)
+    VALUES ($1, $2, now() + make_interval(secs => $3), $4, $5, $6, $11)
     RETURNING {_COLUMNS}
 ), issued AS (
     INSERT INTO refresh_tokens (token_digest, session_id) SELECT $7, session_id FROM opened
@@ -127,6 +130,12 @@ SELECT users.roles, users.groups FROM sessions JOIN users USING (user_id)
 WHERE session_id = $1 AND user_id = $2 AND is_active AND expires_at > now()
       AND users.deactivated_at IS NULL
 """
+_IS_FRESH = """
+SELECT EXISTS (
+    SELECT FROM sessions
+    WHERE session_id = $1 AND user_id = $2 AND is_active AND openid_issuer = $3
+          AND started_at > now() - make_interval(secs => $4))
+"""
 _LIST = for_user(
     f"SELECT {_COLUMNS} FROM sessions WHERE is_active AND expires_at > now() "  # noqa: S608
     f"ORDER BY last_used_at DESC, session_id LIMIT {MOST_LISTED}"
@@ -201,11 +210,23 @@ class Sessions:
         self._most = settings.max_sessions
 
     async def open(
-        self, account: Account, token_digest: bytes, origin: Origin, client_name: str
+        self,
+        account: Account,
+        token_digest: bytes,
+        origin: Origin,
+        client_name: str,
+        openid_issuer: str = "",
     ) -> StoredSession | None:
         """Open a session whose first refresh token has this digest.
 
         A user who has too many loses the one that was used last longest ago.
+
+        Args:
+            account: Whose it is.
+            token_digest: Of the refresh token.
+            origin: Where they sign in from.
+            client_name: What their client calls itself.
+            openid_issuer: The provider that they signed in by; empty: by the password.
 
         Returns:
             None if the account has another password by now, or was deactivated.
@@ -229,6 +250,7 @@ class Sessions:
                 self._most - 1,
                 rights["roles"],
                 rights["groups"],
+                openid_issuer,
             )
             assert row is not None
             opened = by.entry("session.opened", str(row["session_id"]))
@@ -287,6 +309,18 @@ class Sessions:
         row = await self._row(_PRESENT, session_id, user_id)
         return None if row is None else Rights(frozenset(row["roles"]), frozenset(row["groups"]))
 
+    async def find(self, session_id: UUID, user_id: UUID) -> StoredSession | None:
+        """A session of the user, open or not."""
+        row = await self._row(_FIND, session_id, user_id)
+        return None if row is None else _stored(row)
+
+    async def is_fresh(
+        self, session_id: UUID, user_id: UUID, openid_issuer: str, within_s: float
+    ) -> bool:
+        """Whether an open session was begun by the provider in this time; using it adds nothing."""
+        given = (session_id, user_id, openid_issuer, within_s)
+        return bool(await fetchval(self._pool, _IS_FRESH, *given))
+
     async def list(self, user_id: UUID) -> list[StoredSession]:
         """The user's open sessions, the one used last first."""
         rows = await fetch(self._readers, _LIST, str(user_id))
@@ -331,6 +365,8 @@ def _stored(row: asyncpg.Record) -> StoredSession:
         active=row["active"],
         client_address=row["client_address"],
         client_name=row["client_name"],
+        method=_BY_OPENID if row["openid_issuer"] else _BY_PASSWORD,
+        open_id_issuer=row["openid_issuer"],
     )
     session.start_time.FromDatetime(row["started_at"])
     session.last_use_time.FromDatetime(row["last_used_at"])

@@ -390,6 +390,7 @@ class _House:
             agent_targets=dict(agents),
             memory_target=memory_target,
             run_token_private_key=SecretStr(self._private_key),
+            run_token_private_keys_file=None,
         )
         own: dict[str, Any] = {}
         if settings.secrets_keys is None:
@@ -434,6 +435,7 @@ class _House:
             static_key=None,
             static_keys_file=None,
             run_token_public_keys=self._public_key,
+            run_token_public_keys_file=None,
             run_token_check_target=None,
         )
 
@@ -441,7 +443,7 @@ class _House:
         """Who may call what people call: the local user by the key, and whoever signed in."""
         update: dict[str, Any] = {
             "static_key": SecretStr(api_key) if api_key else None,
-            "run_token_public_keys": None,
+            **dict.fromkeys(("run_token_public_keys", "run_token_public_keys_file")),
             "proxy_public_keys": "\n".join(
                 filter(None, (self._auth_given.proxy_public_keys, self._rest_public_key))
             ),

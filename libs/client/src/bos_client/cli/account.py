@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bos_client.cli.session import ANSWERED, USAGE, identity_of, run
+from bos_client.errors import BosError
 from bos_client.own_account import AccountClient, write_archive
 from bos_client.sign_in import TokenFile
 
@@ -48,21 +49,30 @@ def remove(target: Target, yes: bool, password_stdin: bool) -> None:
     """Delete your account with everything of it: runs, files, conversations, what is remembered."""
     if not yes:
         click.confirm("Delete your account and everything of it for good?", abort=True)
-    if password_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
-    else:
-        password = str(click.prompt("Password", hide_input=True))
+    given = sys.stdin.readline().rstrip("\r\n") if password_stdin else ""
 
     async def work() -> int:
         connection, file = target.to_sign_in(), TokenFile.of_this_user()
         async with _of_caller(target) as identity:
-            await identity.close_account(password)
+            await _close(identity, given, ask=not password_stdin)
         async with file.locked():
             file.write(connection.target, None)
         click.echo("The account is closed; everything of it is being deleted.")
         return ANSWERED
 
     run(work())
+
+
+async def _close(identity: AccountClient, password: str, *, ask: bool) -> None:
+    """Close the account; whoever signs in by an OpenID provider alone has no password to give."""
+    try:
+        await identity.close_account(password)
+    except BosError as error:
+        if not ask or error.reason != "PASSWORD_REQUIRED":
+            raise
+    else:
+        return
+    await identity.close_account(str(click.prompt("Password", hide_input=True)))
 
 
 def _of_caller(target: Target) -> AccountClient:

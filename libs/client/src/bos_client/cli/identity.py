@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bos.identity.v1 import SignInMethod
 from bos_client.cli.openid import client_name, keep, log_in_by_openid
 from bos_client.cli.session import ANSWERED, USAGE, client_for, identity_of, print_json, run
 from bos_client.errors import BosError
@@ -14,6 +15,7 @@ from bos_client.render.text import one_line
 from bos_client.sign_in import IdentityClient, TokenFile
 
 if TYPE_CHECKING:
+    from bos.identity.v1 import SignIn
     from bos_client.cli.session import Target
 
 _stdin = click.option(
@@ -122,6 +124,7 @@ def whoami(target: Target, as_json: bool) -> None:
         else:
             shown = f"{one_line(user.display_name)} ({one_line(user.username)})"
             click.echo(f"{shown}, {one_line(user.email)}, at {connection.target}")
+            click.echo(_signed_in(user.sign_in))
             for what, names in (("Roles", user.roles), ("Groups", user.groups)):
                 if names:
                     click.echo(f"{what}: {', '.join(map(one_line, names))}")
@@ -129,6 +132,24 @@ def whoami(target: Target, as_json: bool) -> None:
         return ANSWERED
 
     run(work(), as_json=as_json)
+
+
+def _signed_in(sign_in: SignIn) -> str:
+    """How the caller has signed in, and until when that holds, as a line."""
+    issuer = one_line(sign_in.open_id_issuer)
+    how = {
+        SignInMethod.SIGN_IN_METHOD_PASSWORD: "with the password",
+        SignInMethod.SIGN_IN_METHOD_OPEN_ID: f"by OpenID ({issuer})",
+        SignInMethod.SIGN_IN_METHOD_API_KEY: "with an API key",
+        SignInMethod.SIGN_IN_METHOD_STATIC_KEY: "with a static key",
+        SignInMethod.SIGN_IN_METHOD_LOCAL_USER: "as the local user of a standalone",
+    }.get(sign_in.method, "in a way that this version does not know")
+    ends = "without end"
+    if sign_in.HasField("expire_time"):
+        moment = sign_in.expire_time.ToDatetime().strftime("%Y-%m-%d %H:%M UTC")
+        is_key = sign_in.method == SignInMethod.SIGN_IN_METHOD_API_KEY
+        ends = f"until {moment}" if is_key else f"until {moment} unless used before"
+    return f"Signed in {how}, {ends}"
 
 
 async def _show_access(target: Target) -> None:

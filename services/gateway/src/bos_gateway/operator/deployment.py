@@ -71,6 +71,7 @@ class Deployment:
     agent_audiences: Audiences = field(default_factory=lambda: DEFAULT)
     """Services that agents may call for their steps."""
     run_token_private_key: SecretStr | None = None
+    run_token_private_keys_file: Path | None = None
     secrets: SecretsKeyRing | None = None
     """What encrypts the credentials of runs."""
     secrets_key_ids: frozenset[str] = frozenset()
@@ -145,6 +146,7 @@ def _of_settings(source: Source, settings: GatewaySettings) -> Deployment:
         run_timeout_s=settings.run_timeout_s,
         agent_audiences=settings.agent_audiences,
         run_token_private_key=settings.run_token_private_key,
+        run_token_private_keys_file=settings.run_token_private_keys_file,
         secrets=ring,
         tls=settings.server.tls,
         secrets_key_ids=ring.ids if ring else frozenset(),

@@ -16,11 +16,13 @@ from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos_chassis import errors
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.run_token_keys import signing_keys_file
 from bos_chassis.tls import channel_credentials
 from bos_client import BosClient
 from bos_client.errors import BosError as ClientError
 from bos_gateway.operator.certificates import check_shown, open_certificates
 from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.run_tokens import FILE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -97,8 +99,8 @@ async def check_targets(deployment: Deployment) -> tuple[list[Finding], dict[str
 def _signer(deployment: Deployment) -> tuple[list[Finding], RunTokenSigner | None]:
     if deployment.local is not None:
         return [], None
-    key = deployment.run_token_private_key
-    if key is None:
+    key, file = deployment.run_token_private_key, deployment.run_token_private_keys_file
+    if key is None and file is None:
         text = "no key is set; services cannot tell the gateway from others"
         advice = (
             "Fine on one machine. Else set BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY, and "
@@ -106,9 +108,12 @@ def _signer(deployment: Deployment) -> tuple[list[Finding], RunTokenSigner | Non
         )
         return [warning("run tokens", text, advice)], None
     try:
-        signer = RunTokenSigner(key.get_secret_value())
+        if file is not None:
+            signer = RunTokenSigner(signing_keys_file(file, FILE_VARIABLE))
+        else:
+            signer = RunTokenSigner(key.get_secret_value() if key else "")
     except errors.ConfigurationError as error:
-        advice = "Correct BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY."
+        advice = f"Correct {FILE_VARIABLE if file else 'BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY'}."
         return [problem("run tokens", error.message, advice)], None
     return [ok("run tokens", "the gateway's private key can be used")], signer
 

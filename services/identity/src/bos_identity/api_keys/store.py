@@ -46,6 +46,7 @@ _LIST = (
     f"ORDER BY created_at DESC, key_id LIMIT {MOST_KEYS}"
 )
 _LIST_OWN = for_user(_LIST)
+_FIND = f"SELECT {_COLUMNS} FROM api_keys WHERE key_id = $1 AND user_id = $2"  # noqa: S608
 _REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1"
 REVOKE_ALL = """
 UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL
@@ -147,6 +148,11 @@ class ApiKeys:
     async def list_own(self, user_id: UUID) -> list[ApiKey]:
         """The good keys of the caller, the newest first."""
         return [_key(row) for row in await fetch(self._readers, _LIST_OWN, str(user_id), user_id)]
+
+    async def find(self, key_id: UUID, user_id: UUID) -> ApiKey | None:
+        """A key of the user, good or not."""
+        row = await fetchrow(self._pool, _FIND, key_id, user_id)
+        return None if row is None else _key(row)
 
     async def list_of(self, user_id: UUID) -> list[ApiKey]:
         """The good keys of any account, for administrators."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from bos.identity.v1 import SignIn, SignInMethod
 from bos_chassis.auth import ADMINISTRATOR, current_principal
 from bos_chassis.errors import NotFound, PermissionDenied
 from bos_chassis.user_tokens import refused_token
+from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.sessions import Rights
 from bos_postgres.audit import By
 
@@ -89,6 +91,40 @@ class Callers:
         if principal is None or user_id is None:
             return None
         return await self._rights(principal, user_id)
+
+    async def sign_in(self, caller: Caller) -> SignIn:
+        """How the caller has signed in, and until when that holds.
+
+        Raises:
+            Unauthenticated: The session or key has gone in this very moment.
+        """
+        if caller.principal.kind == "static_key":
+            is_local = caller.user_id == LOCAL_USER_ID
+            return SignIn(
+                method=SignInMethod.SIGN_IN_METHOD_LOCAL_USER
+                if is_local
+                else SignInMethod.SIGN_IN_METHOD_STATIC_KEY
+            )
+        named = as_uuid(caller.principal.session_id)
+        if named is not None and caller.is_key:
+            key = await self.keys.find(named, caller.user_id)
+            if key is not None:
+                return SignIn(
+                    method=SignInMethod.SIGN_IN_METHOD_API_KEY,
+                    start_time=key.create_time,
+                    expire_time=key.expire_time,
+                )
+        elif named is not None:
+            stored = await self.sessions.find(named, caller.user_id)
+            if stored is not None:
+                session = stored.session
+                return SignIn(
+                    method=session.method,
+                    open_id_issuer=session.open_id_issuer,
+                    start_time=session.start_time,
+                    expire_time=session.expire_time,
+                )
+        raise refused_token()
 
     async def _rights(self, principal: Principal, user_id: UUID) -> Rights | None:
         if principal.kind == "static_key":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bos_identity.deletion.runner import DeletionRunner
     from bos_identity.deletion.store import AccountDeletions
     from bos_identity.identity import Identity
+    from bos_identity.openid.identities import ExternalIdentities
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,6 +42,7 @@ class AccountServicer(AccountServiceServicer):
 
     identity: Identity
     api_keys: ApiKeys
+    external: ExternalIdentities
     deletions: AccountDeletions
     services: DataServices
     runner: DeletionRunner
@@ -55,7 +57,8 @@ class AccountServicer(AccountServiceServicer):
         caller = await self._person()
         by = caller.by(self.addresses.of(context))
         self.services.names()  # refused while it could not be done
-        await self.identity.require_password(caller.user_id, request.current_password, by)
+        given = caller.user_id, caller.session_id, request.current_password
+        await self.identity.require_owner(*given, by)
         await self.deletions.begin(caller.user_id, by)
         self.runner.wake()
         self.log.info("account deletion asked for", user=str(caller.user_id), by="its owner")
@@ -78,10 +81,19 @@ class AccountServicer(AccountServiceServicer):
     async def _own(self, caller: Caller) -> bytes:
         sessions = await self.identity.sessions.list(caller.user_id)
         keys = await self.api_keys.list_own(caller.user_id)
+        linked = await self.external.of(caller.user_id)
         own = {
             "user": MessageToDict(await self.identity.user(caller.user_id)),
             "sessions": [MessageToDict(stored.session) for stored in sessions],
             "api_keys": [MessageToDict(key) for key in keys],
+            "external_identities": [
+                {
+                    "issuer": each.issuer,
+                    "subject": each.subject,
+                    "linkTime": each.linked_at.isoformat(),
+                }
+                for each in linked
+            ],
         }
         return json.dumps(own, ensure_ascii=False, indent=2).encode()
 

@@ -139,7 +139,9 @@ class OpenIdLogIn:
             account = await self._account(request, origin)
             if not isinstance(account, Account):
                 return account
-            response = await self.identity.open_session(account, origin, client_name)
+            response = await self.identity.open_session(
+                account, origin, client_name, self.settings.issuer or ""
+            )
             if response is None:
                 raise self._refused("the account was closed in this very moment")
         except (Unauthenticated, PermissionDenied):

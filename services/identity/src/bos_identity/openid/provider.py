@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from bos_chassis.errors import BosError, ConfigurationError, Unavailable
+from bos_chassis.errors import BosError, Unavailable
 from bos_chassis.http import HttpPolicy
 from bos_chassis.jwks_sources import DISCOVERY_PATH
 from bos_chassis.settings import is_loopback
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.http import HttpClient, HttpResponse
+    from bos_identity.openid.client_secret import ClientSecret
     from bos_identity.openid.settings import OpenIdSettings
 
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -56,6 +57,9 @@ class Refused:
     """The provider refused, by one of the words that OAuth has for it."""
 
     error: str
+
+
+_UNKNOWN_CLIENT: Final = Refused("invalid_client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +102,21 @@ class Provider:
         settings: Where it is, and what identity is called there.
         client: Opened with :func:`policy_of`.
         log: Where its failures go; people hear only that it failed.
+        secret: What proves who identity is there.
     """
 
     def __init__(
-        self, settings: OpenIdSettings, client: HttpClient, log: FilteringBoundLogger
+        self,
+        settings: OpenIdSettings,
+        client: HttpClient,
+        log: FilteringBoundLogger,
+        secret: ClientSecret,
     ) -> None:
         self._settings = settings
         self._issuer = settings.issuer or ""
         self._client = client
         self._log = log
-        self._secret = _secret(settings)
+        self._secret = secret
         self._known: Configuration | None = None
         self._known_at = 0.0
         self._origins = {_origin(url) for url in (self._issuer, *settings.origins)}
@@ -216,11 +225,26 @@ class Provider:
         return url
 
     async def _posted(self, url: str, form: Mapping[str, str]) -> Mapping[str, Any] | Refused:
+        secret = self._secret.current()
+        answer = await self._posted_with(secret, url, form)
+        if answer == _UNKNOWN_CLIENT:
+            # The file may have been replaced since anybody looked at it; the code is good still.
+            renewed = self._secret.look()
+            if renewed != secret:
+                answer = await self._posted_with(renewed, url, form)
+        if answer == _UNKNOWN_CLIENT:
+            # Whoever wants to sign in can do nothing about it, and the operator must hear of it.
+            raise self.wrong("it does not know BOS_IDENTITY_OPENID_CLIENT_ID, or its secret")
+        return answer
+
+    async def _posted_with(
+        self, secret: str | None, url: str, form: Mapping[str, str]
+    ) -> Mapping[str, Any] | Refused:
         fields, headers = {**form, "client_id": self._settings.client_id}, {"Content-Type": _FORM}
-        if self._secret is not None and (await self.configuration()).secret_in_body:
-            fields["client_secret"] = self._secret
-        elif self._secret is not None:
-            pair = f"{quote(self._settings.client_id, '')}:{quote(self._secret, '')}"
+        if secret is not None and (await self.configuration()).secret_in_body:
+            fields["client_secret"] = secret
+        elif secret is not None:
+            pair = f"{quote(self._settings.client_id, '')}:{quote(secret, '')}"
             headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         response = await self._call("POST", url, headers, urlencode(fields).encode())
         answer = _object(response)
@@ -229,9 +253,6 @@ class Provider:
         error = (_parsed(response) or {}).get("error")
         if response.status >= 500 or not isinstance(error, str):
             raise self.wrong(f"it answered with status {response.status}")
-        if error == "invalid_client":
-            # Whoever wants to sign in can do nothing about it, and the operator must hear of it.
-            raise self.wrong("it does not know BOS_IDENTITY_OPENID_CLIENT_ID, or its secret")
         return Refused(error[:64])
 
     async def _call(
@@ -272,20 +293,3 @@ def _parsed(response: HttpResponse) -> Mapping[str, Any] | None:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}".lower()
-
-
-def _secret(settings: OpenIdSettings) -> str | None:
-    if settings.client_secret is not None:
-        return settings.client_secret.get_secret_value()
-    if settings.client_secret_file is None:
-        return None
-    try:
-        secret = settings.client_secret_file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        secret = ""
-    if not secret:
-        raise ConfigurationError(
-            f"{settings.client_secret_file} (BOS_IDENTITY_OPENID_CLIENT_SECRET_FILE) cannot be "
-            "read, or is empty."
-        )
-    return secret

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bos_chassis.http import HttpClient
 from bos_chassis.jwks import KeySet
 from bos_identity.key_ring import sealer
+from bos_identity.openid.client_secret import ClientSecret
 from bos_identity.openid.flows import Flows
 from bos_identity.openid.id_tokens import IdTokens
 from bos_identity.openid.log_in import OpenIdLogIn
@@ -46,7 +47,8 @@ async def openid_log_in(
     log = telemetry.logger("bos.identity.openid")
     flows = Flows(pool, sealer(settings), own)
     async with HttpClient(policy_of(own), telemetry) as client:
-        provider = Provider(own, client, log)
+        secret = ClientSecret(own, telemetry, settings.auth.files_refresh_s)
+        provider = Provider(own, client, log, secret)
         async with KeySet(provider.keys, max_age_s=_KEYS_MAX_AGE_S, log=log) as keys:
             yield OpenIdLogIn(
                 settings=own,

@@ -38,7 +38,9 @@ class OpenIdSettings(Settings):
         default=None, min_length=1, description="Its secret there; unset for a public client"
     )
     client_secret_file: Path | None = Field(
-        default=None, description="File with that secret, instead of the variable"
+        default=None,
+        description="File with that secret, instead of the variable; it may be "
+        "replaced while identity runs",
     )
     scopes: tuple[str, ...] = Field(
         default=("openid", "profile", "email"), description="Scopes that the provider is asked for"
@@ -85,6 +87,13 @@ class OpenIdSettings(Settings):
     )
     flow_s: float = Field(
         default=600.0, ge=30, le=3600, description="Time to finish at the provider's pages"
+    )
+    fresh_s: float = Field(
+        default=300.0,
+        ge=30,
+        le=3600,
+        description="How long a new sign-in by the provider stands for the password of somebody "
+        "who has none, where it is asked for: to delete the own account",
     )
     max_flows: int = Field(
         default=10000, ge=1, description="People at the provider's pages at the same time"

@@ -1,0 +1,169 @@
+"""Who has no password proves by a new sign-in whose account it is; and what is told of sign-ins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from identity_house import PASSWORD, Caller, Starter
+
+from bos.identity.v1 import (
+    AccountServiceStub,
+    CreateApiKeyRequest,
+    DeleteAccountRequest,
+    ExportAccountRequest,
+    SignInMethod,
+)
+from bos_chassis.errors import BosError, Unauthenticated
+from bos_chassis.settings import AuthSettings
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.openid.settings import OpenIdSettings
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from bos.identity.v1 import Tokens
+
+pytestmark = pytest.mark.security
+ISSUER = "https://issuer.example"
+KEY = "a static key of this test"
+
+
+@dataclass
+class Ada:
+    """Somebody without password, whose session the provider of the settings has opened."""
+
+    identity: Caller
+    dsn: str
+    user_id: str
+    tokens: Tokens
+
+    async def sql(self, statement: str, *given: object) -> None:
+        async with connect(self.dsn, schema="identity") as connection:
+            await connection.execute(statement, *given)
+
+    async def removal(self, password: str = "", token: str = "") -> str:
+        """Why the account is not deleted; empty if it is."""
+        request = DeleteAccountRequest(current_password=password)
+        try:
+            await self.identity.call("DeleteAccount", request, token or self.tokens.access_token)
+        except BosError as error:
+            return error.reason
+        return ""
+
+
+@pytest.fixture
+async def ada(start: Starter, postgres_dsn: str) -> Ada:
+    identity = await start(
+        openid=OpenIdSettings.load(issuer=ISSUER, client_id="bos", fresh_s=300),
+        account_data_targets={"gateway": "127.0.0.1:1"},  # nobody is there
+    )
+    root = await identity.administrator()
+    user = await identity.invited(root, "ada")
+    found = Ada(identity, postgres_dsn, user.user_id, (await identity.log_in()).tokens)
+    await found.sql(
+        "UPDATE sessions SET openid_issuer = $2 WHERE user_id = $1::text::uuid",
+        user.user_id,
+        ISSUER,
+    )
+    await found.sql("UPDATE users SET password = NULL WHERE user_id = $1::text::uuid", user.user_id)
+    await found.sql(
+        "INSERT INTO external_identities (issuer, subject, user_id)"
+        " VALUES ($2, 'ada at the provider', $1::text::uuid)",
+        user.user_id,
+        ISSUER,
+    )
+    return found
+
+
+async def test_a_new_session_by_the_provider_stands_for_the_password(ada: Ada) -> None:
+    assert await ada.removal() == ""
+    with pytest.raises(Unauthenticated):
+        await ada.identity.me(ada.tokens.access_token)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "started_at = now() - interval '301 s'",
+        "openid_issuer = ''",
+        "openid_issuer = 'https://another.example'",
+    ],
+)
+async def test_another_session_does_not(ada: Ada, change: str) -> None:
+    await ada.sql(f"UPDATE sessions SET {change}")
+    assert await ada.removal() == "SIGN_IN_NOT_FRESH"
+    assert await ada.removal(PASSWORD) == "SIGN_IN_NOT_FRESH"
+    refreshed = await ada.identity.refresh(ada.tokens.refresh_token)
+    assert await ada.removal(token=refreshed.access_token) == "SIGN_IN_NOT_FRESH", "kept alive"
+    assert (await ada.identity.me(refreshed.access_token)).username == "ada"
+
+
+async def test_who_has_a_password_gives_it_however_new_the_session_is(ada: Ada) -> None:
+    await ada.sql(
+        "UPDATE users SET password = (SELECT password FROM users WHERE username = 'root')"
+        " WHERE username = 'ada'"
+    )
+    assert await ada.removal() == "PASSWORD_REQUIRED"
+    assert await ada.removal("a wrong one") == "INVALID_ARGUMENT"
+    assert await ada.removal(PASSWORD) == ""
+
+
+async def test_an_export_names_the_own_identities_and_no_others(ada: Ada) -> None:
+    await ada.sql(
+        "INSERT INTO external_identities (issuer, subject, user_id)"
+        " SELECT $1, 'root at the provider', user_id FROM users WHERE username = 'root'",
+        ISSUER,
+    )
+    call = AccountServiceStub(ada.identity.channel).ExportAccount(
+        ExportAccountRequest(),
+        metadata=(("authorization", f"Bearer {ada.tokens.access_token}"),),
+        timeout=60,
+    )
+    part = await anext(aiter(call))
+    call.cancel()
+    assert part.path == "identity/account.json"
+    own = json.loads(part.content)
+    (identity,) = own["external_identities"]
+    assert (identity["issuer"], identity["subject"]) == (ISSUER, "ada at the provider")
+    assert identity["linkTime"].startswith("20")
+    assert own["sessions"][0]["openIdIssuer"] == ISSUER
+
+
+async def test_a_caller_is_told_how_and_until_when(ada: Ada) -> None:
+    told = (await ada.identity.me(ada.tokens.access_token)).sign_in
+    (session,) = await ada.identity.sessions(ada.tokens.access_token)
+    assert (told.method, told.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_OPEN_ID, ISSUER)
+    assert (told.start_time, told.expire_time) == (session.start_time, session.expire_time)
+    assert session.method == told.method
+
+    root = (await ada.identity.log_in("root")).tokens.access_token
+    told = (await ada.identity.me(root)).sign_in
+    assert (told.method, told.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_PASSWORD, "")
+    assert told.HasField("expire_time")
+
+    wanted = CreateApiKeyRequest(name="k", scopes=["account"])
+    made = await ada.identity.call("CreateApiKey", wanted, root)
+    told = (await ada.identity.me(made.secret)).sign_in
+    assert told.method == SignInMethod.SIGN_IN_METHOD_API_KEY
+    assert (told.start_time, told.expire_time) == (
+        made.api_key.create_time,
+        made.api_key.expire_time,
+    )
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_holders_of_static_keys_are_told_apart(start: Starter, is_local: bool) -> None:
+    identity = await start()
+    root = await identity.administrator()
+    user_id = str(LOCAL_USER_ID) if is_local else (await identity.me(root)).user_id
+    auth: dict[str, Any] = {"static_key": KEY, "static_key_user": user_id}
+    other = await start(auth=AuthSettings.load(**auth))
+    told = (await other.me(KEY)).sign_in
+    local, static = (
+        SignInMethod.SIGN_IN_METHOD_LOCAL_USER,
+        SignInMethod.SIGN_IN_METHOD_STATIC_KEY,
+    )
+    assert told.method == (local if is_local else static)
+    assert not told.HasField("expire_time")

@@ -1,0 +1,69 @@
+"""The secret that identity has at a real OpenID provider, in a file that changes while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.errors import BosError, ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .openid_house import Builder, House
+
+pytestmark = pytest.mark.e2e
+SECRET = "a secret: of %the test+client"
+VARIABLE = "BOS_IDENTITY_OPENID_CLIENT_SECRET_FILE"
+NEVER, AT_ONCE = 36000.0, 1e-9
+
+
+async def outcome(house: House) -> str:
+    """Who is signed in, or why nobody is."""
+    try:
+        return (await house.signed_in("ada")).user.username
+    except BosError as error:
+        return error.reason
+
+
+def unusable(house: House) -> float | None:
+    labels = {"service": "identity", "variable": VARIABLE}
+    return house.telemetry.registry.get_sample_value("bos_secret_file_unusable", labels)
+
+
+async def test_a_secret_that_was_replaced_is_used_at_once(build: Builder, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("the one before")
+    house = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=NEVER)
+    assert await outcome(house) == "OPENID_UNAVAILABLE"
+    file.write_text(f"{SECRET}\n")
+    assert await outcome(house) == "ada", "within the sign-in that the provider refuses at first"
+    assert SECRET not in str(house.telemetry.logs)
+
+
+@pytest.mark.parametrize("content", ["", "two\nlines", "\0" * 20, None])
+async def test_a_spoilt_file_keeps_the_secret_and_says_so(
+    build: Builder, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    house = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=AT_ONCE)
+    assert await outcome(house) == "ada"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    assert await outcome(house) == "ada"
+    assert unusable(house) == 1
+    assert "secret not replaced" in {each["event"] for each in house.telemetry.logs}
+    file.write_text("another")
+    assert await outcome(house) == "OPENID_UNAVAILABLE", "the one that was replaced is not used"
+    assert unusable(house) == 0
+
+
+async def test_a_file_that_is_not_usable_at_the_start_is_named(
+    build: Builder, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=VARIABLE):
+        await build(client_id="bos-secret", client_secret_file=tmp_path / "missing")
