@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -200,7 +201,7 @@ async def start() -> AsyncIterator[Start]:
 @pytest.fixture
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> int:
     """The second at which the clock stands by which tokens are verified."""
-    at = int(datetime.now().timestamp())
+    at = int(time.time())
 
     class Stopped(datetime):
         @classmethod

@@ -41,7 +41,7 @@ ENDED_SESSION, REVOKED_KEY, ENDED_STEP = "ended session", "revoked key", "token 
 KEY = "key"
 """Ada's own, with all scopes but the one."""
 FORGED_STEP = "forged token of a step"
-"""What a token of ada's running step says, under the name of the gateway's key; signed by another."""
+"""Says what a token of ada's running step says, and names the same key; signed by another."""
 STATIC_KEY = "static key"
 """Of mcp_db, whose holder is in a group that reads no table."""
 

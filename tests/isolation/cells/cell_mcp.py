@@ -7,7 +7,6 @@ What there is comes from the server: its tools from its own list, its methods an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
@@ -45,6 +44,8 @@ from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import aiohttp
     from cell_calls import Metadata
     from cell_estate import Estate
@@ -62,6 +63,7 @@ _PROTOCOL = {
 }
 NOT_IN_THIS_PROTOCOL = Outcome("MCP", "-32601")
 NOTHING_LIKE_IT = Outcome("MCP", "-32602")
+NO_SUCH_PROMPT = Outcome("MCP", "0")
 NO_TABLES = Outcome("MCP", "NOTHING_READABLE")
 
 
@@ -117,7 +119,7 @@ MCP_ROWS: Mapping[str, McpRow] = {
         NOTHING_LIKE_IT, lambda _: {"uri": f"file:///{TABLE}"}, own_code="MCP"
     ),
     "prompts/list": McpRow(),
-    "prompts/get": McpRow(NOTHING_LIKE_IT, lambda _: {"name": TABLE}, own_code="MCP"),
+    "prompts/get": McpRow(NO_SUCH_PROMPT, lambda _: {"name": TABLE}, own_code="MCP"),
     "server/discover": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
     "subscriptions/listen": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
     "a/method/that/there/is/not": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
