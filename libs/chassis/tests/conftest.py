@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -18,6 +20,8 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from bos_chassis.auth import Authenticator
 
 SERVICE = "bos.test.v1.EchoService"
@@ -192,3 +196,17 @@ async def start() -> AsyncIterator[Start]:
             return Running(server, telemetry, client_telemetry, channels, stub)
 
         yield started
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The second at which the clock stands by which tokens are verified."""
+    at = int(time.time())
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.fromtimestamp(at, tz)
+
+    monkeypatch.setattr("jwt.api_jwt.datetime", Stopped)
+    return at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -214,6 +214,56 @@ async def test_token_whose_step_has_ended_is_refused_at_last_two_seconds_later(
             clock.past_s += 100
         assert gateway.times == gateway_asked + 1
         assert REMEMBERED_S <= 2
+
+
+async def test_another_replica_does_not_take_the_token_of_a_step_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What one replica remembers is no help at the other, nor is it kept for long."""
+    clock, token = Clock(monkeypatch), {RUN_TOKEN_KEY: of_step("agent", "mcp_db")}
+    async with asked_gateway() as (gateway, target), AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(
+                open_run_tokens(auth_settings(target), "mcp_db", Telemetry.for_tests("mcp_db"))
+            )
+            for _ in range(2)
+        ]
+        assert one is not None
+        assert other is not None
+        assert await one.authenticate(token)
+        gateway.under_way = False
+        for replica in (other, one):
+            with pytest.raises(Unauthenticated) as refused:
+                await replica.authenticate(token)
+            assert refused.value.reason == "RUN_TOKEN_STEP_ENDED"
+            clock.past_s += REMEMBERED_S + 0.01
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        ({"iat": 2}, None),
+        ({"iat": 3}, "RUN_TOKEN_INVALID"),
+        ({"nbf": 2}, None),
+        ({"nbf": 3}, "RUN_TOKEN_INVALID"),
+        ({"exp": -1}, None),
+        ({"exp": -2}, "RUN_TOKEN_EXPIRED"),
+    ],
+)
+def test_the_gateways_clock_may_differ_by_two_seconds_and_no_more(
+    seconds: dict[str, int], reason: str | None, stopped_clock: int
+) -> None:
+    claims = jwt.decode(of_step("here"), options={"verify_signature": False})
+    claims |= {name: stopped_clock + each for name, each in seconds.items()}
+    key: Any = load_pem_private_key(PRIVATE.encode(), None)
+    headers = jwt.get_unverified_header(of_step("here"))
+    token = jwt.encode(claims, key, algorithm="EdDSA", headers=headers)
+    if reason is None:
+        assert RunTokenVerifier([PUBLIC], "here").verify(token).user_id == "ada"
+        return
+    with pytest.raises(Unauthenticated) as refused:
+        RunTokenVerifier([PUBLIC], "here").verify(token)
+    assert refused.value.reason == reason
 
 
 async def test_calls_of_the_gateway_itself_are_not_asked_about() -> None:

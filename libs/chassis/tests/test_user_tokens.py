@@ -157,6 +157,39 @@ async def test_clocks_may_differ_by_the_leeway_and_no_more(tmp_path: Path) -> No
             await accepts(authenticator, issuer.token(exp=time.time() - 180))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "taken"),
+    [
+        ({"iat": 5}, True),
+        ({"iat": 6}, False),
+        ({"nbf": 5}, True),
+        ({"nbf": 6}, False),
+        ({"exp": -4}, True),
+        ({"exp": -5}, False),
+    ],
+)
+async def test_by_itself_an_issuers_clock_may_differ_by_five_seconds(
+    seconds: dict[str, int], taken: bool, tmp_path: Path, stopped_clock: int
+) -> None:
+    issuer = Issuer()
+    times = {"iat": stopped_clock, "exp": stopped_clock + 600}
+    times |= {name: stopped_clock + each for name, each in seconds.items()}
+    token = issuer.token(**times)
+    async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
+        if taken:
+            assert await accepts(authenticator, token)
+            return
+        with pytest.raises(Unauthenticated):
+            await accepts(authenticator, token)
+
+
+def test_the_leeway_of_clocks_has_a_bound() -> None:
+    assert AuthSettings.load(leeway_s=300).leeway_s == 300
+    for leeway_s in (301, -1):
+        with pytest.raises(ConfigurationError, match="LEEWAY_S"):
+            AuthSettings.load(leeway_s=leeway_s)
+
+
 async def test_another_claim_can_hold_the_user(tmp_path: Path) -> None:
     issuer = Issuer()
     file = key_file(tmp_path, issuer.jwk)

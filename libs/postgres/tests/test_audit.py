@@ -28,6 +28,7 @@ from bos_postgres.audit import (
     seal,
     verify,
 )
+from bos_postgres.audit import trail as trail_module
 from bos_postgres.audit.chain import next_hash
 
 if TYPE_CHECKING:
@@ -113,6 +114,27 @@ async def test_many_that_write_and_seal_at_once_make_one_chain(pool: Pool) -> No
     await seal_all(pool)
     start, sealed = await trail(pool)
     assert len(sealed) == 160
+    assert verify(start, sealed) is None
+
+
+async def test_who_comes_while_somebody_seals_leaves_it_to_them(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an entry that was written first and committed last, the two see nothing in common."""
+    monkeypatch.setattr(trail_module, "_BATCH", 1)
+    async with acquire(pool) as writer, acquire(pool) as one, acquire(pool) as other:
+        late = writer.transaction()
+        await late.start()
+        await record(writer, entries(1, "late"))
+        await write(pool, entries(1, "early"))
+        async with one.transaction():  # the place of its entry is not seen yet
+            assert await seal(one) is not None
+            await late.commit()
+            async with asyncio.timeout(60):
+                assert await seal(other) is None
+    await seal_all(pool)
+    start, sealed = await trail(pool)
+    assert [entry.actor for entry in sealed] == ["early", "late"]
     assert verify(start, sealed) is None
 
 

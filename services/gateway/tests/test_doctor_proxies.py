@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bos_client.connection import Connection
 from bos_gateway.operator.deployment import Deployment
+from bos_gateway.operator.doctor import examine
 from bos_gateway.operator.findings import Level
 from bos_gateway.operator.proxies import check_proxies
 
@@ -52,3 +54,9 @@ def test_the_doctor_warns_where_a_proxy_could_make_strangers_neighbours(
         monkeypatch.setenv(name, value)
     found = check_proxies(deployment(**more))
     assert [each.level for each in found] == [Level.WARNING] * is_said
+
+
+async def test_the_warning_is_in_the_doctors_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_REST_TRUSTED_PROXIES", PROXY["BOS_REST_TRUSTED_PROXIES"])
+    found = await examine(replace(deployment(), store_url="postgresql://127.0.0.1:1/none"))
+    assert {"registration", "audit", "store"} <= {each.check for each in found}

@@ -6,15 +6,19 @@ import asyncio
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from mcp_db_rig import sqlite_database
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_mcp_db.connections import ConnectionLimits, Connections
+from bos_mcp_db.handshakes import Handshake
 from bos_mcp_db.service import McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.certificates import Authority
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -139,3 +143,29 @@ async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
                     answer += client.read(65536)
                 except ssl.SSLWantReadError:
                     incoming.write(await reader.read(65536))
+
+
+async def test_a_handshake_of_which_the_library_says_nothing_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the peer was gone before it began."""
+
+    async def silence(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", silence)
+    shared = Connections(ConnectionLimits(0.1, 60, 60, 60, total=9, per_peer=9), "bos")
+    handshake, transport = Handshake(MagicMock(), MagicMock(), shared), MagicMock()
+    transport.get_extra_info.return_value = ("127.0.0.1", 1)
+    handshake.connection_made(transport)
+    assert shared._peers
+    await eventually(lambda: transport.abort.called and not shared._peers)
+
+
+def test_what_comes_with_the_end_of_a_handshake_has_a_bound() -> None:
+    handshake, transport = Handshake(MagicMock(), MagicMock(), MagicMock()), MagicMock()
+    handshake._transport = transport
+    handshake.data_received(bytes(256 * 1024))
+    transport.abort.assert_not_called()
+    handshake.data_received(b"x")
+    transport.abort.assert_called_once()

@@ -21,16 +21,19 @@ from cell_kinds import (
     EXPIRED_KEY,
     EXPIRED_SESSION,
     EXPIRED_STEP,
+    FORGED_STEP,
     KEY,
     NOTHING,
     OWN_CALL,
     OWN_STEP,
     REVOKED_KEY,
     SESSION,
+    STATIC_KEY,
     STEP,
     STEP_AS_BEARER,
     STEP_FOR_ANOTHER,
 )
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from isolation_house import (
     CONVERSATION,
     HELD,
@@ -63,7 +66,7 @@ from bos.identity.v1 import (
 )
 from bos.memory.v1 import MemoryTurnServiceStub, RecordTurnRequest
 from bos_agentkit import agent_card, succeeded
-from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, current_run_token
+from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, current_run_token, generate_keypair
 from bos_chassis.scopes import SCOPES
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, agent_server
@@ -82,11 +85,19 @@ ENDS = "and end at once"
 ROW = f"the {SECRET} of ada"
 """In a database that ada's group alone may read."""
 TABLE = "customers"
+DATABASE_KEY = "a-static-key-of-mcp-db"
 _START_S = 120.0
 _WHO = {"other user": "eve", "other group": "gus", "operator": "olga"}
 _NO_ATTEMPTS = 10_000
 """Of wrong passwords: every caller tries one, from one address, and none is to be slowed down."""
 INSIDE = ("planner", "composer", "sandbox", "mcp_db")
+OWN = {
+    "mcp_db": {
+        "BOS_AUTH_STATIC_KEY": DATABASE_KEY,
+        "BOS_AUTH_STATIC_KEY_GROUPS": json.dumps(["hr"]),
+    }
+}
+"""Settings of one service alone."""
 AGENTS = ("sql", "computation", "code")
 
 
@@ -227,11 +238,21 @@ class Estate:
             EXPIRED_CALL: lambda: self.call_token("ada", target.audience, ttl_s=-60),
             ENDED_STEP: lambda: self.step_token("ada", audiences, ended=True),
             KEY: lambda: bearer(self.keys.get(scope, self.keys[""])),
+            FORGED_STEP: lambda: forged(real),
+            STATIC_KEY: lambda: bearer(DATABASE_KEY),
         }[label]()
 
 
 def bearer(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),)
+
+
+def forged(token: str) -> Metadata:
+    """The same claims, under the id of the same key, signed by somebody else."""
+    claims = jwt.decode(token, options={"verify_signature": False})
+    key: Any = load_pem_private_key(generate_keypair()[0].encode(), None)
+    headers = jwt.get_unverified_header(token)
+    return ((RUN_TOKEN_KEY, jwt.encode(claims, key, algorithm="EdDSA", headers=headers)),)
 
 
 @asynccontextmanager
@@ -296,7 +317,10 @@ async def _inside(
         "BOS_ACCESS_EVERYBODY": json.dumps({"agents": ["*"]}),
     }
     async with asyncio.TaskGroup() as tasks:
-        first = {name: tasks.create_task(_start(stack, name, common)) for name in INSIDE}
+        first = {
+            name: tasks.create_task(_start(stack, name, {**common, **OWN.get(name, {})}))
+            for name in INSIDE
+        }
     found = {name: task.result() for name, task in first.items()}
     agents = {
         **common,

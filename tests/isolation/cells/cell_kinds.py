@@ -40,6 +40,10 @@ EXPIRED_STEP, EXPIRED_CALL = "expired token of a step", "expired token of the ga
 ENDED_SESSION, REVOKED_KEY, ENDED_STEP = "ended session", "revoked key", "token of an ended step"
 KEY = "key"
 """Ada's own, with all scopes but the one."""
+FORGED_STEP = "forged token of a step"
+"""Says what a token of ada's running step says, and names the same key; signed by another."""
+STATIC_KEY = "static key"
+"""Of mcp_db, whose holder is in a group that reads no table."""
 
 
 @dataclass(frozen=True)

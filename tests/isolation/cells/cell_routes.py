@@ -1,4 +1,4 @@
-"""The paths of REST and mcp_db that are no binding of an RPC, and whom they answer.
+"""The paths of REST that are no binding of an RPC, and whom they answer.
 
 A new path fails ``test_cells`` until it has a row here.
 """

@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 from cell_calls import Heard, call_grpc, call_http, call_silently
-from cell_estate import AGENTS, Estate, open_estate
-from cell_kinds import KINDS, Outcome
+from cell_estate import AGENTS, Estate, Target, open_estate
+from cell_kinds import CALLERS, KINDS, OK, Outcome
+from cell_mcp import (
+    MCP_ROWS,
+    OPEN_AT_MCP,
+    PATHS_AT_MCP,
+    VERBS,
+    built_methods,
+    built_paths,
+    call_mcp,
+    offered_rows,
+)
 from cell_reads import what_ada_reads
 from cell_routes import OPEN_AT_REST, RPC_OF_PATH, body_of_path, own_paths
 from cell_rows import NOT_SERVED, ROWS, Row
@@ -29,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from cell_calls import Metadata
-    from cell_estate import Target
     from public_rpcs import PublicRpc
 
     from bos_testkit.postgres import PostgresServer
@@ -182,6 +191,67 @@ async def _owner_is_answered(estate: Estate, rpc: PublicRpc, row: Row, target: T
         assert answer.code == row.own_code, (way, answer)
         if row.shows:
             assert estate.traces(answer.text, str(message)), (way, answer)
+
+
+async def test_what_mcp_db_offers_has_rows_and_every_row_is_offered(estate: Estate) -> None:
+    offered = built_methods() | await offered_rows(estate)
+    known = MCP_ROWS.keys() - {"a/method/that/there/is/not"}
+    missing, gone = sorted(offered - known), sorted(known - offered)
+    assert not missing, f"{missing}: add each to MCP_ROWS in tests/isolation/cells/cell_mcp.py."
+    assert not gone, f"{gone}: mcp_db offers it no more; take its row out of MCP_ROWS."
+    paths = built_paths()
+    assert paths == {"/mcp", *OPEN_AT_MCP}, "a path of mcp_db without a row in cell_mcp.py"
+
+
+@pytest.mark.parametrize("name", MCP_ROWS)
+async def test_row_of_mcp_db(name: str, estate: Estate) -> None:
+    """Everybody else calls at once; then a step of ada's, whose group reads the table."""
+    row, target = MCP_ROWS[name], _mcp_db(estate)
+    assert tuple(row.kind.cells) == CALLERS
+    params = row.params(estate)
+    wrong: list[str] = []
+
+    async def cell(caller: str, label: str, outcome: Outcome) -> None:
+        heard = await call_mcp(estate, estate.credential(caller, label, target, ""), name, params)
+        if heard.outcome != (outcome.code, outcome.reason):
+            wrong.append(f"{caller} with {label}: {heard.outcome}, not {outcome}: {heard.text}")
+        elif seen := estate.traces(heard.text, ""):
+            wrong.append(f"{caller} with {label}: hears of {seen}: {heard.text}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for caller, cells in row.kind.cells.items():
+            for label, outcome in cells.items():
+                tasks.create_task(cell(caller, label, outcome))
+    assert not wrong, "\n".join(wrong)
+    heard = await call_mcp(estate, estate.rightful("step", target), name, params)
+    assert heard.code == row.own_code, heard
+    assert bool(estate.traces(heard.text, "")) == row.shows, heard
+
+
+@pytest.mark.parametrize("path", PATHS_AT_MCP)
+async def test_paths_of_mcp_db_ask_for_a_token_whatever_the_verb(path: str, estate: Estate) -> None:
+    target, cells = _mcp_db(estate), MCP_ROWS["ping"].kind.cells
+    for caller, label, outcome in (
+        (caller, label, outcome)
+        for caller, labels in cells.items()
+        for label, outcome in labels.items()
+        if outcome is not OK
+    ):
+        credential = estate.credential(caller, label, target, "")
+        for verb in VERBS:
+            heard = await call_http(estate.house.http, verb, estate.mcp_url + path, credential)
+            assert heard.outcome == (outcome.code, outcome.reason), (verb, caller, label, heard)
+
+
+@pytest.mark.parametrize("path", OPEN_AT_MCP)
+async def test_open_paths_of_mcp_db_answer_everybody_and_tell_nothing(
+    path: str, estate: Estate
+) -> None:
+    await _tells_everybody_the_same(estate, "GET", estate.mcp_url + path)
+
+
+def _mcp_db(estate: Estate) -> Target:
+    return Target("mcp_db", estate.targets["gateway"].channel)
 
 
 @pytest.mark.parametrize("route", OPEN_AT_REST)

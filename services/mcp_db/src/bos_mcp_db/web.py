@@ -76,7 +76,7 @@ class _KnownCallers:
                 raise Unauthenticated("Send one credential.", reason="CREDENTIAL_AMBIGUOUS")
             principal = await self._auth.authenticate(dict(headers))
             if principal is None:
-                raise Unauthenticated("Send the header bos-run-token.")
+                raise Unauthenticated("Send the header bos-run-token.", reason="CREDENTIAL_MISSING")
             if in_foreign_hands(principal, scope.get("state", {}).get(CALLERS)):
                 raise Unauthenticated(
                     "The run token was not given to the service that shows it.",

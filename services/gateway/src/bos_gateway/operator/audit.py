@@ -21,7 +21,7 @@ from bos_postgres import connect, statement_errors
 from bos_postgres.audit import Checkpoint, SealedEntry, checkpoint, read, verify
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
 
 _CONNECT_S: Final = 5.0
 _TRAILS: Final = """
@@ -74,7 +74,7 @@ def verify_command(urls: tuple[str, ...], against: IO[str] | None) -> None:
 
 
 async def _export(urls: tuple[str, ...], user: str) -> None:
-    async for service, session in _trails(urls):
+    async for service, session in trails(urls):
         start = await checkpoint(session)
         _line(service=service, checkpoint=start.position, hash=start.hash.hex())
         async for entry in _entries(session, start.position):
@@ -86,7 +86,7 @@ async def _export(urls: tuple[str, ...], user: str) -> None:
 
 async def _verify(urls: tuple[str, ...], anchors: _Anchors) -> None:
     broken = []
-    async for service, session in _trails(urls):
+    async for service, session in trails(urls):
         expected = anchors.pop(service, {})
         start = end = await checkpoint(session)
         problem = _missing(expected, start)
@@ -133,9 +133,9 @@ def _anchors(lines: Iterable[str]) -> _Anchors:
     return found
 
 
-async def _trails(
+async def trails(
     urls: tuple[str, ...],
-) -> AsyncIterator[tuple[str, asyncpg.Connection[asyncpg.Record]]]:
+) -> AsyncGenerator[tuple[str, asyncpg.Connection[asyncpg.Record]]]:
     """Every schema that holds a trail, with a session in it."""
     seen, names = set[tuple[object, ...]](), set[str]()
     for url in urls or find_audit_stores(Path.cwd()):

@@ -111,12 +111,25 @@ def find_audit_stores(start: Path) -> list[str]:
         ConfigurationError: nothing says where any of them is.
     """
     for source in _SOURCES:
-        with settings_from(source):
-            given = _AuditStores.load()
-        urls = (given.gateway_store_url, given.identity_store_url, given.memory_store_url)
-        if found := list(dict.fromkeys(url for url in urls if url)):
-            return found if source == "environment" else [_alone(url) for url in found]
+        if found := _audit_stores(source):
+            return found
     return [_standalone(start).store_url]
+
+
+def audit_stores_of(deployment: Deployment) -> list[str]:
+    """The URLs of the databases with audit trails that belong to ``deployment``."""
+    own = [deployment.store_url]
+    if deployment.local is not None:
+        return own
+    return list(dict.fromkeys(own + _audit_stores(deployment.settings_of)))
+
+
+def _audit_stores(source: Source) -> list[str]:
+    with settings_from(source):
+        given = _AuditStores.load()
+    urls = (given.gateway_store_url, given.identity_store_url, given.memory_store_url)
+    found = list(dict.fromkeys(url for url in urls if url))
+    return found if source == "environment" else [_alone(url) for url in found]
 
 
 def find_deployment(start: Path) -> Deployment:

@@ -23,14 +23,16 @@ from bos_gateway.operator.models import check_models
 from bos_gateway.operator.proxies import check_proxies
 from bos_gateway.operator.store import check_store
 from bos_gateway.operator.targets import check_targets
+from bos_gateway.operator.trails import check_trails
 
 PROBLEMS = 2
 
 
 async def examine(deployment: Deployment, *, call_models: bool = False) -> list[Finding]:
     """All findings about a deployment. Every check has a bound; none waits for another's."""
-    store, (targets, cards), models = await asyncio.gather(
+    store, trails, (targets, cards), models = await asyncio.gather(
         check_store(deployment),
+        check_trails(deployment),
         check_targets(deployment),
         check_models(deployment, call=call_models),
     )
@@ -38,14 +40,15 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
         cards, deployment.fallback_agent, deployment.run_timeout_s, deployment.agent_audiences
     )
     doors = check_proxies(deployment)
-    return [ok("settings", deployment.source), *store, *targets, *sane, *models, *doors]
+    found = [*store, *trails, *targets, *sane, *models, *doors]
+    return [ok("settings", deployment.source), *found]
 
 
 @click.command()
 @click.option("--model", "call_models", is_flag=True, help="Also call each model once.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 def doctor(call_models: bool, as_json: bool) -> None:
-    """Check database, services, agents, clocks, keys and models.
+    """Check database, audit trails, services, agents, clocks, keys and models.
 
     Reads what the gateway reads (BOS_GATEWAY_...) from the environment, or else from .env of this
     folder alone, or else asks about the `bos serve all` of this folder. Exits with 2 if there is a

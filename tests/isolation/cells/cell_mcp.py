@@ -1,0 +1,181 @@
+"""mcp_db's part of the table: what it offers over MCP and HTTP, and whom it answers.
+
+What there is comes from the server: its tools from its own list, its methods and paths from what
+``bos_mcp_db`` builds. A new one fails ``test_cells`` until it has a row here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+from cell_calls import Heard, call_http
+from cell_estate import TABLE
+from cell_kinds import (
+    BAD_KEY,
+    BAD_RUN_TOKEN,
+    ENDED_SESSION,
+    ENDED_STEP,
+    EXPIRED_KEY,
+    EXPIRED_SESSION,
+    EXPIRED_STEP,
+    FORGED_STEP,
+    KEY,
+    MISSING,
+    NOTHING,
+    OK,
+    OTHERS,
+    OWN_CALL,
+    OWN_STEP,
+    REVOKED_KEY,
+    RUN_TOKEN_OVER,
+    SESSION,
+    STATIC_KEY,
+    STEP_AS_BEARER,
+    STEP_FOR_ANOTHER,
+    STEP_OVER,
+    Kind,
+    Outcome,
+)
+
+from bos_mcp_db.api import Tools, build_server
+from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import aiohttp
+    from cell_calls import Metadata
+    from cell_estate import Estate
+
+_ACCEPT = "application/json, text/event-stream"
+_CALL = "tools/call"
+VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+OPEN_AT_MCP = (HEALTH_PATH,)
+"""Paths that everybody may ask; all others, also those that there are not, ask for a token."""
+PATHS_AT_MCP = (MCP_PATH, "/", "/nothing", f"{MCP_PATH}/", f"{HEALTH_PATH}/", f"/{HEALTH_PATH}")
+_PROTOCOL = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "cells", "version": "1"},
+}
+NOT_IN_THIS_PROTOCOL = Outcome("MCP", "-32601")
+NOTHING_LIKE_IT = Outcome("MCP", "-32602")
+NO_SUCH_PROMPT = Outcome("MCP", "0")
+NO_TABLES = Outcome("MCP", "NOTHING_READABLE")
+
+
+@dataclass(frozen=True)
+class McpRow:
+    """A method of the protocol, or a tool."""
+
+    others: Outcome = OK
+    """What those hear who call for a step of their own, and whose groups read no table."""
+    params: Callable[[Estate], Mapping[str, Any]] = lambda _: {}
+    shows: bool = False
+    """Whether ada hears of what is hers."""
+    own_code: str = "OK"
+
+    @property
+    def kind(self) -> Kind:
+        """For steps of this audience; a static key is one of a group that reads no table."""
+        return Kind(
+            "for steps, which read what their users' groups may",
+            "step",
+            {
+                "stranger": {NOTHING: MISSING, FORGED_STEP: BAD_RUN_TOKEN},
+                **{
+                    caller: {SESSION: BAD_KEY, OWN_STEP: self.others, OWN_CALL: BAD_RUN_TOKEN}
+                    for caller in OTHERS
+                },
+                "run token": {STEP_FOR_ANOTHER: BAD_RUN_TOKEN, STEP_AS_BEARER: BAD_KEY},
+                "expired": {
+                    EXPIRED_STEP: RUN_TOKEN_OVER,
+                    EXPIRED_SESSION: BAD_KEY,
+                    EXPIRED_KEY: BAD_KEY,
+                },
+                "revoked": {ENDED_STEP: STEP_OVER, ENDED_SESSION: BAD_KEY, REVOKED_KEY: BAD_KEY},
+                "API key without scope": {KEY: BAD_KEY, STATIC_KEY: self.others},
+            },
+        )
+
+
+def _tool(name: str, **arguments: Any) -> McpRow:
+    params = {"name": name, "arguments": arguments}
+    return McpRow(NO_TABLES, lambda _: params, shows=True)
+
+
+MCP_ROWS: Mapping[str, McpRow] = {
+    "initialize": McpRow(params=lambda _: _PROTOCOL),
+    "ping": McpRow(),
+    "tools/list": McpRow(),
+    f"{_CALL} mcp_db_query": _tool("mcp_db_query", query=f"SELECT name FROM {TABLE}"),
+    f"{_CALL} mcp_db_schema": _tool("mcp_db_schema", database="main", tables=[TABLE]),
+    "resources/list": McpRow(),
+    "resources/templates/list": McpRow(),
+    "resources/read": McpRow(
+        NOTHING_LIKE_IT, lambda _: {"uri": f"file:///{TABLE}"}, own_code="MCP"
+    ),
+    "prompts/list": McpRow(),
+    "prompts/get": McpRow(NO_SUCH_PROMPT, lambda _: {"name": TABLE}, own_code="MCP"),
+    "server/discover": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
+    "subscriptions/listen": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
+    "a/method/that/there/is/not": McpRow(NOT_IN_THIS_PROTOCOL, own_code="MCP"),
+}
+"""What mcp_db answers, by method; tools with their names."""
+
+
+def built_methods() -> set[str]:
+    """Methods that the server answers, but for tools; those of the library's own too."""
+    made: Any = build_server(_no_tools())
+    return {"initialize", *made._lowlevel_server._request_handlers} - {_CALL}
+
+
+def built_paths() -> set[str]:
+    """Paths of the server's router."""
+    app: Any = build_app(build_server(_no_tools()), host="127.0.0.1", auth=None)
+    return {route.path for route in app.routes}
+
+
+def _no_tools() -> Tools:
+    return Tools(MagicMock(), MagicMock(), MagicMock(), MagicMock())
+
+
+async def offered_rows(estate: Estate) -> set[str]:
+    """What the running server lists of itself, as rows are called."""
+    found = set[str]()
+    for kind, method in (
+        ("tools", "tools/list"),
+        ("resources", "resources/list"),
+        ("resourceTemplates", "resources/templates/list"),
+        ("prompts", "prompts/list"),
+    ):
+        heard = await call_mcp(estate, estate.step_token("ada", ["mcp_db"]), method, {})
+        assert heard.code == "OK", heard
+        listed = json.loads(heard.body)["result"][kind]
+        how = _CALL if kind == "tools" else f"{kind} of"
+        found |= {f"{how} {each['name']}" for each in listed}
+    return found
+
+
+async def call_mcp(
+    estate: Estate, metadata: Metadata, name: str, params: Mapping[str, Any]
+) -> Heard:
+    """One request that stands alone; its code is ``MCP`` where the protocol or a tool says no."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": name.partition(" ")[0], "params": params}
+    http: aiohttp.ClientSession = estate.house.http
+    url = estate.mcp_url + MCP_PATH
+    heard = await call_http(http, "POST", url, metadata, body, accept=_ACCEPT)
+    if heard.code != "OK":
+        return heard
+    content = heard.body.partition("data:")[2]
+    answer = json.loads(content)
+    if "error" in answer:
+        return Heard("MCP", str(answer["error"]["code"]), heard.text, content)
+    result = answer["result"]
+    if result.get("isError"):
+        reason = result.get("structuredContent", {}).get("error", {}).get("reason", "")
+        return Heard("MCP", reason, heard.text, content)
+    return Heard("OK", "", heard.text, content)
