@@ -113,6 +113,16 @@ async def test_a_result_carries_what_every_result_carries() -> None:
     assert result.start_time.seconds > 0
 
 
+@pytest.mark.parametrize("says", [True, False])
+async def test_a_result_that_says_it_is_tainted_is(says: bool) -> None:
+    """An agent that builds its result itself, of what its model read for it."""
+
+    def do(task: AgentTask) -> AgentResult:
+        return AgentResult(status=SUCCEEDED, answer="A", tainted=says)
+
+    assert (await execute(Doing(do), AgentInput(task="T"))).tainted is says
+
+
 async def test_an_agent_sees_its_input_in_plain_python() -> None:
     """SPEC C-14, C-16."""
     result = await execute(

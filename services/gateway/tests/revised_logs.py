@@ -123,10 +123,10 @@ MAKES_ANOTHER_PLAN = [MakePlan(1)]
 COMPOSES = [Compose()]
 
 
-def mended(start: LogEvent | None = None, *steps: Step) -> RunState:
+def mended(start: LogEvent | None = None, *steps: Step, tainted: bool = False) -> RunState:
     """A run whose first plan half failed, with a second one under way."""
     state = after(planned(step("a", "echo"), step("b", "echo")), start=start)
-    apply(state, finished("a", data=to_value_map({"x": 7})))
+    apply(state, finished("a", data=to_value_map({"x": 7}), tainted=tainted))
     apply(state, failed("b"))
     wanted(state)
     apply(state, planned(*(steps or (step("c", "echo", "use @{outputs.a.x}"),)), revision=1))

@@ -8,7 +8,18 @@ import grpc
 import pytest
 from gateway_house import House, result_of
 from raw_agents import RawAgent, add_raw_agent, success
-from revised_logs import FAILED, SKIPPED, accepted, after, event, finished, planned, wanted
+from revised_logs import (
+    FAILED,
+    SKIPPED,
+    START,
+    accepted,
+    after,
+    event,
+    finished,
+    mended,
+    planned,
+    wanted,
+)
 from test_approvals import APPROVE, DENY, Following, respond
 
 from bos.agent.v1 import (
@@ -25,8 +36,12 @@ from bos.gateway.v1 import APPROVAL_STATUS_PENDING, AgentRequest, Approval
 from bos.memory.v1 import OpenTurnResponse
 from bos.runlog.v1 import ApprovalRequested, RunAccepted, RunFinished
 from bos_chassis.errors import FailedPrecondition
+from bos_gateway import orchestrator
+from bos_gateway.decide import RunStep
 from bos_gateway.remembering import take_in, turn_request
+from bos_gateway.response import explained_response
 from bos_gateway.state import apply
+from bos_gateway.stepping import run_step
 from bos_gateway.taint import begins_tainted, is_tainted, mark, outcome_is_tainted
 from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.plans import step
@@ -87,13 +102,34 @@ def test_taint_passes_through_what_failed_or_was_never_run_and_spares_what_stand
     assert not is_tainted(state, state.steps["beside"])
 
 
-def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_handed() -> None:
-    state = after(planned(step("a", "echo")))
+@pytest.mark.parametrize(
+    ("result", "action", "tainted"),
+    [(True, False, True), (False, True, True), (False, False, False)],
+    ids=["result", "action", "neither"],
+)
+def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_handed(
+    result: bool, action: bool, tainted: bool
+) -> None:
+    state = after(planned(step("a", "echo"), step("beside", "echo")))
     assert not is_tainted(state, state.steps["a"])
     approval = Approval(approval_id="1", step_id="a", status=APPROVAL_STATUS_PENDING)
-    requested = ApprovalRequested(approval=approval, result=AgentResult(tainted=True))
+    approval.actions.extend([ProposedAction(), ProposedAction(tainted=action)])
+    requested = ApprovalRequested(approval=approval, result=AgentResult(tainted=result))
     apply(state, event(approval_requested=requested))
-    assert is_tainted(state, state.steps["a"])
+    assert is_tainted(state, state.steps["a"]) is tainted
+    # If the run ends before anybody has decided, the step has no result of its own.
+    stopped = explained_response(state, START, "Cancelled", "It was stopped.")
+    assert stopped.tainted is tainted
+    assert [each.tainted for each in stopped.agent_results] == [tainted, False]
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_a_run_that_is_stopped_in_its_second_attempt_is_tainted_by_its_first(tainted: bool) -> None:
+    """Nothing of the new plan has ended, but what was found before is in the response."""
+    state = mended(tainted=tainted)
+    stopped = explained_response(state, START, "Cancelled", "It was stopped.")
+    assert stopped.tainted is tainted
+    assert [each.tainted for each in stopped.agent_results] == [tainted, tainted]
 
 
 def test_marking_covers_what_is_proposed_and_cleans_nothing() -> None:
@@ -208,3 +244,30 @@ async def test_words_of_an_agent_that_breaks_off_while_it_performs_taint_what_co
     result = result_of(events, "a")
     assert (result.error.type, result.tainted) == ("OutcomeUnknown", True)
     assert not first.actions[0].tainted
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+async def test_a_step_that_a_defect_ends_keeps_the_taint_of_what_it_was_handed(
+    house: House, monkeypatch: pytest.MonkeyPatch, tainted: bool
+) -> None:
+    async def defective(run: Any, command: RunStep) -> None:
+        if command.step_id in ("b", "beside"):
+            raise ZeroDivisionError
+        await run_step(run, command)
+
+    monkeypatch.setitem(orchestrator._EFFECTS, RunStep, ("invoke_agent", defective))
+    await add_raw_agent(house, RawAgent("reader", lambda _: success(tainted=tainted)))
+    last = EchoAgent("last")
+    await house.add_agent(last)
+    house.planner.steps = [
+        step("a", "reader"),
+        step("b", "last", "", "a"),
+        step("beside", "last"),
+        step("c", "last", "", "b"),
+    ]
+    async with house.gateway() as gateway:
+        events = await gateway.events()
+    assert result_of(events, "b").error.type == "ZeroDivisionError"
+    marks = {name: result_of(events, name).tainted for name in ("b", "beside", "c")}
+    assert marks == {"b": tainted, "beside": False, "c": tainted}
+    assert [given.tainted for given in last.inputs] == [tainted]

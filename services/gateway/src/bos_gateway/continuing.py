@@ -80,7 +80,7 @@ def continued(
         run_id=run_id,
         asked=asked,
         reply=request.question,
-        tainted=accepted.tainted or last.run_finished.response.tainted,
+        tainted=last.run_finished.response.tainted,  # as is whatever comes of a tainted run
     )
     return Continued(accepted.request, question_of(accepted), (*accepted.clarifications, turn))
 
