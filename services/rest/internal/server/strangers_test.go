@@ -5,7 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -17,6 +19,9 @@ import (
 	"bos/rest/internal/settings"
 )
 
+// madeUp are credentials that are all different.
+const madeUp = "made-up-"
+
 // crowded are services that take their time with strangers.
 type crowded struct {
 	gatewayv1.UnimplementedOrchestratorServiceServer
@@ -24,6 +29,7 @@ type crowded struct {
 	target  string
 	waiting chan struct{}
 	answer  chan struct{}
+	revoked atomic.Bool
 }
 
 func startCrowded(t *testing.T) *crowded {
@@ -43,10 +49,10 @@ func startCrowded(t *testing.T) *crowded {
 	return c
 }
 
-// judge takes the good key at once, and is long about all others.
+// judge takes the good key at once, unless it is revoked, and is long about all others.
 func (c *crowded) judge(ctx context.Context) error {
 	sent, _ := metadata.FromIncomingContext(ctx)
-	if strings.Join(sent.Get("authorization"), "") == "Bearer "+key {
+	if strings.Join(sent.Get("authorization"), "") == "Bearer "+key && !c.revoked.Load() {
 		return nil
 	}
 	c.waiting <- struct{}{}
@@ -89,7 +95,7 @@ type told struct {
 func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, credential string) <-chan told {
 	t.Helper()
 	answers := make(chan told, count)
-	for range count {
+	for number := range count {
 		go func() {
 			body := io.Reader(http.NoBody)
 			if method == http.MethodPost {
@@ -100,7 +106,11 @@ func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, cr
 				panic(err)
 			}
 			r.Header.Set("Content-Type", "application/json")
-			if credential != "" {
+			switch credential {
+			case "":
+			case madeUp:
+				r.Header.Set("Authorization", "Bearer "+madeUp+strconv.Itoa(number))
+			default:
 				r.Header.Set("Authorization", "Bearer "+credential)
 			}
 			response, err := http.DefaultClient.Do(r)
@@ -122,8 +132,10 @@ func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
 	const places = 50
 	for name, one := range map[string]struct{ method, path, credential, asked, reason string }{
 		"wrong tokens":            {"GET", "/v1/runs", "wrong", "/v1/runs", "TOO_MANY_REQUESTS"},
+		"made-up keys":            {"GET", "/v1/runs", madeUp, "/v1/runs", "TOO_MANY_REQUESTS"},
 		"open calls":              {"POST", "/v1/sessions:logIn", "", "/v1/runs", "TOO_MANY_REQUESTS"},
 		"open calls with tokens":  {"POST", "/v1/sessions:logIn", "wrong", "/v1/runs", "TOO_MANY_REQUESTS"},
+		"streams of made-up keys": {"GET", "/v1/runs/r1:watch", madeUp, "/v1/runs/r1:watch", "TOO_MANY_STREAMS"},
 		"streams of wrong tokens": {"GET", "/v1/runs/r1:watch", "wrong", "/v1/runs/r1:watch", "TOO_MANY_STREAMS"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +144,11 @@ func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
 				set.StaticKey, set.IdentityTarget = "", c.target
 				set.MaxRequests, set.MaxStreams = places, places
 			})
-			ask := func() int { return send(t, s, "GET", one.asked, "").StatusCode }
+			ask := func() int {
+				response := send(t, s, "GET", one.asked, "")
+				read(t, response) // whose end is the end of its place
+				return response.StatusCode
+			}
 			if got := ask(); got != 200 {
 				t.Fatal(got)
 			}
@@ -158,23 +174,49 @@ func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
 	}
 }
 
-func TestACredentialThatAServiceRefusedTakesNoPlaceOfAnother(t *testing.T) {
+func TestWhoIsRefusedByAServiceIsAStrangerAgain(t *testing.T) {
 	c := startCrowded(t)
 	s := start(t, c.target, func(set *settings.Settings) {
 		set.StaticKey, set.IdentityTarget, set.MaxRequests = "", c.target, 2
 	})
-	answers := c.strangers(t, s, 2, "GET", "/v1/runs", "wrong")
-	for range 2 {
-		c.answer <- struct{}{}
-		if got := <-answers; got.status != 401 {
-			t.Errorf("%+v", got)
+	if got := send(t, s, "GET", "/v1/runs", "").StatusCode; got != 200 {
+		t.Fatal(got)
+	}
+	c.revoked.Store(true)
+	revoked := c.strangers(t, s, 1, "GET", "/v1/runs", key)
+	c.answer <- struct{}{}
+	if got := <-revoked; got.status != 401 {
+		t.Errorf("%+v", got)
+	}
+	c.strangers(t, s, 2, "GET", "/v1/runs", madeUp)
+	status := make(chan int)
+	go func() { status <- send(t, s, "GET", "/v1/runs", "").StatusCode }()
+	select {
+	case got := <-status:
+		if got != 429 {
+			t.Error(got)
 		}
+	case <-c.waiting:
+		t.Error("it has the place of another")
+		c.answer <- struct{}{}
+		<-status
 	}
-	c.strangers(t, s, 2, "GET", "/v1/runs", "wrong")
-	if got := send(t, s, "GET", "/v1/runs", "", header("Authorization", "Bearer wrong")).StatusCode; got != 429 {
-		t.Error(got)
+}
+
+func TestAStrangerWithACredentialOfItsOwnFindsAPlaceAmongEqualTokens(t *testing.T) {
+	c := startCrowded(t)
+	s := start(t, c.target, func(set *settings.Settings) {
+		set.StaticKey, set.IdentityTarget, set.MaxRequests = "", c.target, 3
+	})
+	answers := c.strangers(t, s, 3, "GET", "/v1/runs", "wrong")
+	one := send(t, s, "GET", "/v1/runs", "", header("Authorization", "Bearer wrong"))
+	if one.StatusCode != 429 || one.Header.Get("Retry-After") == "" {
+		t.Error(one.Status, one.Header)
 	}
-	if got := send(t, s, "GET", "/v1/runs", "").StatusCode; got != 200 { // though nobody knows it yet
+	if len(answers) != 0 {
+		t.Error("it has the place of another")
+	}
+	if got := send(t, s, "GET", "/v1/runs", "").StatusCode; got != 200 {
 		t.Error(got)
 	}
 }
