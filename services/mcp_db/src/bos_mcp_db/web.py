@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from bos_chassis.auth import set_caller
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.tls import certificate_files, in_foreign_hands, server_context
-from bos_mcp_db.connections import CALLERS, protocol_of
+from bos_mcp_db.connections import CALLERS, KNOWN, protocol_of
 from bos_mcp_db.handshakes import after_handshake
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class _KnownCallers:
             body = {"error": error.message, "reason": error.reason}
             await JSONResponse(body, status_code=503)(scope, receive, send)
             return
+        if known := scope.get("state", {}).get(KNOWN):
+            known()
         set_caller(principal, headers.get(_RUN_TOKEN_HEADER))
         await self._app(scope, receive, send)
 
