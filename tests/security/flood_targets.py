@@ -201,8 +201,8 @@ _HTTP: Mapping[str, tuple[str, str, Any, dict[str, str]]] = {
     "rest": ("GET", "/v1/runs", None, {}),
     "mcp_db": ("POST", "/mcp", _QUERY, {"Accept": "application/json, text/event-stream"}),
 }
-# REST has 1000 places for requests; mcp_db takes 256 connections of one address.
-_HONEST_AT_ONCE = {"mcp_db": 200}
+# REST has 1000 places for requests; of one user 100 queries wait for a database at most.
+_HONEST_AT_ONCE = {"mcp_db": 99}
 _MEMORY_MB = {"rest": 200.0, "mcp_db": 300.0}
 
 

@@ -16,7 +16,6 @@ import resource
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from flood_targets import Target
     from flooder import Flooder
 
+_SHOWN = 500
 _MOST_S = 8.0
 """For the honest calls beside one flood."""
 
@@ -43,6 +43,8 @@ class Measured:
 
     took_ms: list[float]
     refused: int
+    why: str
+    """What the last of those refused was told."""
 
     def at(self, share: float) -> float:
         """What so large a share of them took at most."""
@@ -56,16 +58,19 @@ class Measured:
 
 
 async def _measure(target: Target, calls: int) -> Measured:
-    took, refused, ends = list[float](), 0, time.monotonic() + _MOST_S
+    took, refused, why = list[float](), 0, ""
+    ends = time.monotonic() + _MOST_S
     async with target.connected() as honest:
         while len(took) < calls and (time.monotonic() < ends or len(took) < 5):
             began, alive = time.perf_counter(), False
-            with suppress(Exception):  # whatever it is, it is no answer
+            try:
                 await honest.ask()
                 alive = await honest.check()
+            except Exception as error:  # whatever it is, it is no answer
+                why = repr(error)[:_SHOWN]
             refused += not alive
             took.append((time.perf_counter() - began) * 1000)
-    return Measured(took, refused)
+    return Measured(took, refused, why)
 
 
 async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespace) -> int:
@@ -79,6 +84,8 @@ async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespa
         failed = found.refused > 0 or memory > target.memory_bound_mb
         failures += failed
         print(f"  {name:<22} {found}  {memory:5.0f} MB{' FAILED' * failed}", flush=True)
+        if found.why:
+            print(f"    {found.why}", flush=True)
 
     show("quiet", await _measure(target, given.calls))
     equals = min(connections, target.honest_at_once)

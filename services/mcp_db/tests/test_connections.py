@@ -14,10 +14,11 @@ from mcp.client.client import Client
 from mcp_db_rig import call, sqlite_database
 from uvicorn.server import ServerState
 
+from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.connections import ConnectionLimits, protocol_of
-from bos_mcp_db.service import McpDbServer, serve
+from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 
 if TYPE_CHECKING:
@@ -36,14 +37,16 @@ PATIENT = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
 
 
 @asynccontextmanager
-async def service(path: Path, **settings: Any) -> AsyncIterator[McpDbServer]:
+async def service(
+    path: Path, auth: RunTokenVerifier | None = None, **settings: Any
+) -> AsyncIterator[McpDbServer]:
     chosen = McpDbSettings.load(
         databases={"main": sqlite_database(path)},
         database_url=None,
         server=ServerSettings.load(grace_s=0),
         **settings,
     )
-    async with serve(chosen, Telemetry.for_tests("mcp_db")) as server:
+    async with serve(chosen, Telemetry.for_tests("mcp_db"), auth=auth) as server:
         yield server
 
 
@@ -58,6 +61,14 @@ class Socket:
         with suppress(ConnectionError):
             self.writer.write(data)
             await self.writer.drain()
+
+    async def answer(self, data: bytes) -> bytes:
+        """The headers of the answer to it, and its body; the connection stays open."""
+        self.writer.write(data)
+        headers = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)
+        length = int(headers.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        await asyncio.wait_for(self.reader.readexactly(length), 60)
+        return headers
 
     async def rest(self) -> bytes:
         """What comes until the other side closes the connection."""
@@ -100,6 +111,29 @@ async def test_two_hundred_slow_connections_keep_nobody_out(
         await served(server)
         # The oldest made room; the time limits had nothing to do with it.
         await slow[0].rest()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
+)
+async def test_who_showed_a_credential_keeps_its_idle_connection_beside_strangers(
+    sqlite_file: Path, limits: dict[str, int]
+) -> None:
+    private, public = generate_keypair()
+    token = RunTokenSigner(private).mint("ada", "run", "run/0/a", [AUDIENCE], ttl_s=3600)
+    auth = RunTokenVerifier([public], AUDIENCE)
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, auth, **PATIENT, **limits) as server,
+    ):
+        known, stranger = await connect(stack, server), await connect(stack, server)
+        asked = b"DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nbos-run-token: %s\r\n\r\n"
+        assert b" 401 " in await stranger.answer(asked % b"made-up")
+        assert b" 401 " not in await known.answer(asked % token.encode())
+        for _ in range(200):
+            await (await connect(stack, server)).send(HEALTH)
+        await stranger.rest()
+        assert b" 401 " not in await known.answer(asked % token.encode())
 
 
 @pytest.mark.parametrize(

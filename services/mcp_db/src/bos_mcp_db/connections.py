@@ -2,13 +2,15 @@
 
 uvicorn limits neither how long a peer may take to send a request nor how many connections it may
 hold. Here every connection that we wait for has a time limit, and when there are too many, the one
-we have waited for longest is closed: whoever sends its request is never the one.
+we have waited for longest is closed: whoever sends its request is never the one, and whoever asked
+before with a good credential only if all are such.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import h11
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 CALLERS = "callers"
 """In the state of a request's scope: the services that its caller's certificate names."""
+KNOWN = "known"
+"""In that state: what to call once it is known who calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Connections:
     _of_peer: Counter[str] = field(default_factory=Counter)
     _waited_for: dict[Counted, None] = field(default_factory=dict)
     """In the order in which we began to wait."""
+    _known: set[Counted] = field(default_factory=set)
+    _known_waited_for: dict[Counted, None] = field(default_factory=dict)
 
     def came(self, connection: Counted, peer: str) -> None:
         """Count a connection, and close others where there are too many."""
@@ -70,23 +76,35 @@ class Connections:
     def went(self, connection: Counted) -> None:
         """Forget a connection."""
         peer = self._peers.pop(connection, None)
-        self._waited_for.pop(connection, None)
+        self.serve(connection)
+        self._known.discard(connection)
         if peer is not None:
             self._of_peer[peer] -= 1
             if not self._of_peer[peer]:
                 del self._of_peer[peer]
 
-    def wait_for(self, connection: Waiting) -> None:
-        """The peer has to send something now."""
+    def know(self, connection: Counted) -> None:
+        """Its peer has shown a good credential."""
         if connection in self._peers:
+            self._known.add(connection)
+            if connection in self._waited_for:  # for the rest of its request
+                self.serve(connection)
+                self.wait_for(connection)
+
+    def wait_for(self, connection: Counted) -> None:
+        """The peer has to send something now."""
+        if connection in self._known:
+            self._known_waited_for[connection] = None
+        elif connection in self._peers:
             self._waited_for[connection] = None
 
-    def serve(self, connection: Waiting) -> None:
+    def serve(self, connection: Counted) -> None:
         """The request is there, and we have to answer."""
         self._waited_for.pop(connection, None)
+        self._known_waited_for.pop(connection, None)
 
     def _make_room(self, peer: str | None) -> None:
-        for connection in self._waited_for:
+        for connection in chain(self._waited_for, self._known_waited_for):
             if peer is None or self._peers[connection] == peer:
                 self.went(connection)
                 connection.abort()
@@ -104,6 +122,7 @@ class Waiting(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the headers of the first request."""
         super().connection_made(transport)
+        self.app_state = {**self.app_state, KNOWN: self._know}
         shown = transport.get_extra_info("peercert") or {}
         if shown:
             uris = [name for kind, name in shown.get("subjectAltName", ()) if kind == "URI"]
@@ -132,6 +151,9 @@ class Waiting(H11Protocol):
         """Close it now; nothing is owed to the peer."""
         self._await("")
         self.transport.abort()
+
+    def _know(self) -> None:
+        self.shared.know(self)
 
     def _look(self) -> None:
         if self.transport.is_closing():

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from bos_chassis.auth import set_caller
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.tls import certificate_files, in_foreign_hands, server_context
-from bos_mcp_db.connections import CALLERS, protocol_of
+from bos_mcp_db.connections import CALLERS, KNOWN, protocol_of
 from bos_mcp_db.handshakes import after_handshake
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ MCP_PATH = "/mcp"
 HEALTH_PATH = "/healthz"
 _MAX_REQUEST_BYTES = 256 * 1024
 _MAX_HEADER_BYTES = 32 * 1024
+# asyncio accepts as many connections in one turn of its loop as its backlog says. Fewer than one
+# address may have, so that a caller is read before a crowd behind it makes it the oldest of them.
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted."""
 _RUN_TOKEN_HEADER = "bos-run-token"  # noqa: S105 - the name of a header
 _CREDENTIALS = (_RUN_TOKEN_HEADER, "authorization")
 
@@ -90,6 +95,8 @@ class _KnownCallers:
             body = {"error": error.message, "reason": error.reason}
             await JSONResponse(body, status_code=503)(scope, receive, send)
             return
+        if known := scope.get("state", {}).get(KNOWN):
+            known()
         set_caller(principal, headers.get(_RUN_TOKEN_HEADER))
         await self._app(scope, receive, send)
 
@@ -114,6 +121,7 @@ class _GuestServer(uvicorn.Server):
             lifespan="on",
             ws="none",
             log_config=None,
+            backlog=_ACCEPTED_AT_ONCE,
             log_level=None,
             access_log=False,
             server_header=False,
@@ -151,6 +159,7 @@ async def http_server(
             if serving.done():
                 await serving
                 raise RuntimeError("the HTTP server ended while starting")
+            listener.listen(_BACKLOG)
             yield listener.getsockname()[1]
         finally:
             ready.cancel()
@@ -172,6 +181,6 @@ def _bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(
             f"{host}:{port} cannot be bound ({error.strerror}); set BOS_MCP_DB_SERVER__PORT."
         ) from error
-    listener.listen(128)
+    listener.listen(_ACCEPTED_AT_ONCE)
     listener.setblocking(False)
     return listener

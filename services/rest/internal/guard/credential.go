@@ -72,6 +72,12 @@ func formOf(r *http.Request, header string, asked bool) error {
 	}
 }
 
+// credentialOf is what the request shows, however it is set; empty if it shows nothing.
+func credentialOf(r *http.Request) string {
+	_, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(given)
+}
+
 // isToken says whether text could be a key or an access token: visible characters, no space.
 func isToken(text string) bool {
 	for _, one := range []byte(text) {

@@ -135,27 +135,6 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, host)
 }
 
-// Concurrency refuses requests above a number of them at once, with refusal. It counts those that it
-// is for; the others have places of their own.
-func Concurrency(limit int, isFor func(*http.Request) bool, refusal error) Middleware {
-	places := make(chan struct{}, limit)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !isFor(r) {
-				next.ServeHTTP(w, r)
-				return
-			}
-			select {
-			case places <- struct{}{}:
-				defer func() { <-places }()
-				next.ServeHTTP(w, r)
-			default:
-				apierror.Write(w, refusal)
-			}
-		})
-	}
-}
-
 // TooMany says that there is no place for now.
 func TooMany(reason, text string, retry time.Duration) error {
 	return apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted, reason, text,

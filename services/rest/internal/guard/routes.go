@@ -36,9 +36,6 @@ func operationOf(r *http.Request) *openapi.Operation {
 	return route.Operation(r.Method)
 }
 
-// IsNoStream is the opposite of IsStream.
-func IsNoStream(r *http.Request) bool { return !IsStream(r) }
-
 // Match finds the route of each request, for RouteOf and what follows.
 func Match(document *openapi.Document) Middleware {
 	return func(next http.Handler) http.Handler {

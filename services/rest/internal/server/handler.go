@@ -20,6 +20,7 @@ import (
 	"bos/rest/internal/codec"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
+	"bos/rest/internal/places"
 	"bos/rest/internal/sse"
 	"bos/rest/internal/telemetry"
 	"bos/rest/internal/waiting"
@@ -79,18 +80,22 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	known, asked := places.NewKnown(), s.settings.IdentityTarget != ""
 	root.Handle("/", guard.Chain(services,
-		guard.Credential(keys, s.settings.IdentityTarget != ""),
+		guard.Credential(keys, asked),
 		guard.Body(waiting.New(waiting.Limits{
 			Bodies: s.settings.MaxBodies, Bytes: s.settings.MaxBodiesBytes,
 			Within: s.settings.ReadTimeout.Duration(),
 			Rate:   s.settings.MinBodyRate, Grace: bodyGrace,
 		}), s.settings.MaxBodyBytes),
 		// A place is for what is there, key and body: nobody holds one by being slow.
-		guard.Concurrency(s.settings.MaxRequests, guard.IsNoStream, guard.TooMany("TOO_MANY_REQUESTS",
-			"Too many requests are handled at once; try again later.", time.Second)),
-		guard.Concurrency(s.settings.MaxStreams, guard.IsStream, guard.TooMany("TOO_MANY_STREAMS",
-			"Too many streams are open at once; try again later.", 5*time.Second)),
+		guard.Places(
+			places.New(s.settings.MaxRequests, known, guard.TooMany("TOO_MANY_REQUESTS",
+				"Too many requests are handled at once; try again later.", time.Second)),
+			places.New(s.settings.MaxStreams, known, guard.TooMany("TOO_MANY_STREAMS",
+				"Too many streams are open at once; try again later.", 5*time.Second)),
+			keys.Given() || !asked,
+		),
 	))
 	return guard.Chain(root,
 		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration()),

@@ -56,8 +56,8 @@ type Settings struct {
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
 	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
-	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams; more are refused with 429"`
-	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once; more are refused with 429"`
+	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams. Beyond that known callers displace strangers, and strangers those who hold more; else they are refused with 429"`
+	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once, likewise"`
 
 	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address (of IPv6: the /64) with most of them the one that came on least recently is refused with 429"`
 	MaxBodiesBytes int64   `env:"BOS_REST_MAX_BODIES_BYTES" envDefault:"67108864" least:"65536" about:"Memory for bodies under way"`

@@ -202,9 +202,9 @@ func (s *stream) stop(w http.ResponseWriter) {
 	_ = s.out.comment("stopping; come back")
 }
 
-// leave ends the stream of a client that is gone, or that set a time which is over.
+// leave ends the stream of a client that is gone, that set a time which is over, or that makes way.
 func (s *stream) leave(ctx context.Context, w http.ResponseWriter) {
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) && upstream.Displaced(ctx) == nil {
 		return
 	}
 	s.fail(w, upstream.Translate(ctx, status.FromContextError(ctx.Err()).Err()))

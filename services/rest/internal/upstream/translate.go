@@ -37,11 +37,23 @@ var foreign = map[codes.Code]struct {
 
 const statusClientClosedRequest = 499
 
+// Displaced is what to tell a client whose request had to make way; nil if it had not.
+func Displaced(ctx context.Context) error {
+	var failure *apierror.Failure
+	if errors.As(context.Cause(ctx), &failure) {
+		return failure
+	}
+	return nil
+}
+
 // Translate makes err fit for a client: what a Bos service said stays, what anybody else said is
 // replaced by our own words. nil stays nil.
 func Translate(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
+	}
+	if displaced := Displaced(ctx); displaced != nil {
+		return displaced
 	}
 	found := status.Convert(err)
 	if apierror.Reason(found) != "" {

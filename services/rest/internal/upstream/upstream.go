@@ -4,15 +4,20 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
+	"bos/rest/internal/places"
 	"bos/rest/internal/proxytoken"
 )
 
@@ -83,7 +88,9 @@ func Dial(
 			if err != nil {
 				return err
 			}
-			return Translate(ctx, invoke(ctx, method, request, reply, conn, options...))
+			err = invoke(ctx, method, request, reply, conn, options...)
+			judge(ctx, err)
+			return Translate(ctx, err)
 		}),
 		grpc.WithStreamInterceptor(func(
 			ctx context.Context, description *grpc.StreamDesc, conn *grpc.ClientConn, method string,
@@ -93,9 +100,39 @@ func Dial(
 			if err != nil {
 				return nil, err
 			}
-			return open(ctx, description, conn, method, options...)
+			stream, err := open(ctx, description, conn, method, options...)
+			if err != nil {
+				return nil, err
+			}
+			return &judged{ClientStream: stream, ctx: ctx}, nil
 		}),
 	)
+}
+
+// judge notes what a service thinks of the caller's credential: whoever gets an answer is known to it.
+func judge(ctx context.Context, err error) {
+	switch status.Code(err) {
+	case codes.OK:
+		places.Accepted(ctx)
+	case codes.Unauthenticated:
+		places.Rejected(ctx)
+	}
+}
+
+// judged is a stream whose first message, or its end, says what the service thinks of the credential.
+type judged struct {
+	grpc.ClientStream
+	ctx  context.Context
+	done bool
+}
+
+func (j *judged) RecvMsg(message any) error {
+	err := j.ClientStream.RecvMsg(message)
+	if !j.done && !errors.Is(err, io.EOF) {
+		j.done = true
+		judge(j.ctx, err)
+	}
+	return err
 }
 
 // signed is ctx with the token for a call. What the mux itself says of the client, x-forwarded-for,

@@ -1,0 +1,34 @@
+package guard
+
+import (
+	"net/http"
+
+	"bos/rest/internal/apierror"
+	"bos/rest/internal/places"
+)
+
+// Places gives each request one of requests, or of streams. If all are sure, their credentials were
+// checked before or nobody checks any; otherwise the services judge them.
+func Places(requests, streams *places.Places, sure bool) Middleware {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			visitor := places.Visitor{
+				Network: NetworkOf(r), Credential: credentialOf(r), Sure: sure,
+			}
+			if operation := operationOf(r); operation != nil && operation.Open {
+				visitor.Open = r.Method + " " + RouteOf(r)
+			}
+			of := requests
+			if IsStream(r) {
+				of = streams
+			}
+			ctx, leave, err := of.Take(r.Context(), visitor)
+			if err != nil {
+				apierror.Write(w, err)
+				return
+			}
+			defer leave()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}

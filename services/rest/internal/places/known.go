@@ -1,0 +1,66 @@
+package places
+
+import (
+	"container/list"
+	"sync"
+)
+
+// mostKnown is how many credentials are remembered; those used least recently are forgotten first.
+const mostKnown = 16384
+
+// Known are the credentials that services took, by digest. It lets nobody in: each request is judged
+// by the service it is for.
+type Known struct {
+	mutex  sync.Mutex
+	places map[string]*list.Element
+	recent *list.List // of string, used most recently first
+	// tell is who has to know of a new one.
+	tell []func(subject string)
+}
+
+// NewKnown remembers nobody yet. Places come to it before requests do.
+func NewKnown() *Known {
+	return &Known{places: map[string]*list.Element{}, recent: list.New()}
+}
+
+func (k *Known) hold(subject string) bool {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	place, held := k.places[subject]
+	if held {
+		k.recent.MoveToFront(place)
+	}
+	return held
+}
+
+func (k *Known) accept(subject string) {
+	if k.add(subject) {
+		for _, each := range k.tell {
+			each(subject)
+		}
+	}
+}
+
+// add returns whether it is new.
+func (k *Known) add(subject string) bool {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if _, held := k.places[subject]; held {
+		return false
+	}
+	k.places[subject] = k.recent.PushFront(subject)
+	if len(k.places) > mostKnown {
+		oldest, _ := k.recent.Remove(k.recent.Back()).(string)
+		delete(k.places, oldest)
+	}
+	return true
+}
+
+func (k *Known) forget(subject string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if place, held := k.places[subject]; held {
+		k.recent.Remove(place)
+		delete(k.places, subject)
+	}
+}

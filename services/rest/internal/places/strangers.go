@@ -1,0 +1,79 @@
+package places
+
+import "slices"
+
+// strangers are the visits of callers whom nobody knows, by network and in it by subject.
+type strangers struct {
+	networks map[string]*network
+	numbered uint64
+}
+
+type network struct {
+	// bySubject holds visits in the order in which they came.
+	bySubject map[string][]*visit
+	count     int
+	latest    uint64
+}
+
+func newStrangers() *strangers { return &strangers{networks: map[string]*network{}} }
+
+func (s *strangers) add(one *visit) {
+	s.numbered++
+	one.number = s.numbered
+	of := s.networks[one.network]
+	if of == nil {
+		of = &network{bySubject: map[string][]*visit{}}
+		s.networks[one.network] = of
+	}
+	of.bySubject[one.subject] = append(of.bySubject[one.subject], one)
+	of.count++
+	of.latest = one.number
+}
+
+func (s *strangers) remove(one *visit) {
+	of := s.networks[one.network]
+	line := of.bySubject[one.subject]
+	if at := slices.Index(line, one); at >= 0 {
+		line = slices.Delete(line, at, at+1)
+		of.count--
+	}
+	of.bySubject[one.subject] = line
+	if len(line) == 0 {
+		delete(of.bySubject, one.subject)
+	}
+	if of.count == 0 {
+		delete(s.networks, one.network)
+	}
+}
+
+// with are the visits of a subject, from whatever network.
+func (s *strangers) with(subject string) []*visit {
+	var found []*visit
+	for _, each := range s.networks {
+		found = append(found, each.bySubject[subject]...)
+	}
+	return found
+}
+
+// mostRecentOfTheMost is who came last of the subject with most visits in the network with most. Of
+// equal ones it is whoever came last: where everybody has the same, nobody is displaced by the next,
+// and services answer what they have begun. nil if there are no strangers.
+func (s *strangers) mostRecentOfTheMost() *visit {
+	var of *network
+	for _, each := range s.networks {
+		if of == nil || each.count > of.count || (each.count == of.count && each.latest > of.latest) {
+			of = each
+		}
+	}
+	if of == nil {
+		return nil
+	}
+	var found []*visit
+	for _, each := range of.bySubject {
+		if len(each) > len(found) ||
+			(len(each) == len(found) && each[len(each)-1].number > found[len(found)-1].number) {
+			found = each
+		}
+	}
+	return found[len(found)-1]
+}
