@@ -83,7 +83,7 @@ ROW = f"the {SECRET} of ada"
 """In a database that ada's group alone may read."""
 TABLE = "customers"
 _START_S = 120.0
-_WHO = {"other user": "eve", "other group": "gus", "operator": "olga"}
+_WHO = {"other user": "eve", "other group": "gus", "operator": "olga", "approver": "paul"}
 _NO_ATTEMPTS = 10_000
 """Of wrong passwords: every caller tries one, from one address, and none is to be slowed down."""
 INSIDE = ("planner", "composer", "sandbox", "mcp_db")
@@ -167,6 +167,12 @@ class Estate:
     def traces(self, text: str, said: str) -> list[str]:
         """What of ada's is in a text, to somebody who ``said`` it or not."""
         return [each for each in self.planted if each in text and each not in said]
+
+    @property
+    def ids(self) -> set[str]:
+        """Of ada and of her runs."""
+        runs = {text for name, text in self.things.items() if name.startswith("run ")}
+        return {self.people["ada"].user_id, self.things["run"], *runs, *self.house.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
         """Of the token of a running step of somebody's."""
@@ -337,17 +343,18 @@ async def _let_people_in(estate: Estate) -> None:
     """Others, and those of whom ada disposes."""
     stub = IdentityServiceStub(estate.house.channels["bos.identity.v1"])
     administration = AdministrationServiceStub(estate.house.channels["bos.identity.v1"])
-    for name in ("gus", "olga", "bea", "ann"):
+    for name in ("gus", "olga", "paul", "bea", "ann"):
         estate.people[name] = await sign_in(stub, name)
     as_ada = bearer(estate.people["ada"].access_token)
     await administration.SetUserGroups(
         SetUserGroupsRequest(user_id=estate.people["gus"].user_id, groups=["hr"]), metadata=as_ada
     )
-    await administration.SetUserRoles(
-        SetUserRolesRequest(user_id=estate.people["olga"].user_id, roles=["user", "operator"]),
-        metadata=as_ada,
-    )
-    for name in ("gus", "olga"):
+    for name, role in {"olga": "operator", "paul": "approver"}.items():
+        await administration.SetUserRoles(
+            SetUserRolesRequest(user_id=estate.people[name].user_id, roles=["user", role]),
+            metadata=as_ada,
+        )
+    for name in ("gus", "olga", "paul"):
         estate.people[name] = await log_in(stub, name)
     estate.things["account"] = estate.people["bea"].user_id
     ann = await log_in(stub, "ann")
@@ -372,6 +379,9 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     )
     things["run that waits"] = waiting.approval.run_id
     things["run to cancel"], call = await house.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
+    stack.callback(call.cancel)
+    asked = f"{HELD}: the {SECRET}, too?"
+    things["run for an operator to cancel"], call = await house.ask(ada, asked, "to-be-cancelled")
     stack.callback(call.cancel)
     things["session"] = (await log_in(identity, "ada")).session_id
     things["key"], estate.secrets["key"] = await api_key(house, ada, ["account"])

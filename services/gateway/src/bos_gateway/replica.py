@@ -170,10 +170,15 @@ class Replica:
         if not task.cancelled():
             task.exception()  # looked at, also when its caller has left
 
-    async def cancel(self, run_id: UUID, user_id: str, reason: str, by: By | None = None) -> None:
-        """Ask for the run to end; once this returns, whoever owns the run will see to it."""
+    async def cancel(
+        self, run_id: UUID, user_id: str, reason: str, by: By | None = None, **details: str
+    ) -> None:
+        """Ask for the run to end; once this returns, whoever owns the run will see to it.
+
+        Details are for the audit trail.
+        """
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        entry = (by or By(user_id)).entry("run.cancelled", str(run_id))
+        entry = (by or By(user_id)).entry("run.cancelled", str(run_id), **details)
         await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event), entry)
         await self.take_inputs()
 
