@@ -1,4 +1,4 @@
-"""Operators see that others' runs are under way, and end them; of what is in them they see nothing."""
+"""Operators see how others' runs stand, and end them; of what is in them they see nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from answering import refusal
 from signed_in_callers import signed_in, token
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
-from bos.common.v1 import AgentError
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_EXECUTING,
@@ -58,7 +57,7 @@ class Talker(RecordingAgent):
     async def behave(self, task: AgentTask) -> AgentResult:
         if "fail" in task.effective_task:
             error = f"{PLANTED}: what she asked, and {PLANTED} rows"
-            return failed(task, AgentError(type=error, message=f"{PLANTED} message"))
+            return failed(task, type=error, message=f"{PLANTED} message")
         result = succeeded(task, answer=f"{PLANTED} answer")
         result.usage.input_tokens = 7
         result.usage.models.append(f"{PLANTED} is no model")

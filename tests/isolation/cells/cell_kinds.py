@@ -119,9 +119,7 @@ CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
 LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
 DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
 _NO_OPERATOR = _of_people("for operators alone, of anybody's run", NO_ROLE, ended_session=NO_ROLE)
-OPERATES = Kind(
-    _NO_OPERATOR.name, "olga", {**_NO_OPERATOR.cells, "operator": {SESSION: IDS_ALONE}}
-)
+OPERATES = Kind(_NO_OPERATOR.name, "olga", {**_NO_OPERATOR.cells, "operator": {SESSION: IDS_ALONE}})
 """Ada administers: her session shows that administrators are no operators."""
 
 # Of memory, which knows run tokens of the gateway's own calls.

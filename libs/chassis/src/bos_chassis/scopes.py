@@ -27,8 +27,8 @@ SCOPES: Final = (
     "account",
 )
 """All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
-of runs; see and answer approval requests; read and change conversations and what is remembered; read
-one's account, sessions and keys, and end these."""
+of runs; see and answer approval requests; read and change conversations and what is remembered;
+read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"

@@ -192,7 +192,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         accounts = AccountDataServicer(pool, replica.reader, files)
         operators = OperatorServicer(replica, pool, audit)
         services = [
-            Servicer(operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME),
+            Servicer(
+                operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME
+            ),
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME

@@ -10,8 +10,8 @@ from rich.text import Text
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
 from bos_client.cli.approvals import asker_for
 from bos_client.cli.ask import follow
-from bos_client.cli.overviews import list_of_users, make_grid, show_overview
 from bos_client.cli.files import files
+from bos_client.cli.overviews import list_of_users, make_grid, show_overview
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.render import View, make_console

@@ -1,7 +1,7 @@
 """OperatorService: operators look at the runs of all users and end them; they read no content.
 
-Row-level security shows the readers' role the runs of one user alone, so the lists of all users are
-read here, by the gateway's own role, behind a check of the caller's role in the very same call. What
+Row-level security shows the readers' role the runs of one user alone, so the rows of all users are
+read here by the gateway's own role, behind a check of the caller's role in the very same call. What
 is read of a single run beyond its row is read as its owner, and only states, names and counts of it
 are handed on. Nothing is, before the audit trail says so.
 """

@@ -1,6 +1,6 @@
 """A run as an operator sees it: states, times, agents, types of errors, counts. Pure.
 
-Texts are taken over only if they are names: what a model, an agent or a user has written is content.
+Texts are taken over only if they are names: what a model, an agent or a user writes is content.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def overview_of_row(row: asyncpg.Record) -> RunOverview:
 
 
 def add_state(overview: RunOverview, state: RunState) -> None:
-    """Add what only the whole log tells: steps, consumption, the error however long the answer is."""
+    """Add what only the whole log tells: steps, consumption, and the error of a long answer."""
     plans = [*(attempt.steps for attempt in state.past), state.steps]
     steps = [_step(*placed) for plan in plans for placed in enumerate(plan.values(), 1)]
     del overview.agents[:]
