@@ -17,13 +17,12 @@ CALLERS = (
     "other user",
     "other group",
     "operator",
-    "approver",
     "run token",
     "expired",
     "revoked",
     "API key without scope",
 )
-OTHERS = ("other user", "other group", "operator", "approver")
+OTHERS = ("other user", "other group", "operator")
 """Who has a good session of their own."""
 
 NOTHING = "nothing"
@@ -38,6 +37,7 @@ OWN_CALL = "the gateway's token for them"
 """For the very service, of the gateway's own, for a run of the caller's."""
 EXPIRED_SESSION, EXPIRED_KEY = "expired session", "expired key"
 EXPIRED_STEP, EXPIRED_CALL = "expired token of a step", "expired token of the gateway's"
+APPROVERS_SESSION = "session of an approver"
 ENDED_SESSION, REVOKED_KEY, ENDED_STEP = "ended session", "revoked key", "token of an ended step"
 KEY = "key"
 """Ada's own, with all scopes but the one."""
@@ -119,8 +119,16 @@ CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
 LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
 DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
 _NO_OPERATOR = _of_people("for operators alone, of anybody's run", NO_ROLE, ended_session=NO_ROLE)
-OPERATES = Kind(_NO_OPERATOR.name, "olga", {**_NO_OPERATOR.cells, "operator": {SESSION: IDS_ALONE}})
-"""Ada administers: her session shows that administrators are no operators."""
+OPERATES = Kind(
+    _NO_OPERATOR.name,
+    "olga",
+    {
+        **_NO_OPERATOR.cells,
+        "other user": {SESSION: NO_ROLE, APPROVERS_SESSION: NO_ROLE},
+        "operator": {SESSION: IDS_ALONE},
+    },
+)
+"""Ada administers: her session that has ended shows that administrators are no operators."""
 
 # Of memory, which knows run tokens of the gateway's own calls.
 READS_MEMORY = _of_people(
