@@ -21,6 +21,7 @@ OF_ADA = {
     "approval_id": ("waiting",),
     "request__continues_run_id": ("asking", "ended", "under way"),
     "user_id": ("account",),
+    "owner_id": ("account",),
     "key_id": ("API key",),
     "invitation_id": ("invitation",),
 }
@@ -87,11 +88,11 @@ def references_of_ada(rpc: PublicRpc) -> list[str]:
 
 
 def is_administration(rpc: PublicRpc) -> bool:
-    return rpc.name.startswith("AdministrationService.")
+    return rpc.name.startswith(("AdministrationService.", "OperatorService."))
 
 
 ADMINISTRATION = [rpc for rpc in RPCS if is_administration(rpc)]
-"""For administrators alone, whatever they name."""
+"""For administrators alone, or operators, whatever they name."""
 _OF_USERS = [rpc for rpc in RPCS if not is_administration(rpc)]
 NAMING = [rpc for rpc in _OF_USERS if references_of_ada(rpc)]
 OTHERS = [rpc for rpc in _OF_USERS if OPTIONAL.issuperset(references_of_ada(rpc))]
@@ -108,7 +109,7 @@ def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
         return list(OF_ADA_IN_MEMORY[field])
     if field == "approval_id":
         return [house.approval_id]
-    if field == "user_id":
+    if field in ("user_id", "owner_id"):
         return [house.people["ada"].user_id]
     if field == "key_id":
         return [house.key_id]

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.security
 
-READ_AND_TOLD = {"bos.gateway.v1.OrchestratorService/DownloadFile"}
+READ_AND_TOLD = {
+    "bos.gateway.v1.OperatorService/GetUserRun",
+    "bos.gateway.v1.OperatorService/ListUserRuns",
+    "bos.gateway.v1.OrchestratorService/DownloadFile",
+}
 """What changes nothing and has an entry all the same."""
 
 

@@ -26,8 +26,12 @@ from bos.gateway.v1 import (
     AskRequest,
     AskStreamRequest,
     CancelRunRequest,
+    CancelUserRunRequest,
     DownloadFileRequest,
     GetApprovalRequest,
+    GetUserRunRequest,
+    ListUserRunsRequest,
+    OperatorServiceStub,
     RespondApprovalRequest,
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 ADA, MAX = token("ada"), token("max", roles=("user", "approver"))
+OPS = token("ops", roles=("operator",))
 FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
 PLANTED = "planted"
 FILE = f"{PLANTED} bytes".encode()
@@ -141,6 +146,8 @@ async def do(house: House, gateway: Client, method: str) -> tuple[str, str]:
         )
         assert b"".join([part.content async for part in call]) == FILE
         return "ada", run_id
+    if method in ("ListUserRuns", "GetUserRun", "CancelUserRun"):
+        return "ops", await operate(house, gateway, method)
     approval = await asked(gateway, ADA)
     if method == "AskStream":
         return "ada", approval.run_id
@@ -149,6 +156,19 @@ async def do(house: House, gateway: Client, method: str) -> tuple[str, str]:
     )
     await approvals(gateway).RespondApproval(request, timeout=60, metadata=MAX)
     return "max", approval.approval_id
+
+
+async def operate(house: House, gateway: Client, method: str) -> str:
+    run_id, operator = await slow_run(house, gateway), OperatorServiceStub(gateway.channel)
+    if method == "ListUserRuns":
+        await operator.ListUserRuns(ListUserRunsRequest(owner_id="ada"), timeout=60, metadata=OPS)
+        return "ada"
+    if method == "GetUserRun":
+        await operator.GetUserRun(GetUserRunRequest(run_id=run_id), timeout=60, metadata=OPS)
+        return run_id
+    request = CancelUserRunRequest(run_id=run_id, reason=PLANTED)
+    await operator.CancelUserRun(request, timeout=60, metadata=OPS)
+    return run_id
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("gateway")))

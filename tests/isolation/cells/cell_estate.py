@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import jwt
 from cell_kinds import (
+    APPROVERS_SESSION,
     ENDED_SESSION,
     ENDED_STEP,
     EXPIRED_CALL,
@@ -162,7 +163,7 @@ class Estate:
     secrets: dict[str, str] = field(default_factory=dict)
     """What opens something of somebody's to whoever holds it."""
     credentials: dict[str, Metadata] = field(default_factory=dict)
-    """Of ada's that are not good any more."""
+    """Of ada's that are not good any more, and of somebody else's with another role."""
     ended: set[str] = field(default_factory=set)
     """Runs of ada's that she has brought to their end."""
     keys: dict[str, str] = field(default_factory=dict)
@@ -178,6 +179,12 @@ class Estate:
     def traces(self, text: str, said: str) -> list[str]:
         """What of ada's is in a text, to somebody who ``said`` it or not."""
         return [each for each in self.planted if each in text and each not in said]
+
+    @property
+    def ids(self) -> set[str]:
+        """Of ada and of her runs."""
+        runs = {text for name, text in self.things.items() if name.startswith("run ")}
+        return {self.people["ada"].user_id, self.things["run"], *runs, *self.house.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
         """Of the token of a running step of somebody's."""
@@ -361,17 +368,18 @@ async def _let_people_in(estate: Estate) -> None:
     """Others, and those of whom ada disposes."""
     stub = IdentityServiceStub(estate.house.channels["bos.identity.v1"])
     administration = AdministrationServiceStub(estate.house.channels["bos.identity.v1"])
-    for name in ("gus", "olga", "bea", "ann"):
+    for name in ("gus", "olga", "paul", "bea", "ann"):
         estate.people[name] = await sign_in(stub, name)
     as_ada = bearer(estate.people["ada"].access_token)
     await administration.SetUserGroups(
         SetUserGroupsRequest(user_id=estate.people["gus"].user_id, groups=["hr"]), metadata=as_ada
     )
-    await administration.SetUserRoles(
-        SetUserRolesRequest(user_id=estate.people["olga"].user_id, roles=["user", "operator"]),
-        metadata=as_ada,
-    )
-    for name in ("gus", "olga"):
+    for name, role in {"olga": "operator", "paul": "approver"}.items():
+        await administration.SetUserRoles(
+            SetUserRolesRequest(user_id=estate.people[name].user_id, roles=["user", role]),
+            metadata=as_ada,
+        )
+    for name in ("gus", "olga", "paul"):
         estate.people[name] = await log_in(stub, name)
     estate.things["account"] = estate.people["bea"].user_id
     ann = await log_in(stub, "ann")
@@ -396,6 +404,9 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     )
     things["run that waits"] = waiting.approval.run_id
     things["run to cancel"], call = await house.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
+    stack.callback(call.cancel)
+    asked = f"{HELD}: the {SECRET}, too?"
+    things["run for an operator to cancel"], call = await house.ask(ada, asked, "to-be-cancelled")
     stack.callback(call.cancel)
     things["session"] = (await log_in(identity, "ada")).session_id
     things["key"], estate.secrets["key"] = await api_key(house, ada, ["account"])
@@ -469,6 +480,7 @@ async def _end_credentials(estate: Estate) -> None:
         EXPIRED_KEY: bearer(expired),
         ENDED_SESSION: bearer(ended.access_token),
         REVOKED_KEY: bearer(revoked),
+        APPROVERS_SESSION: bearer(estate.people["paul"].access_token),
     }
     for scope in ("", *SCOPES):
         lacking = [each for each in SCOPES if each != scope]

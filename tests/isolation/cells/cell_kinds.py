@@ -37,6 +37,7 @@ OWN_CALL = "the gateway's token for them"
 """For the very service, of the gateway's own, for a run of the caller's."""
 EXPIRED_SESSION, EXPIRED_KEY = "expired session", "expired key"
 EXPIRED_STEP, EXPIRED_CALL = "expired token of a step", "expired token of the gateway's"
+APPROVERS_SESSION = "session of an approver"
 ENDED_SESSION, REVOKED_KEY, ENDED_STEP = "ended session", "revoked key", "token of an ended step"
 KEY = "key"
 """Ada's own, with all scopes but the one."""
@@ -53,11 +54,15 @@ class Outcome:
     code: str
     reason: str = ""
     hides: bool = True
+    ids: bool = False
+    """Whether it hears the ids of runs and of their owner, and still nothing else."""
     at_headers: bool = False
     """Whether it comes before any message has: who is refused so keeps no place by being silent."""
 
 
 OK = Outcome("OK")
+IDS_ALONE = Outcome("OK", ids=True)
+"""Of runs: that there is one, and whose."""
 STAYS = Outcome("OK", hides=False)
 """An access token is good until it expires, but for identity and approvals (the threat model)."""
 MISSING = Outcome("UNAUTHENTICATED", "CREDENTIAL_MISSING", at_headers=True)
@@ -117,6 +122,17 @@ READS_RUN = _of_people("reads an owner's run", NOT_FOUND, ended_session=STAYS)
 CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
 LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
 DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
+_NO_OPERATOR = _of_people("for operators alone, of anybody's run", NO_ROLE, ended_session=NO_ROLE)
+OPERATES = Kind(
+    _NO_OPERATOR.name,
+    "olga",
+    {
+        **_NO_OPERATOR.cells,
+        "other user": {SESSION: NO_ROLE, APPROVERS_SESSION: NO_ROLE},
+        "operator": {SESSION: IDS_ALONE},
+    },
+)
+"""Ada administers: her session that has ended shows that administrators are no operators."""
 
 # Of memory, which knows run tokens of the gateway's own calls.
 READS_MEMORY = _of_people(
@@ -258,7 +274,7 @@ def open_to_all(outcome: Outcome) -> Kind:
 
 
 KINDS = (
-    *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES),
+    *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES, OPERATES),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
     *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, NEEDS_PASSWORD, ADMINISTRATION),
     *(EXPORTS_OWN, IDENTITY_ONLY),

@@ -130,6 +130,7 @@ def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
 
 
 _GATEWAY = "bos.gateway.v1.OrchestratorService"
+_OPERATOR = "bos.gateway.v1.OperatorService"
 _APPROVALS = "bos.gateway.v1.ApprovalService"
 _IDENTITY = "bos.identity.v1.IdentityService"
 _KEYS = "bos.identity.v1.ApiKeyService"
@@ -161,6 +162,15 @@ ROWS: dict[str, Row] = {
     f"{_GATEWAY}/AskStream": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/CancelRun": Row(
         kinds.CHANGES_RUN, things(run_id="run to cancel"), ends="run to cancel"
+    ),
+    f"{_OPERATOR}/ListUserRuns": Row(kinds.OPERATES, shows=True),
+    f"{_OPERATOR}/GetUserRun": Row(kinds.OPERATES, things(run_id="run"), shows=True),
+    f"{_OPERATOR}/CancelUserRun": Row(
+        kinds.OPERATES,
+        things(run_id="run"),  # has ended, so that nobody's call changes anything
+        own=things(run_id="run for an operator to cancel"),
+        ends="run for an operator to cancel",
+        shows=True,
     ),
     f"{_APPROVALS}/ListApprovals": Row(kinds.LISTS_OWN, shows=True),
     f"{_APPROVALS}/GetApproval": Row(kinds.READS_RUN, things(approval_id="approval"), shows=True),

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 SCOPES: Final = (
     "runs.ask",
     "runs.read",
+    "runs.operate",
     "files.read",
     "approvals.respond",
     "memory",
     "account",
 )
-"""All scopes: ask and cancel; read runs; download their files; see and answer approval requests;
-read and change conversations and what is remembered; read one's account, sessions and keys, and end
-these."""
+"""All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
+of runs; see and answer approval requests; read and change conversations and what is remembered;
+read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"
@@ -35,6 +36,7 @@ PEOPLE_ONLY: Final = "people"
 
 _ORCHESTRATOR: Final = "bos.gateway.v1.OrchestratorService"
 _APPROVALS: Final = "bos.gateway.v1.ApprovalService"
+_OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
 _IDENTITY: Final = "bos.identity.v1.IdentityService"
 _KEYS: Final = "bos.identity.v1.ApiKeyService"
@@ -51,6 +53,7 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_ORCHESTRATOR, "runs.ask"): "Ask AskStream PlanQuestion CancelRun",
     (_ORCHESTRATOR, "runs.read"): "GetRun WatchRun ListRuns ListAgents",
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
+    (_OPERATOR, "runs.operate"): "ListUserRuns GetUserRun CancelUserRun",
     (_APPROVALS, "approvals.respond"): "ListApprovals GetApproval RespondApproval",
     (_MEMORY, "memory"): (
         "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "

@@ -19,13 +19,17 @@ from bos.gateway.v1 import (
     AskRequest,
     AskStreamRequest,
     CancelRunRequest,
+    CancelUserRunRequest,
     DownloadFileRequest,
     GetApprovalRequest,
     GetRunRequest,
+    GetUserRunRequest,
     ListAgentsRequest,
     ListAgentsResponse,
     ListApprovalsRequest,
     ListRunsRequest,
+    ListUserRunsRequest,
+    OperatorServiceStub,
     OrchestratorServiceStub,
     PlanQuestionRequest,
     RespondApprovalRequest,
@@ -47,11 +51,14 @@ if TYPE_CHECKING:
         ApprovalServiceAsyncStub,
         ListApprovalsResponse,
         ListRunsResponse,
+        ListUserRunsResponse,
+        OperatorServiceAsyncStub,
         OrchestratorResponse,
         OrchestratorServiceAsyncStub,
         PlanQuestionResponse,
         Run,
         RunEvent,
+        RunOverview,
     )
     from bos_client.calling import Metadata
     from bos_client.requests import AskOptions
@@ -60,6 +67,8 @@ if TYPE_CHECKING:
 _SERVICE = "bos.gateway.v1.OrchestratorService"
 _APPROVAL_SERVICE = "bos.gateway.v1.ApprovalService"
 _DECIDING = ("ListApprovals", "GetApproval", "RespondApproval")
+_OPERATOR_SERVICE = "bos.gateway.v1.OperatorService"
+_OPERATING = ("ListUserRuns", "GetUserRun", "CancelUserRun")
 _READS = ("GetRun", "ListRuns", "ListAgents", "PlanQuestion", "CancelRun")
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
@@ -77,6 +86,7 @@ _OPTIONS = (
                         "name": [
                             *({"service": _SERVICE, "method": method} for method in _READS),
                             *({"service": _APPROVAL_SERVICE, "method": m} for m in _DECIDING),
+                            *({"service": _OPERATOR_SERVICE, "method": m} for m in _OPERATING),
                         ],
                         "retryPolicy": {
                             "maxAttempts": 3,
@@ -279,6 +289,30 @@ class BosClient(ServiceClient):
         request = CancelRunRequest(run_id=run_id, reason=reason)
         return (await self._unary(self._stub.CancelRun, request)).run
 
+    async def list_user_runs(
+        self,
+        *,
+        owner_id: str = "",
+        page_size: int = 0,
+        page_token: str = "",
+        status: RunStatus = RunStatus.RUN_STATUS_UNSPECIFIED,
+    ) -> ListUserRunsResponse:
+        """For operators: a page of the runs of all users, or of one; without what was asked."""
+        request = ListUserRunsRequest(
+            owner_id=owner_id, page_size=page_size, page_token=page_token, status=status
+        )
+        return await self._unary(self._operator.ListUserRuns, request)
+
+    async def get_user_run(self, run_id: str) -> RunOverview:
+        """For operators: how a run of any user stands, with its steps; without its content."""
+        request = GetUserRunRequest(run_id=run_id)
+        return (await self._unary(self._operator.GetUserRun, request)).run
+
+    async def cancel_user_run(self, run_id: str, reason: str = "") -> RunOverview:
+        """For operators: ask for a run of any user to end; its owner sees the reason."""
+        request = CancelUserRunRequest(run_id=run_id, reason=reason)
+        return (await self._unary(self._operator.CancelUserRun, request)).run
+
     async def agents(self) -> list[AgentInfo]:
         """The agents that the caller may use, by name."""
         return list((await self.access()).agents)
@@ -333,6 +367,10 @@ class BosClient(ServiceClient):
     @property
     def _approvals(self) -> ApprovalServiceAsyncStub:
         return ApprovalServiceStub(self._channel)
+
+    @property
+    def _operator(self) -> OperatorServiceAsyncStub:
+        return OperatorServiceStub(self._channel)
 
     @property
     def _stub(self) -> OrchestratorServiceAsyncStub:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.security
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-RULES = {"GROWTH_TOO_LARGE", "SERIES_TOO_LONG", "ARGUMENT_TOO_LARGE"}
+RULES = {"GROWTH_TOO_LARGE", "SERIES_TOO_LONG", "ARGUMENT_TOO_LARGE", "CROSS_JOIN_KEPT"}
 
 
 def statements(kind: str) -> list[object]:
@@ -41,6 +41,16 @@ def test_what_would_fill_the_memory_is_refused(
     verdict = guards[dialect].check(statement)
     assert not verdict.is_safe
     assert {violation.rule for violation in verdict.violations} <= RULES, verdict.violations
+
+
+def test_a_cross_join_is_named_as_what_is_wrong(guards: dict[str, Guard]) -> None:
+    verdict = guards["postgres"].check(
+        "WITH x AS (SELECT a.name FROM orders AS a, orders AS b) "
+        "SELECT string_agg(name, ',') FROM x"
+    )
+    (violation,) = verdict.violations
+    assert violation.rule == "CROSS_JOIN_KEPT"
+    assert "string_agg" in violation.message
 
 
 @pytest.mark.parametrize(("dialect", "statement"), statements("honest"))

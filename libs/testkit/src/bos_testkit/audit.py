@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 AUDITED: Final[Mapping[str, str]] = {
     "bos.gateway.v1.ApprovalService/RespondApproval": "approval.answered",
+    "bos.gateway.v1.OperatorService/CancelUserRun": "run.cancelled",
+    "bos.gateway.v1.OperatorService/GetUserRun": "run.inspected",
+    "bos.gateway.v1.OperatorService/ListUserRuns": "runs.listed",
     "bos.gateway.v1.OrchestratorService/Ask": "question.asked",
     "bos.gateway.v1.OrchestratorService/AskStream": "question.asked",
     "bos.gateway.v1.OrchestratorService/CancelRun": "run.cancelled",

@@ -170,10 +170,16 @@ class Replica:
         if not task.cancelled():
             task.exception()  # looked at, also when its caller has left
 
-    async def cancel(self, run_id: UUID, user_id: str, reason: str, by: By | None = None) -> None:
-        """Ask for the run to end; once this returns, whoever owns the run will see to it."""
+    async def cancel(
+        self, run_id: UUID, user_id: str, reason: str, by: By | None = None, *, owner: str = ""
+    ) -> None:
+        """Ask for the run to end; once this returns, whoever owns the run will see to it.
+
+        The owner is named to the audit trail where somebody else asks for it.
+        """
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
-        entry = (by or By(user_id)).entry("run.cancelled", str(run_id))
+        actor, target = by or By(user_id), ("run.cancelled", str(run_id))
+        entry = actor.entry(*target, owner=owner) if owner else actor.entry(*target)
         await self.ownership.add_input(run_id, "cancel", self._with.clock.stamped(event), entry)
         await self.take_inputs()
 

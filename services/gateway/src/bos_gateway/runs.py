@@ -47,7 +47,7 @@ ORDER BY created_at DESC, run_id DESC
 LIMIT $4
 """
 # The status of a run under way changes too often to be in an index; such runs are few.
-_UNDER_WAY = (
+UNDER_WAY = (
     gateway.RUN_STATUS_ACCEPTED,
     gateway.RUN_STATUS_PLANNED,
     gateway.RUN_STATUS_EXECUTING,
@@ -310,7 +310,7 @@ class Runs:
         # A text for each set of filters, as each is planned by an index of its own.
         if request.status:
             arguments.append(request.status)
-            under_way = request.status in _UNDER_WAY
+            under_way = request.status in UNDER_WAY
             filters = f" AND {'finished_at IS NULL AND status' if under_way else 'outcome'} = $5"
         if request.conversation_id:
             arguments.append(request.conversation_id)

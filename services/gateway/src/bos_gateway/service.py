@@ -43,6 +43,8 @@ from bos_gateway.files import RunFiles
 from bos_gateway.housekeeping import WaitingApprovals, running_replica
 from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.overseeing.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
+from bos_gateway.overseeing.api import OperatorServicer
 from bos_gateway.ownership import Ownership
 from bos_gateway.registry import Registry, watched_registry
 from bos_gateway.remembering import Remembering
@@ -186,7 +188,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
         accounts = AccountDataServicer(pool, replica.reader, files)
+        operators = OperatorServicer(replica, pool, audit)
         services = [
+            Servicer(
+                operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME
+            ),
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME

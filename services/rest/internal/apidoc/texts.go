@@ -19,13 +19,14 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Operator", tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
 	"Approvals": "What waits for a person, and the decision.",
 	"Plans":     "What would be done.",
 	"Agents":    "Who does it.",
+	"Operator":  "Runs of all users, for operators: how they stand, not what is in them.",
 	tagOther:    "The same operations under shorter paths; streams there use their own event names.",
 	"Operation": "For load balancers and operators.",
 }

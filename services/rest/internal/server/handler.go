@@ -29,6 +29,7 @@ import (
 const (
 	gatewayService  = "bos.gateway.v1.OrchestratorService"
 	approvalService = "bos.gateway.v1.ApprovalService"
+	operatorService = "bos.gateway.v1.OperatorService"
 	identityService = "bos.identity.v1.IdentityService"
 	adminService    = "bos.identity.v1.AdministrationService"
 	accountService  = "bos.identity.v1.AccountService"
@@ -117,7 +118,7 @@ func (s *Server) metricsHere() bool {
 
 func (s *Server) offers(service string) bool {
 	switch service {
-	case gatewayService, approvalService:
+	case gatewayService, approvalService, operatorService:
 		return true
 	case identityService, adminService, accountService, keyService, openIDService:
 		return s.identity != nil
@@ -158,6 +159,9 @@ func (s *Server) services() (http.Handler, error) {
 	// Their context ends the connection's use, not the connection: the server closes it.
 	ctx := context.Background()
 	if err := gatewayv1.RegisterOrchestratorServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := gatewayv1.RegisterOperatorServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {

@@ -31,6 +31,8 @@ const (
 				{"service": "bos.gateway.v1.OrchestratorService", "method": "GetRun"},
 				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListRuns"},
 				{"service": "bos.gateway.v1.OrchestratorService", "method": "ListAgents"},
+				{"service": "bos.gateway.v1.OperatorService", "method": "ListUserRuns"},
+				{"service": "bos.gateway.v1.OperatorService", "method": "GetUserRun"},
 				{"service": "bos.gateway.v1.ApprovalService", "method": "ListApprovals"},
 				{"service": "bos.gateway.v1.ApprovalService", "method": "GetApproval"}
 			],

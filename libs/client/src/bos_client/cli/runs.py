@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import click
-from rich import box
-from rich.table import Table as Grid
 from rich.text import Text
 
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
 from bos_client.cli.approvals import asker_for
 from bos_client.cli.ask import follow
 from bos_client.cli.files import files
+from bos_client.cli.overviews import list_of_users, make_grid, show_overview
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
 from bos_client.render import View, make_console
@@ -22,7 +21,7 @@ from bos_client.render.text import clean, one_line, run_status_text, time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bos.gateway.v1 import AgentInfo, Run
+    from bos.gateway.v1 import AgentInfo, Run, RunOverview
     from bos_client.cli.session import Target
 
 _QUESTION_CHARS = 80
@@ -31,6 +30,11 @@ _STATES = {
     for status in (cast("RunStatus", number) for number in RunStatus.values()[1:])
 }
 
+_all_users = click.option(
+    "--all-users",
+    is_flag=True,
+    help="As an operator: whosever it is, without what was asked and answered.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 
 
@@ -45,13 +49,35 @@ def runs() -> None:
 )
 @click.option("--status", type=click.Choice(list(_STATES)), help="Only runs in this state.")
 @click.option("--page", default="", metavar="TOKEN", help="Where the previous page ended.")
+@_all_users
+@click.option("--user", default="", metavar="ID", help="With --all-users: of this user alone.")
 @_json
 @click.pass_obj
-def list_runs(target: Target, limit: int, status: str | None, page: str, as_json: bool) -> None:
+def list_runs(
+    target: Target,
+    limit: int,
+    status: str | None,
+    page: str,
+    all_users: bool,
+    user: str,
+    as_json: bool,
+) -> None:
     """The latest runs, newest first."""
+    if user and not all_users:
+        raise click.UsageError("--user is for operators: add --all-users.")
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
+            if all_users:
+                wanted = _STATES[status] if status else RunStatus.RUN_STATUS_UNSPECIFIED
+                listed_runs = await bos.list_user_runs(
+                    owner_id=user, page_size=min(limit, 100), page_token=page, status=wanted
+                )
+                if as_json:
+                    print_json(listed_runs)
+                else:
+                    list_of_users(make_console(), listed_runs, user)
+                return ANSWERED
             found = await bos.list_runs(
                 page_size=limit,
                 page_token=page,
@@ -61,7 +87,7 @@ def list_runs(target: Target, limit: int, status: str | None, page: str, as_json
             print_json(found)
             return ANSWERED
         console = make_console()
-        grid = _grid("run", "accepted (UTC)", "status", "question")
+        grid = make_grid("run", "accepted (UTC)", "status", "question")
         for listed in found.runs:
             grid.add_row(
                 Text(listed.run_id),
@@ -80,13 +106,21 @@ def list_runs(target: Target, limit: int, status: str | None, page: str, as_json
 @runs.command()
 @click.argument("run_id")
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True)
+@_all_users
 @_json
 @click.pass_obj
-def show(target: Target, run_id: str, rows: int, as_json: bool) -> None:
+def show(target: Target, run_id: str, rows: int, all_users: bool, as_json: bool) -> None:
     """One run: its question, plan and outcome."""
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
+            if all_users:
+                overview = await bos.get_user_run(run_id)
+                if as_json:
+                    print_json(overview)
+                else:
+                    show_overview(make_console(), overview)
+                return ANSWERED
             found = await bos.get_run(run_id)
         if as_json:
             print_json(found)
@@ -118,14 +152,16 @@ def watch(target: Target, run_id: str, after: int, trace: bool, rows: int, as_js
 @runs.command()
 @click.argument("run_id")
 @click.option("--reason", default="", help="Why; shown with the run.")
+@_all_users
 @_json
 @click.pass_obj
-def cancel(target: Target, run_id: str, reason: str, as_json: bool) -> None:
+def cancel(target: Target, run_id: str, reason: str, all_users: bool, as_json: bool) -> None:
     """Ask for a run to end."""
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
-            found = await bos.cancel(run_id, reason)
+            ask = bos.cancel_user_run if all_users else bos.cancel
+            found: Run | RunOverview = await ask(run_id, reason)
         if as_json:
             print_json(found)
         else:
@@ -184,10 +220,3 @@ def _show_agent(console: Console, agent: AgentInfo) -> None:
     for tool in card.tools:
         approval = " (needs approval)" if tool.requires_approval else ""
         console.print(Text(f"  tool {tool.name}{approval}", style="dim"))
-
-
-def _grid(*columns: str) -> Grid:
-    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        grid.add_column(column, overflow="fold")
-    return grid

@@ -22,7 +22,10 @@ C = TypeVar("C", bound="ServiceClient")
 
 _ROLES = click.Choice(["user", "approver", "operator", "administrator"])
 _SCOPES = click.Choice(
-    ["runs.ask", "runs.read", "files.read", "approvals.respond", "memory", "account"]
+    [
+        *("runs.ask", "runs.read", "runs.operate", "files.read"),
+        *("approvals.respond", "memory", "account"),
+    ]
 )
 _DAY_S = 86400
 _PAGE = 200

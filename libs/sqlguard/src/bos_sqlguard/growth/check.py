@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from bos_sqlguard.growth.crossing import is_crossed
 from bos_sqlguard.growth.series import LONGEST_SERIES, rows_of_series
 from bos_sqlguard.growth.sizes import (
     KEEPING,
@@ -110,7 +111,7 @@ class GrowthCheck:
             scope = {alias_of(node) or "?": renamed(found, node)}
             if node.args.get("joins") or node.args.get("laterals"):
                 self._join(node, scope, ctes, outer)
-                found = all_of(scope)
+                found = replace(all_of(scope), crossed=self._is_crossed(node, scope))
         elif isinstance(node, exp.SetOperation):
             left = self._query(node.this, ctes, outer)
             found = either(left, self._query(node.expression, ctes, outer))
@@ -214,6 +215,7 @@ class GrowthCheck:
         if from_ is not None:
             self._add(from_.this, scope, ctes, outer)
         self._join(node, scope, ctes, outer)
+        crossed = self._is_crossed(node, scope)
         columns: list[tuple[str, Size]] = []
         is_open = False
         for each in node.expressions:
@@ -233,10 +235,17 @@ class GrowthCheck:
         if total([size for _, size in columns]).weight > _ROW_BYTES:
             self._grows(f"a row of more than {_ROW_BYTES:,} bytes")
         everything = self._work.measured(all_of(scope))
-        found = Source(columns, everything.rows, everything.natural, is_open)
+        found = Source(columns, everything.rows, everything.natural, is_open, crossed)
         if node.args.get("group") is None and any(map(is_aggregated, node.expressions)):
-            found.rows, found.natural = 1.0, False
+            found.rows, found.natural, found.crossed = 1.0, False, False
         return found
+
+    def _is_crossed(self, node: exp.Expr, scope: Scope) -> bool:
+        """Look at the sources of a query, which say from now on that they are crossed."""
+        crossed = is_crossed(node, scope, self._work)
+        for name, source in scope.items() if crossed else ():
+            scope[name] = replace(source, crossed=True)
+        return crossed
 
     # sources
 
@@ -385,6 +394,8 @@ class GrowthCheck:
         if name == "array" and not inner:
             return total(parts) + Size(_ELEMENT_BYTES * len(parts))
         over = inner[0] if name == "array" else self._work.measured(all_of(scope))
+        if over.crossed:
+            self.broken.append(("CROSS_JOIN_KEPT", name))
         given = total(parts)
         kept = over.rows * (given.made + _ELEMENT_BYTES)
         if kept > _KEPT_BYTES:

@@ -32,6 +32,8 @@ class Source:
     """Whether tables add rows."""
     open: bool = False
     """Whether it has columns that are not listed: those of a table."""
+    crossed: bool = False
+    """Whether it puts every row of a table beside every row of another."""
 
     def named(self, name: str) -> Size | None:
         """The size of the column with that name, if there is one."""
@@ -121,7 +123,11 @@ def either(left: Source, right: Source) -> Source:
         any_column = left.any_column.at_least(right.any_column)
         columns = [(name, any_column) for name, _ in columns]
     return Source(
-        columns, left.rows + right.rows, left.natural or right.natural, left.open or right.open
+        columns,
+        left.rows + right.rows,
+        left.natural or right.natural,
+        left.open or right.open,
+        left.crossed or right.crossed,
     )
 
 
@@ -133,6 +139,7 @@ def all_of(scope: Scope) -> Source:
         found.rows *= source.rows
         found.natural = found.natural or source.natural
         found.open = found.open or source.open
+        found.crossed = found.crossed or source.crossed
     return found
 
 
@@ -146,7 +153,8 @@ def limited(source: Source, node: exp.Expr) -> Source:
     if rows is None or rows < 0 or isinstance(written, exp.Null):
         return source
     fewer = min(rows, source.rows if not source.natural else rows)
-    return replace(source, rows=fewer, natural=source.natural and rows > LONGEST_SERIES)
+    natural = source.natural and rows > LONGEST_SERIES
+    return replace(source, rows=fewer, natural=natural, crossed=source.crossed and natural)
 
 
 def star_of(node: exp.Expr) -> str | None:

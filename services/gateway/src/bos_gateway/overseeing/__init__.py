@@ -1,0 +1,1 @@
+"""What operators see of the runs of others, and how they end them: no content, and all is told."""

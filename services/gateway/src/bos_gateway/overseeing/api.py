@@ -1,0 +1,97 @@
+"""OperatorService: operators look at the runs of all users and end them; they read no content.
+
+Row-level security shows the readers' role the runs of one user alone, so the rows of all users are
+read here by the gateway's own role, behind a check of the caller's role in the very same call. What
+is read of a single run beyond its row is read as its owner, and only states, names and counts of it
+are handed on. Nothing is, before the audit trail says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from bos.gateway import v1 as gateway
+from bos_chassis.auth import OPERATOR, current_principal
+from bos_chassis.errors import PermissionDenied
+from bos_chassis.roles import require_role
+from bos_gateway.overseeing.overview import add_state, overview_of_row
+from bos_gateway.overseeing.rows import page_of_runs, row_of_run
+from bos_gateway.state import BrokenLog
+from bos_postgres.audit import By
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import asyncpg
+
+    from bos_gateway.replica import Replica
+    from bos_postgres.audit import AuditEntry
+
+SERVICE_NAME = "bos.gateway.v1.OperatorService"
+
+
+@define(eq=False)
+class OperatorServicer(gateway.OperatorServiceServicer):
+    """Implements ``bos.gateway.v1.OperatorService``."""
+
+    _replica: Replica
+    _pool: asyncpg.Pool[asyncpg.Record]
+    """Connections of the gateway's own role."""
+    _audit: Callable[[AuditEntry], Awaitable[None]]
+    """Writes an entry that stands by itself."""
+
+    async def ListUserRuns(
+        self, request: gateway.ListUserRunsRequest, context: Any
+    ) -> gateway.ListUserRunsResponse:
+        """The runs of all users, or of one."""
+        operator = _operator()
+        rows, token = await page_of_runs(self._pool, request)
+        entry = operator.entry("runs.listed", request.owner_id, runs=str(len(rows)))
+        await self._audit(entry)
+        runs = [overview_of_row(row) for row in rows]
+        return gateway.ListUserRunsResponse(runs=runs, next_page_token=token)
+
+    async def GetUserRun(
+        self, request: gateway.GetUserRunRequest, context: Any
+    ) -> gateway.GetUserRunResponse:
+        """How a run of anybody's stands."""
+        operator = _operator()
+        row = await row_of_run(self._pool, request.run_id)
+        run_id, owner = row["run_id"], row["user_id"]
+        await self._audit(operator.entry("run.inspected", str(run_id), owner=owner))
+        run = overview_of_row(row)
+        try:
+            add_state(run, await self._replica.reader.state(run_id, owner))
+        except BrokenLog:  # which is the very run that an operator looks for
+            return gateway.GetUserRunResponse(run=overview_of_row(row))
+        return gateway.GetUserRunResponse(run=run)
+
+    async def CancelUserRun(
+        self, request: gateway.CancelUserRunRequest, context: Any
+    ) -> gateway.CancelUserRunResponse:
+        """Ask for a run of anybody's to end."""
+        operator = _operator()
+        row = await row_of_run(self._pool, request.run_id)
+        run_id, owner = row["run_id"], row["user_id"]
+        # The answer shows the run, also if it has ended or was cancelled before.
+        await self._audit(operator.entry("run.inspected", str(run_id), owner=owner))
+        user = operator.user or operator.actor
+        await self._replica.cancel(run_id, user, request.reason, operator, owner=owner)
+        row = await row_of_run(self._pool, request.run_id)
+        return gateway.CancelUserRunResponse(run=overview_of_row(row))
+
+
+def _operator() -> By:
+    """Who calls, as the audit trail names it.
+
+    Raises:
+        PermissionDenied: a step of a run calls, or somebody who is no operator; no other role
+            includes this one.
+    """
+    principal = current_principal()
+    if principal is not None and principal.kind == "run_token":
+        raise PermissionDenied("This is for people; a run token does not open it.")
+    require_role(principal, OPERATOR)
+    return By.of(principal)
