@@ -1,9 +1,9 @@
-"""Which agents a question's words speak for (SPEC B-03..B-06). Pure: cards in, names out.
+"""Which agents a question's words speak for. Pure: cards in, names out.
 
 No agent is known by name here; keywords and groups come from the cards. An agent is a candidate
 when its score is positive and not below that of any agent of its own or a later selection group.
 With ``api_docs`` in group 1 and ``sql`` and ``computation`` together in group 2, in this order,
-that is SPEC B-05 to the letter.
+``api_docs`` wins ties, and ``sql`` and ``computation`` are both candidates when they tie.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Selection:
 
     agents: tuple[str, ...]
     guardrails: Mapping[str, Any] = field(default_factory=dict)
-    """Applied constraints by name (SPEC B-06), such as ``disabled_agents``."""
+    """Applied constraints by name, such as ``disabled_agents``."""
 
 
 def score(question: str, card: AgentCard) -> int:
-    """How many of the card's keywords occur in the lower-cased question (SPEC B-04)."""
+    """How many of the card's keywords occur in the lower-cased question."""
     text = question.lower()
     return sum(keyword in text for keyword in {*card.keywords} if keyword)
 
@@ -39,14 +39,14 @@ def candidates(
     fallback_agent: str = "",
     context_keys: Collection[str] = (),
 ) -> list[str]:
-    """Agents that the question's words speak for, in heuristic order (SPEC B-05).
+    """Agents that the question's words speak for, in heuristic order.
 
     Args:
         question: As the user wrote it.
         cards: The agents that exist; their order breaks ties within a group.
         fallback_agent: Stands in when no keyword matches; empty or unknown for none.
         context_keys: Keys that the request's context has. Agents that miss one they require come
-            last (SPEC B-21): what they could do is done last, if at all.
+            last: what they could do is done last, if at all.
     """
     scores = [score(question, card) for card in cards]
     chosen = [
@@ -77,7 +77,7 @@ def apply_preferences(
     disable: Sequence[str],
     unavailable: Sequence[str] = (),
 ) -> Selection:
-    """Preferred agents first, then the proposed ones, none of them disabled (SPEC B-06, X-05).
+    """Preferred agents first, then the proposed ones, none of them disabled.
 
     Args:
         proposed: Candidates in heuristic order.
