@@ -100,8 +100,9 @@ def test_an_agent_touches_its_own_folder_only(tmp_path: Path) -> None:
     assert all(path.is_relative_to(MEMBER) for path in written)
 
 
+@pytest.mark.requirement("S-08")
 async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
-    """SPEC S-08: the worked example, as its card tells it."""
+    """The worked example, as its card tells it."""
     async with grpc.aio.insecure_channel(address) as channel:
         response = await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)
     card = response.card
@@ -127,7 +128,7 @@ async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
 
 
 async def test_the_unit_test_of_the_page_passes(tree: Path) -> None:
-    """SPEC T-18, run as its author would."""
+    """Run as its author would."""
     output = await run(
         *("pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
         *("--rootdir", str(tree), str(MEMBER / "tests")),

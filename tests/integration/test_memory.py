@@ -1,4 +1,4 @@
-"""Memory from end to end: what a user said is in her prompts, and in nobody else's (SPEC L)."""
+"""Memory from end to end: what a user said is in her prompts, and in nobody else's."""
 
 from __future__ import annotations
 

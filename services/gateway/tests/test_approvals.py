@@ -1,4 +1,4 @@
-"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL (SPEC M)."""
+"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -312,8 +312,9 @@ async def test_changed_argument_after_the_approval_is_refused(
     assert "not one that was approved" in result.error.message
 
 
+@pytest.mark.requirement("M-13")
 async def test_others_go_on_while_one_waits(house: House, agent: DeployAgent) -> None:
-    """SPEC M-13: steps without protected tools, and those behind them, wait for nobody."""
+    """Steps without protected tools, and those behind them, wait for nobody."""
     echo = EchoAgent("echo", data={"x": 1})
     await house.add_agent(echo)
     house.planner.steps += [
@@ -359,8 +360,8 @@ async def test_decision_reaches_a_run_that_is_still_driven(
     assert len(slow.inputs) == 1
 
 
+@pytest.mark.requirement("M-14")
 async def test_nobody_can_be_asked_on_a_unary_call(house: House, agent: DeployAgent) -> None:
-    """SPEC M-14."""
     async with patient(house) as gateway:
         response = await gateway.ask("Deploy?")
         listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)

@@ -101,7 +101,8 @@ async def test_references_carry_typed_values_and_text(house: House) -> None:
     assert seen.dependency_outputs["a"].fields["name"].string_value == "Asha"
 
 
-async def test_unresolved_reference_fails_its_step_without_dispatch_c_17(house: House) -> None:
+@pytest.mark.requirement("C-17")
+async def test_unresolved_reference_fails_its_step_without_dispatch(house: House) -> None:
     sink = EchoAgent("sink")
     await house.add_agent(EchoAgent("source", data={"x": 1}))
     await house.add_agent(sink)
@@ -127,7 +128,8 @@ async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) ->
     assert "reason" in sink.inputs[0].dependency_outputs["a"].fields
 
 
-async def test_independent_steps_run_side_by_side_and_keep_planner_order_c_11(house: House) -> None:
+@pytest.mark.requirement("C-11")
+async def test_independent_steps_run_side_by_side_and_keep_planner_order(house: House) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await house.add_agent(slow)
     await house.add_agent(quick)
@@ -140,7 +142,8 @@ async def test_independent_steps_run_side_by_side_and_keep_planner_order_c_11(ho
     assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
 
 
-async def test_concurrency_of_one_is_strict_planner_order_c_11(house: House) -> None:
+@pytest.mark.requirement("C-11")
+async def test_concurrency_of_one_is_strict_planner_order(house: House) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await house.add_agent(slow)
     await house.add_agent(quick)
@@ -157,7 +160,8 @@ async def test_concurrency_of_one_is_strict_planner_order_c_11(house: House) -> 
         call.cancel()
 
 
-async def test_max_turns_skips_what_is_left_with_a_reason_a_07(house: House) -> None:
+@pytest.mark.requirement("A-07")
+async def test_max_turns_skips_what_is_left_with_a_reason(house: House) -> None:
     echo = EchoAgent("echo")
     await house.add_agent(echo)
     house.planner.steps = [step("a", "echo"), step("b", "echo")]
@@ -168,7 +172,8 @@ async def test_max_turns_skips_what_is_left_with_a_reason_a_07(house: House) -> 
     assert response.agent_results[1].error.type == "MaxTurnsReached"
 
 
-async def test_include_data_and_trace_decide_what_a_client_sees_a_07(house: House) -> None:
+@pytest.mark.requirement("A-07")
+async def test_include_data_and_trace_decide_what_a_client_sees(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("a", "echo")]
     async with house.gateway() as gateway:
@@ -178,7 +183,8 @@ async def test_include_data_and_trace_decide_what_a_client_sees_a_07(house: Hous
     assert not without.trace
 
 
-async def test_failed_agent_degrades_only_its_part_q_04(house: House) -> None:
+@pytest.mark.requirement("Q-04")
+async def test_failed_agent_degrades_only_its_part(house: House) -> None:
     await house.add_agent(FailingAgent("broken"))
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("a", "broken"), step("b", "echo")]
@@ -189,7 +195,8 @@ async def test_failed_agent_degrades_only_its_part_q_04(house: House) -> None:
     assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
 
 
-async def test_agent_that_is_down_fails_its_step_with_a_clear_error_q_05(house: House) -> None:
+@pytest.mark.requirement("Q-05")
+async def test_agent_that_is_down_fails_its_step_with_a_clear_error(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     async with house.stack.__class__() as short:
         house.stack, kept = short, house.stack
@@ -203,7 +210,8 @@ async def test_agent_that_is_down_fails_its_step_with_a_clear_error_q_05(house: 
     assert response.agent_results[0].error.type == "Unavailable"
 
 
-async def test_nothing_succeeded_is_a_failed_run_that_explains_itself_q_08(house: House) -> None:
+@pytest.mark.requirement("Q-08")
+async def test_nothing_succeeded_is_a_failed_run_that_explains_itself(house: House) -> None:
     await house.add_agent(FailingAgent("broken"))
     house.planner.steps = [step("a", "broken")]
     async with house.gateway() as gateway:
@@ -213,7 +221,8 @@ async def test_nothing_succeeded_is_a_failed_run_that_explains_itself_q_08(house
     assert response.answer
 
 
-async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House) -> None:
+@pytest.mark.requirement("C-03")
+async def test_plan_without_steps_goes_straight_to_the_answer(house: House) -> None:
     async with house.gateway() as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_SUCCEEDED
@@ -230,7 +239,8 @@ async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House)
     ],
     ids=["circular", "dangling", "unknown agent", "duplicate"],
 )
-async def test_invalid_plan_is_never_run_b_19(house: House, steps: list, words: str) -> None:
+@pytest.mark.requirement("B-19")
+async def test_invalid_plan_is_never_run(house: House, steps: list, words: str) -> None:
     echo = EchoAgent("echo")
     await house.add_agent(echo)
     house.planner.steps = steps
@@ -249,7 +259,8 @@ async def test_planner_out_of_reach_fails_the_run_clearly(house: House) -> None:
     assert "could not be planned" in response.answer
 
 
-async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) -> None:
+@pytest.mark.requirement("K-16")
+async def test_broken_composer_yields_the_agents_own_answers(house: House) -> None:
     await house.add_agent(EchoAgent("echo", data={"x": 1}))
     house.planner.steps = [step("a", "echo")]
     house.composer.error = Unavailable("The composer is resting.")
@@ -260,7 +271,8 @@ async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) 
     assert response.answer == result_of(events, "a").answer
 
 
-async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run_q_08(
+@pytest.mark.requirement("Q-08")
+async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run(
     house: House,
 ) -> None:
     house.composer.error = Unavailable("The composer is resting.")
@@ -270,7 +282,8 @@ async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run_q_08(
     assert response.error.type == "ComposingFailed"
 
 
-async def test_retryable_failure_is_tried_again_under_the_same_key_c_32(house: House) -> None:
+@pytest.mark.requirement("C-32")
+async def test_retryable_failure_is_tried_again_under_the_same_key(house: House) -> None:
     error = AgentFailure("HttpError", "The other side is busy.", retryable=True)
     failing = FailingAgent("broken", error=error, times=1)
     failing.card.max_retries = 2
@@ -307,7 +320,8 @@ async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(hou
     assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
 
 
-async def test_protected_tool_is_proposed_and_not_performed_without_approval_m_14(
+@pytest.mark.requirement("M-14")
+async def test_protected_tool_is_proposed_and_not_performed_without_approval(
     house: House,
 ) -> None:
     counting = CountingAgent("marker", protected=True)
