@@ -94,6 +94,7 @@ async def run(*command: str, cwd: Path, **environment: str) -> str:
     return output
 
 
+@pytest.mark.requirement("S-13")
 def test_an_agent_touches_its_own_folder_only(tmp_path: Path) -> None:
     written = write_files(tmp_path)
     assert len(written) >= 9
@@ -117,6 +118,7 @@ async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
     assert len(card.typical_use_cases) == 3
 
 
+@pytest.mark.requirement("S-05")
 async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
     trace, result = await call_agent(
         address, AgentInput(agent_id="summary-1", agent_name="summary_agent", task="Be brief")
@@ -127,6 +129,7 @@ async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
     assert [event.message for event in trace] == ["summarise_text"]
 
 
+@pytest.mark.requirement("S-14")
 async def test_the_unit_test_of_the_page_passes(tree: Path) -> None:
     """Run as its author would."""
     output = await run(

@@ -72,6 +72,7 @@ def closing(asked: dict[str, Any]) -> dict[str, Any]:
     return {"request_id": asked["request_id"], "agent_id": asked["agent_id"]}
 
 
+@pytest.mark.requirement("M-07", "M-09")
 async def test_approve(house: ApprovalHouse, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
@@ -115,6 +116,7 @@ async def test_approve_with_instructions(
     assert names(caller) == ["hitl_required", "hitl_approved"] * 2
 
 
+@pytest.mark.requirement("M-09", "M-11")
 async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
@@ -130,6 +132,7 @@ async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
     assert caller.told[1:] == [("hitl_denied", closing(asked))]
 
 
+@pytest.mark.requirement("M-06", "M-09", "M-12")
 async def test_time_out_and_a_response_after_it(
     house: ApprovalHouse, caller: Caller, service: str
 ) -> None:
@@ -147,6 +150,7 @@ async def test_time_out_and_a_response_after_it(
     assert landed(house, service) == {}
 
 
+@pytest.mark.requirement("M-08")
 async def test_late_response(house: ApprovalHouse, caller: Caller, service: str) -> None:
     """The first decision stands; the same one again is no error and does nothing again."""
     await caller.ask(f"{DEPLOY} {service}")
@@ -163,6 +167,7 @@ async def test_late_response(house: ApprovalHouse, caller: Caller, service: str)
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
+@pytest.mark.requirement("M-03")
 async def test_restart_during_approval(house: ApprovalHouse, way: str, service: str) -> None:
     """The only gateway that its client knows is killed; another one comes to the same address."""
     async with house.worker() as worker, CALLERS[way](worker) as caller:
@@ -179,6 +184,7 @@ async def test_restart_during_approval(house: ApprovalHouse, way: str, service: 
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
+@pytest.mark.requirement("M-03")
 async def test_two_workers(house: ApprovalHouse, caller: Caller, service: str) -> None:
     """The stream is at one, the response goes through the other."""
     await caller.ask(f"{DEPLOY} {service}")

@@ -302,7 +302,7 @@ async def test_a_failing_composer_still_leaves_an_answer(house: House) -> None:
     assert len(rows(outcome.response.data)) == 19
 
 
-@pytest.mark.requirement("Q-05")
+@pytest.mark.requirement("Q-05", "C-12")
 async def test_no_exception_of_an_agent_escapes_to_the_caller(
     house: House, troubled: TroubledAgent
 ) -> None:

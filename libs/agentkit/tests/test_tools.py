@@ -160,7 +160,7 @@ async def test_a_tool_outside_the_list_is_refused() -> None:
     assert agent.calls == []
 
 
-@pytest.mark.requirement("M-01")
+@pytest.mark.requirement("M-01", "S-10")
 async def test_a_protected_tool_is_proposed_and_not_called() -> None:
     agent = DeployAgent()
     action = await proposed(agent, service="api", version=2)

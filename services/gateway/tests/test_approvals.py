@@ -168,6 +168,7 @@ async def test_approved_action_is_performed_exactly_once(house: House, agent: De
     assert "approval_resolved" in kinds(events)
 
 
+@pytest.mark.requirement("M-11")
 async def test_denied_action_does_not_happen_and_dependents_see_why(
     house: House, agent: DeployAgent
 ) -> None:
@@ -192,6 +193,7 @@ async def test_denied_action_does_not_happen_and_dependents_see_why(
     assert events[-1].run_finished.response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
 
 
+@pytest.mark.requirement("M-06", "M-12")
 async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
     async with patient(house, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
         following = Following(gateway)
@@ -228,6 +230,7 @@ async def test_damaged_request_neither_keeps_others_from_being_listed_nor_from_t
     assert agent.landed == {}
 
 
+@pytest.mark.requirement("M-05", "M-08")
 async def test_decision_stands_and_the_same_again_is_no_error(
     house: House, agent: DeployAgent
 ) -> None:
@@ -265,6 +268,7 @@ async def test_cancelled_run_closes_its_request(house: House, agent: DeployAgent
     assert agent.landed == {}
 
 
+@pytest.mark.requirement("M-05", "M-15")
 async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: DeployAgent) -> None:
     """A run that is ended without regard to its request, such as one that cannot be read."""
     async with house.gateway() as gateway:
@@ -400,6 +404,7 @@ async def test_time_that_a_person_takes_is_not_the_runs(house: House, agent: Dep
     assert agent.landed == {"deploy shop 1.2": 1}
 
 
+@pytest.mark.requirement("M-04")
 async def test_pages_of_requests(house: House, agent: DeployAgent) -> None:
     async with patient(house) as gateway:
         following = [Following(gateway, f"Deploy {n}?") for n in range(3)]
@@ -435,6 +440,7 @@ async def test_unknown_request(house: House, agent: DeployAgent) -> None:
             assert isinstance(from_rpc_error(caught.value), NotFound)
 
 
+@pytest.mark.requirement("M-03", "M-15")
 async def test_request_survives_its_gateway(house: House) -> None:
     """Asked by one process, decided when there was none, performed by a third."""
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)

@@ -107,7 +107,7 @@ async def all_remembered(house: House) -> AsyncIterator[None]:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.requirement("L-01")
+@pytest.mark.requirement("L-01", "B-15")
 async def test_history_and_memory_reach_planner_and_composer(house: House, target: str) -> None:
     async with house.gateway(memory_target=target, **PATIENT) as client:
         await client.ask("And the quarter before?", conversation_id="talk")

@@ -45,6 +45,7 @@ class _Breaking(Agent):
         raise AgentFailure("HttpError", "No answer came back.", retryable=True)
 
 
+@pytest.mark.requirement("C-01", "K-08", "C-02")
 async def test_question_becomes_plan_steps_answer_and_end_in_this_order(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("first", "echo")]
@@ -78,6 +79,7 @@ async def test_unary_ask_returns_the_same_outcome(house: House) -> None:
     assert [r.agent_name for r in response.agent_results] == ["echo"]
 
 
+@pytest.mark.requirement("C-16")
 async def test_references_carry_typed_values_and_text(house: House) -> None:
     await house.add_agent(EchoAgent("source", data={"big": 9007199254740993, "name": "Asha"}))
     sink = EchoAgent("sink")
@@ -117,7 +119,8 @@ async def test_unresolved_reference_fails_its_step_without_dispatch(house: House
     assert any(e.agent == "sink" and e.data["type"].string_value for e in response.trace)
 
 
-async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) -> None:
+@pytest.mark.requirement("C-14", "C-15")
+async def test_soft_dependency_on_a_failed_step_still_runs(house: House) -> None:
     sink = EchoAgent("sink")
     await house.add_agent(FailingAgent("broken"))
     await house.add_agent(sink)
@@ -128,7 +131,7 @@ async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) ->
     assert "reason" in sink.inputs[0].dependency_outputs["a"].fields
 
 
-@pytest.mark.requirement("C-11")
+@pytest.mark.requirement("C-11", "C-09")
 async def test_independent_steps_run_side_by_side_and_keep_planner_order(house: House) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await house.add_agent(slow)
@@ -183,7 +186,7 @@ async def test_include_data_and_trace_decide_what_a_client_sees(house: House) ->
     assert not without.trace
 
 
-@pytest.mark.requirement("Q-04")
+@pytest.mark.requirement("Q-04", "C-15")
 async def test_failed_agent_degrades_only_its_part(house: House) -> None:
     await house.add_agent(FailingAgent("broken"))
     await house.add_agent(EchoAgent("echo"))

@@ -51,7 +51,7 @@ def assert_heuristic(reply: MakePlanResponse, agents: list[str]) -> None:
     assert data(reply.trace[-1]) == {"agents": agents, "confidence": 0.4}
 
 
-@pytest.mark.requirement("B-12", "D-02")
+@pytest.mark.requirement("B-12", "D-02", "D-01", "T-01")
 async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None:
     reply = await rig.plan()
     assert rig.model.calls == 1
@@ -69,7 +69,7 @@ async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None
     assert list(reply.usage.models) == ["scripted"]
 
 
-@pytest.mark.requirement("B-10", "P-04", "P-06", "P-08", "D-02")
+@pytest.mark.requirement("B-10", "P-04", "P-06", "P-08", "D-02", "T-01")
 async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
     reply = await rig.plan()
     decision = reply.trace[-1]
@@ -88,7 +88,7 @@ async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
     assert times[0] > 0
 
 
-@pytest.mark.requirement("B-07", "B-14", "B-15", "B-18", "B-21")
+@pytest.mark.requirement("B-07", "B-14", "B-15", "B-18", "B-21", "B-11")
 async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
     context = struct_pb2.Struct()
     context.update({"current_date": "2026-11-21", "tenant": "do-not-show"})
@@ -155,7 +155,7 @@ async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
         "broken connection",
     ],
 )
-@pytest.mark.requirement("B-09", "N-10", "Q-04", "T-14")
+@pytest.mark.requirement("B-09", "N-10", "Q-04", "T-14", "B-02")
 async def test_whatever_the_model_does_there_is_a_plan(
     rig: Any, spoil: Callable[[Knobs], None], reason: str, calls: int | None
 ) -> None:
@@ -219,7 +219,7 @@ async def test_without_a_model_the_heuristic_plans(start: Any, how: dict[str, An
     assert not reply.usage.model_calls
 
 
-@pytest.mark.requirement("B-06", "A-13")
+@pytest.mark.requirement("B-06", "A-13", "B-02")
 async def test_preferences_shape_the_fallback_and_are_recorded(start: Any) -> None:
     rig = await start(models=False)
     reply = await rig.plan(

@@ -101,7 +101,7 @@ async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
     ]
 
 
-@pytest.mark.requirement("D-23")
+@pytest.mark.requirement("D-23", "D-33")
 async def test_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
     house = await start(fixtures(drafted=MISSING_COLUMN))
 
