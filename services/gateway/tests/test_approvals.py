@@ -140,6 +140,7 @@ async def stored(house: House, run_id: str) -> list[LogEvent]:
     return [LogEvent.FromString(row["payload"]) for row in rows]
 
 
+@pytest.mark.requirement("M-01", "M-04", "M-10")
 async def test_approved_action_is_performed_exactly_once(house: House, agent: DeployAgent) -> None:
     async with patient(house) as gateway:
         following = Following(gateway)
@@ -404,7 +405,6 @@ async def test_time_that_a_person_takes_is_not_the_runs(house: House, agent: Dep
     assert agent.landed == {"deploy shop 1.2": 1}
 
 
-@pytest.mark.requirement("M-04")
 async def test_pages_of_requests(house: House, agent: DeployAgent) -> None:
     async with patient(house) as gateway:
         following = [Following(gateway, f"Deploy {n}?") for n in range(3)]
