@@ -89,7 +89,7 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
 
 .PHONY: check
-check: install rest ## Lint, format, types, import floors, contracts, licences
+check: install rest ## Lint, format, types, import floors, contracts, licences, requirements
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy $(SOURCES)
@@ -99,6 +99,7 @@ check: install rest ## Lint, format, types, import floors, contracts, licences
 	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(BIN)/python tests/supply/licences.py
+	$(BIN)/python tests/requirements/requirements_page.py
 
 .PHONY: sbom
 sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX), and hold it against the schema

@@ -94,14 +94,16 @@ async def run(*command: str, cwd: Path, **environment: str) -> str:
     return output
 
 
+@pytest.mark.requirement("S-13")
 def test_an_agent_touches_its_own_folder_only(tmp_path: Path) -> None:
     written = write_files(tmp_path)
     assert len(written) >= 9
     assert all(path.is_relative_to(MEMBER) for path in written)
 
 
+@pytest.mark.requirement("S-08")
 async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
-    """SPEC S-08: the worked example, as its card tells it."""
+    """The worked example, as its card tells it."""
     async with grpc.aio.insecure_channel(address) as channel:
         response = await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)
     card = response.card
@@ -116,6 +118,7 @@ async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
     assert len(card.typical_use_cases) == 3
 
 
+@pytest.mark.requirement("S-05")
 async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
     trace, result = await call_agent(
         address, AgentInput(agent_id="summary-1", agent_name="summary_agent", task="Be brief")
@@ -126,8 +129,9 @@ async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
     assert [event.message for event in trace] == ["summarise_text"]
 
 
+@pytest.mark.requirement("S-14")
 async def test_the_unit_test_of_the_page_passes(tree: Path) -> None:
-    """SPEC T-18, run as its author would."""
+    """Run as its author would."""
     output = await run(
         *("pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
         *("--rootdir", str(tree), str(MEMBER / "tests")),

@@ -59,6 +59,7 @@ def problems_of(cls: type[Settings]) -> list[str]:
     return []
 
 
+@pytest.mark.requirement("N-11")
 def test_page_is_what_the_settings_classes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
         "Write the page anew: python -m bos_chassis.settings_reference docs/configuration.md"
@@ -92,8 +93,8 @@ def test_every_service_is_on_the_page() -> None:
     assert services <= packages
 
 
+@pytest.mark.requirement("N-08")
 def test_variables_of_the_example_exist() -> None:
-    """SPEC N-08."""
     unknown = set(example()) - known_names()
     assert {
         name
@@ -102,8 +103,8 @@ def test_variables_of_the_example_exist() -> None:
     } == set()
 
 
+@pytest.mark.requirement("N-08")
 def test_example_lists_every_variable() -> None:
-    """SPEC N-08."""
     text = EXAMPLE.read_text(encoding="utf-8")
     assert text == complete_example(text, settings_classes()), (
         "Complete it: python -m bos_chassis.settings_reference docs/configuration.md"
@@ -112,8 +113,9 @@ def test_example_lists_every_variable() -> None:
     assert [names for names in wanted if not {*names} & {*example()}] == []
 
 
+@pytest.mark.requirement("N-08")
 def test_example_is_complete_for_a_first_start() -> None:
-    """SPEC N-08: what the README tells people to set is in the example."""
+    """What the README tells people to set is in the example."""
     wanted = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL"}
     assert wanted | {"BOS_DATABASE_URL", "BOS_DATABASE_ALLOWED_TABLES"} <= set(example())
 

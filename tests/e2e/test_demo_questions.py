@@ -130,7 +130,7 @@ async def test_its_tables_hold_what_independent_queries_return(
         assert expected, "a reference query that finds nothing proves nothing"
         assert same_rows(rows(table), expected)
         assert not table.truncated
-    # SPEC K-03: the data of the response is the first table.
+    # The data of the response is the first table.
     if queried:
         assert rows(outcome.response.data) == rows(outcome.results[queried[0].id].table)
 
@@ -215,8 +215,9 @@ async def test_the_verbatim_question_shows_the_computed_share(
     assert len(outcome.response.data.rows) == 5
 
 
-async def test_t_10_list_all_tables_is_answered_by_sql_alone(conversation: Conversation) -> None:
-    """SPEC T-10: one agent, then a composed answer."""
+@pytest.mark.requirement("T-10")
+async def test_list_all_tables_is_answered_by_sql_alone(conversation: Conversation) -> None:
+    """One agent, then a composed answer."""
     outcome = await conversation.about("List all tables in the database")
 
     assert list(outcome.response.planner.chosen_agents) == ["sql"]

@@ -1,6 +1,6 @@
 """One client of an approval, three ways: gRPC, REST without streams, and server-sent events.
 
-What each saw is told in the terms of SPEC M-09, so that one test reads all three.
+What each saw is told as server-sent events, so that one test reads all three.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 def required(approval: Approval) -> Told:
-    """A request in the terms of M-09."""
+    """A request, as a server-sent event."""
     timeout = approval.expire_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
     return "hitl_required", {
         "request_id": approval.approval_id,
@@ -67,7 +67,7 @@ def required(approval: Approval) -> Told:
 
 
 def resolved(approval: Approval) -> Told:
-    """Its end in the terms of M-09."""
+    """Its end, as a server-sent event."""
     payload = {"request_id": approval.approval_id, "agent_id": approval.agent_id}
     return _RESOLVED[approval.status], payload
 

@@ -106,7 +106,7 @@ class Outcome(SeenRun):
         return {name: from_value(event.data[name]) for name in event.data}
 
     def shows_no_internals(self) -> None:
-        """Nothing of what the client got is the text of an exception or an endpoint (SPEC R-04)."""
+        """Nothing of what the client got is the text of an exception or an endpoint."""
         for event in self.events:
             no_internals(event)
 

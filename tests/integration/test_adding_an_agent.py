@@ -91,6 +91,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
         yield server
 
 
+@pytest.mark.requirement("S-01")
 async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
     page: str,
     company: DatabaseSettings,
@@ -116,6 +117,7 @@ async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
     outcome.shows_no_internals()
 
 
+@pytest.mark.requirement("S-11")
 async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
     page: str,
     company: DatabaseSettings,

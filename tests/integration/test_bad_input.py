@@ -173,8 +173,9 @@ async def test_an_unknown_run_is_not_found(house: House, call: str) -> None:
 @pytest.mark.parametrize(
     "question", [CYCLE, SELF, DANGLING, ABSENT_NEED, UNKNOWN_AGENT, TWICE], ids=str
 )
+@pytest.mark.requirement("B-09", "B-19")
 async def test_an_invalid_plan_is_replaced_by_the_heuristic(house: House, question: str) -> None:
-    """SPEC B-09, B-19: the heuristic plans, and the trace says why."""
+    """The heuristic plans, and the trace says why."""
     outcome = await house.ask(question)
 
     assert outcome.plan.origin == "heuristic"
@@ -273,8 +274,8 @@ async def test_a_service_that_went_away_is_a_typed_error(
     outcome.shows_no_internals()
 
 
+@pytest.mark.requirement("K-16", "Q-04")
 async def test_without_the_composer_the_agents_answer_themselves(start_house: StartHouse) -> None:
-    """SPEC K-16, Q-04."""
     house = await start_house()
     await house.stop("composer")
     outcome = await house.ask(LIST_TABLES)
@@ -332,10 +333,10 @@ every_fault = pytest.mark.parametrize("fault", FAULTS, ids=str)
 
 
 @every_fault
+@pytest.mark.requirement("B-09", "Q-04")
 async def test_a_planner_whose_model_fails_plans_by_heuristic(
     house: House, knobs: Knobs, fault: Fault
 ) -> None:
-    """SPEC B-09, Q-04."""
     fault.turn(knobs, "PlannerReply")
     outcome = await house.ask(LIST_TABLES)
 
@@ -402,7 +403,7 @@ async def test_a_computation_states_its_result_without_the_models_words(
 async def test_a_composer_whose_model_fails_answers_from_the_results(
     house: House, knobs: Knobs, fault: Fault
 ) -> None:
-    """SPEC K-16. Prose is an answer for all that anybody can tell, and so is half of one."""
+    """Prose is an answer for all that anybody can tell, and so is half of one."""
     fault.turn(knobs, TEXT_CALLS)
     outcome = await house.ask(REGIONS)
 
@@ -415,8 +416,9 @@ async def test_a_composer_whose_model_fails_answers_from_the_results(
     outcome.shows_no_internals()
 
 
+@pytest.mark.requirement("N-10")
 async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Knobs) -> None:
-    """SPEC N-10: one retry policy for every call of a model."""
+    """One retry policy for every call of a model."""
     for schema in ("PlannerReply", "QueryDraft", TEXT_CALLS):
         knobs.fail_next(2, status=429, retry_after=0, schema=schema)
         knobs.fail_next(1, status=500, schema=schema)

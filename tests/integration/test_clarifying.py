@@ -1,4 +1,4 @@
-"""Clarify first, end to end: questions before any query, and a reply that runs one (SPEC D-05).
+"""Clarify first, end to end: questions before any query, and a reply that runs one.
 
 The sample company's schema is real, and so is every query; the model is scripted.
 """
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
     Company = asyncpg.Connection[asyncpg.Record]
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(120),
+    pytest.mark.requirement("D-05"),
+]
 
 (SHIFT,) = load_clarified()
 (FOLLOW_UP,) = load_followups()
@@ -83,7 +87,8 @@ async def schema_of(company: Company) -> set[str]:
     return {str(row["name"]) for row in found}
 
 
-async def test_d05_asks_for_measure_group_and_boundary_and_runs_nothing_until_answered(
+@pytest.mark.requirement("D-05")
+async def test_asks_for_measure_group_and_boundary_and_runs_nothing_until_answered(
     start_house: StartHouse, company_rows: Company
 ) -> None:
     house = await start_house()
@@ -264,7 +269,8 @@ async def test_a_reply_belongs_to_the_conversation_which_goes_on_after_it(
 
 
 @pytest.mark.e2e
-async def test_d05_over_rest(tmp_path: Path) -> None:
+@pytest.mark.requirement("D-05")
+async def test_over_rest(tmp_path: Path) -> None:
     async with rest_house(tmp_path) as house, aiohttp.ClientSession() as http:
 
         async def ask(**request: Any) -> dict[str, Any]:

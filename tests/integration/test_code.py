@@ -1,4 +1,4 @@
-"""The code agent in the whole product: proposed, approved, run, its figure fetched (SPEC F-08)."""
+"""The code agent in the whole product: proposed, approved, run, its figure fetched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from bos.common.v1 import Artefact
     from bos.gateway.v1 import Approval, OrchestratorResponse
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.requirement("F-08"),
+]
 
 (QUESTION,) = load_approved()
 SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
@@ -175,10 +179,10 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
     assert info["reason"] == reason
 
 
+@pytest.mark.requirement("M-17", "M-18", "M-19")
 async def test_instructions_lead_to_another_program_that_is_approved_as_well(
     house: RestHouse,
 ) -> None:
-    """SPEC M-17..M-19."""
     known = connection(house)
     shown = []
     async with BosClient(known["target"], api_key=house.key) as bos:
@@ -205,8 +209,8 @@ async def test_denied_nothing_runs_and_the_rest_is_answered(house: RestHouse) ->
     assert list(drawing.files) == []
 
 
+@pytest.mark.requirement("M-14", "F-08")
 async def test_where_nobody_can_be_asked_the_program_is_skipped(house: RestHouse) -> None:
-    """SPEC M-14, X-14."""
     known = connection(house)
     async with BosClient(known["target"], api_key=house.key) as bos:
         response = await bos.ask(QUESTION.question, context=known["context"])

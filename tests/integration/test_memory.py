@@ -1,4 +1,4 @@
-"""Memory from end to end: what a user said is in her prompts, and in nobody else's (SPEC L)."""
+"""Memory from end to end: what a user said is in her prompts, and in nobody else's."""
 
 from __future__ import annotations
 
@@ -140,6 +140,7 @@ async def people(product: Standalone, model: ScriptedModel) -> AsyncIterator[dic
         yield found
 
 
+@pytest.mark.requirement("L-01", "L-05", "L-08")
 async def test_what_a_user_said_is_in_her_next_prompts_in_nobody_elses_and_gone_when_deleted(
     people: dict[str, Person],
 ) -> None:

@@ -51,7 +51,8 @@ async def client(
             yield client
 
 
-async def test_t_10_the_tables_are_listed_without_a_model(
+@pytest.mark.requirement("T-10")
+async def test_the_tables_are_listed_without_a_model(
     client: BosClient, company: DatabaseSettings
 ) -> None:
     response = await client.ask("List all tables in the database", trace=True)

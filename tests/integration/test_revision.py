@@ -1,4 +1,4 @@
-"""Plans that fail are mended by the real planner, on the real services (SPEC C-21..C-27)."""
+"""Plans that fail are mended by the real planner, on the real services."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
     from .house import House
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(60),
+    pytest.mark.requirement("C-21", "C-22", "C-23", "C-24", "C-25", "C-26", "C-27"),
+]
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
@@ -244,8 +248,9 @@ async def test_after_the_last_revision_the_failure_is_explained(
     outcome.shows_no_internals()
 
 
+@pytest.mark.requirement("C-22")
 async def test_a_planner_without_another_idea_ends_the_attempts(house: House) -> None:
-    """Its model says the same again, which is no new plan (SPEC C-22)."""
+    """Its model says the same again, which is no new plan."""
     before = house.calls("PlannerReply")
     outcome = await house.ask(UNREVISED)
 

@@ -121,7 +121,8 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
     assert "(scripted)" in shown.getvalue()
 
 
-async def test_n07_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
+@pytest.mark.requirement("N-07")
+async def test_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
     start_house: StartHouse,
 ) -> None:
     profiles = {"research": "sk-of-research-rsch", "common": "sk-in-common-000-cmmn"}
@@ -138,7 +139,8 @@ async def test_n07_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
     assert {key for schema, key in used if schema in ("PlannerReply", None)} == {SCRIPTED_KEY[-4:]}
 
 
-async def test_n07_an_agent_without_the_profile_fails_its_step_and_calls_no_model(
+@pytest.mark.requirement("N-07")
+async def test_an_agent_without_the_profile_fails_its_step_and_calls_no_model(
     start_house: StartHouse,
 ) -> None:
     house = await start_house(gateway={"key_profiles": {"sql": "research"}})

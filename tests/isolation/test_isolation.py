@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
 
 
 @named(NAMING)
+@pytest.mark.requirement("R-08")
 async def test_what_belongs_to_another_looks_like_what_does_not_exist(
     rpc: PublicRpc, house: IsolationHouse
 ) -> None:
@@ -137,6 +138,7 @@ async def test_lists_hold_ones_own_and_nothing_else(house: IsolationHouse) -> No
                 assert bool(traces_of_ada(house, answer.content)) == (name == "ada"), way
 
 
+@pytest.mark.requirement("R-08")
 async def test_memory_holds_ones_own_and_nothing_else(house: IsolationHouse) -> None:
     reads = ("ListConversations", "GetLongTermMemory")
     found = [rpc for rpc in OTHERS if rpc.method.name in reads]

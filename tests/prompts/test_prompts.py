@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(120)
 HOW = "If this is meant, `make prompts` writes figures, budgets and prompts anew."
 QUESTIONS = tuple(question.id for question in load_questions())
 every_mode = pytest.mark.parametrize("mode", MODES)
-REQUIREMENT = re.compile(r"\b(?:SPEC|DEC)[ -]|\b[A-Z]-\d\d\b")
+REQUIREMENT = re.compile(r"\b[A-Z]{1,3}-\d\d\b")
 MEASURED_TIME = re.compile(r"(?:elapsed|latency|duration)_m?s\W+\d+")
 SHOWN_LINES = 40
 

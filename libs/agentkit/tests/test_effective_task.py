@@ -29,8 +29,8 @@ def step(instructions: str, mode: InstructionMode) -> AgentInput:
     return AgentInput(task="Send {it}", approval_context=context)
 
 
+@pytest.mark.requirement("M-18")
 def test_without_instructions_the_task_is_the_original_unchanged() -> None:
-    """SPEC M-18."""
     assert effective_task(AgentInput(task="Send {it}")) == "Send {it}"
     blank = step(" \n", InstructionMode.INSTRUCTION_MODE_OVERRIDE)
     assert effective_task(blank) == "Send {it}"
@@ -45,9 +45,9 @@ def test_without_instructions_the_task_is_the_original_unchanged() -> None:
         (InstructionMode.INSTRUCTION_MODE_OVERRIDE, OVERRIDDEN, True),
     ],
 )
+@pytest.mark.requirement("M-17", "M-19", "M-20", "K-11")
 def test_instructions_are_put_as_specified(
     mode: InstructionMode, text: str, overridden: bool
 ) -> None:
-    """SPEC M-17, M-19, M-20, K-11."""
     assert effective_task(step("Add a {greeting}", mode)) == text
     assert is_overridden(step("Add a {greeting}", mode)) is overridden

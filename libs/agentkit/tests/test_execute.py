@@ -84,8 +84,8 @@ async def execute(agent: Agent, input: AgentInput | None = None, **kwargs: Any) 
         return (await call_agent(address, input or AgentInput(task="t"), **kwargs))[1]
 
 
+@pytest.mark.requirement("B-14")
 async def test_describe_returns_the_card() -> None:
-    """SPEC B-14."""
     agent = CountingAgent(protected=True)
     async with agent_server(agent) as address, grpc.aio.insecure_channel(address) as channel:
         card = (await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)).card
@@ -94,9 +94,8 @@ async def test_describe_returns_the_card() -> None:
     assert card.aliases == ["counting_agent"]
 
 
+@pytest.mark.requirement("A-16", "P-12", "M-18")
 async def test_a_result_carries_what_every_result_carries() -> None:
-    """SPEC A-16, P-12, M-18."""
-
     def do(task: AgentTask) -> AgentResult:
         task.usage.add(Usage("m", input_tokens=10, output_tokens=2, calls=1, cost=0.5))
         task.usage.api_call(3)
@@ -123,8 +122,8 @@ async def test_a_result_that_says_it_is_tainted_is(says: bool) -> None:
     assert (await execute(Doing(do), AgentInput(task="T"))).tainted is says
 
 
+@pytest.mark.requirement("C-14", "C-16")
 async def test_an_agent_sees_its_input_in_plain_python() -> None:
-    """SPEC C-14, C-16."""
     result = await execute(
         EchoAgent(),
         AgentInput(
@@ -140,8 +139,8 @@ async def test_an_agent_sees_its_input_in_plain_python() -> None:
     }
 
 
+@pytest.mark.requirement("M-18", "M-20", "K-11")
 async def test_an_override_is_reported_with_its_marker() -> None:
-    """SPEC M-18, M-20, K-11."""
     context = ApprovalContext(
         user_instructions="Do that",
         instruction_mode=InstructionMode.INSTRUCTION_MODE_OVERRIDE,
@@ -161,10 +160,10 @@ async def test_an_override_is_reported_with_its_marker() -> None:
         (InvalidArgument.field("a", "b"), "InvalidArgument", "a: b", False),
     ],
 )
+@pytest.mark.requirement("Q-01", "Q-05", "Q-06", "Q-07", "C-33")
 async def test_known_errors_become_failed_results(
     error: Exception, type: str, message: str, retryable: bool
 ) -> None:
-    """SPEC Q-01, Q-05, Q-06, Q-07, C-33."""
     async with agent_server(FailingAgent(error=error, partial={"rows": 3})) as address:
         trace, result = await call_agent(address, AgentInput(task="t"))
     assert (result.status, result.error.type, result.error.message) == (FAILED, type, message)
@@ -175,8 +174,9 @@ async def test_known_errors_become_failed_results(
     assert (event.message, event.data["type"].string_value) == (message, type)
 
 
+@pytest.mark.requirement("Q-01", "R-04")
 async def test_an_unexpected_exception_shows_its_class_and_hides_its_text() -> None:
-    """SPEC Q-01, R-04: the text and the traceback go to the log only."""
+    """The text and the traceback go to the log only."""
     telemetry = Telemetry.for_tests()
     agent = FailingAgent(error=ZeroDivisionError("password=hunter2"))
     async with agent_server(agent, telemetry=telemetry) as address:
@@ -260,8 +260,8 @@ async def test_questions_to_the_user_end_the_step() -> None:
     assert result.clarification == Clarification(questions=[question], assumptions=["2026"])
 
 
+@pytest.mark.requirement("C-32", "C-33")
 async def test_the_plans_time_limit_ends_the_step_with_what_is_there() -> None:
-    """SPEC C-32, C-33."""
     agent = SlowAgent(partial={"rows": 3})
     result = await execute(agent, AgentInput(task="t", retry_config=limited(0.05)))
     assert agent.cancelled.is_set()
@@ -276,8 +276,8 @@ async def test_the_cards_time_limit_holds_when_the_plan_sets_none() -> None:
     assert (await execute(agent)).error.type == "DeadlineExceeded"
 
 
+@pytest.mark.requirement("C-33")
 async def test_the_result_gets_out_before_the_callers_deadline() -> None:
-    """SPEC C-33."""
     result = await execute(SlowAgent(partial={"rows": 3}), timeout_s=0.5)
     assert result.error.type == "DeadlineExceeded"
     assert from_value_map(result.partial_data) == {"rows": 3}
@@ -370,8 +370,8 @@ async def test_an_input_without_a_task_is_refused() -> None:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+@pytest.mark.requirement("P-03")
 async def test_trace_events_arrive_while_the_step_goes_on() -> None:
-    """SPEC P-03."""
     release = asyncio.Event()
 
     async def do(task: AgentTask) -> AgentResult:
@@ -397,9 +397,8 @@ async def test_trace_events_arrive_while_the_step_goes_on() -> None:
     assert [event.data["n"].int64_value for event in events] == list(range(100))
 
 
+@pytest.mark.requirement("Q-06")
 async def test_after_an_irreversible_effect_no_failure_is_retryable() -> None:
-    """SPEC Q-06."""
-
     class MarkThenFail(CountingAgent):
         async def behave(self, task: AgentTask) -> AgentResult:
             await task.tools.call("leave_mark", label="x")
@@ -411,8 +410,8 @@ async def test_after_an_irreversible_effect_no_failure_is_retryable() -> None:
     assert is_retryable((await execute(MarkThenFail(side_effect=idempotent))).error)
 
 
+@pytest.mark.requirement("T-18", "L-08")
 async def test_one_model_call_with_the_users_profile() -> None:
-    """SPEC T-18, L-08."""
     reply = fixture("any", ["### Task"], text="Forty-two.")
     async with ScriptedModel([reply]) as model:
         settings = ModelSettings(base_url=model.base_url, model="scripted")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from bos.agent.v1 import (
     AgentExecutionStatus,
     AgentInput,
@@ -30,8 +32,9 @@ def step(**approval: Any) -> AgentInput:
     )
 
 
+@pytest.mark.requirement("M-01", "M-10")
 async def test_propose_approve_perform() -> None:
-    """SPEC M-01, M-10: nothing happens before the approval, and exactly once after it."""
+    """Nothing happens before the approval, and exactly once after it."""
     agent = CountingAgent(protected=True)
     async with agent_server(agent) as address:
         _, proposal = await call_agent(address, step())

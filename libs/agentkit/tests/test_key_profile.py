@@ -1,4 +1,4 @@
-"""The key profile of a step, from its input to the model's door (SPEC N-07)."""
+"""The key profile of a step, from its input to the model's door."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bos_testkit.model_server import ScriptedModel
     from bos_testkit.models import ScriptedModelFactory
 
+pytestmark = pytest.mark.requirement("N-07")
+
 
 @pytest.fixture
 async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
@@ -42,7 +44,8 @@ async def run(model: Model, profile: str) -> AgentResult:
 
 
 @pytest.mark.parametrize(("profile", "key_end"), [("research", "rsch"), ("", "cdef")])
-async def test_n07_a_step_uses_the_profile_it_names(
+@pytest.mark.requirement("N-07")
+async def test_a_step_uses_the_profile_it_names(
     model: Model, scripted: ScriptedModel, profile: str, key_end: str
 ) -> None:
     result = await run(model, profile)
@@ -50,7 +53,8 @@ async def test_n07_a_step_uses_the_profile_it_names(
     assert [request.key_end for request in scripted.requests] == [key_end]
 
 
-async def test_n07_a_step_whose_profile_is_not_here_fails_and_says_where_to_add_it(
+@pytest.mark.requirement("N-07")
+async def test_a_step_whose_profile_is_not_here_fails_and_says_where_to_add_it(
     model: Model, scripted: ScriptedModel
 ) -> None:
     result = await run(model, "finance")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from bos.common.v1 import (
     Clarification,
     ClarificationTurn,
@@ -21,8 +23,8 @@ from bos_agentkit import (
 from bos_chassis.values import to_value, to_value_map
 
 
+@pytest.mark.requirement("L-08", "S-06")
 def test_the_profile_lists_what_is_known_and_nothing_else() -> None:
-    """SPEC L-08, S-06."""
     memory = LongTermMemory(
         critical=CriticalFacts(user_name="Alice", recent_projects=["RAG", "SQL"]),
         preferences=UserPreferences(tone="casual"),
@@ -42,8 +44,8 @@ def test_a_remembered_fact_cannot_add_a_section_to_a_prompt_or_leave_its_fence()
     assert format_user_profile(memory) == f"<untrusted>\n{shown}\n</untrusted>"
 
 
+@pytest.mark.requirement("D-03", "D-04")
 def test_exchanges_are_lines_of_questions_and_replies_or_none() -> None:
-    """SPEC D-03, D-04."""
     asked = Clarification(
         questions=[
             ClarifyingQuestion(question="Which measure?", options=["balance", "turnover"]),
@@ -74,15 +76,15 @@ def test_what_was_settled_comes_before_the_sections_of_a_prompt() -> None:
     assert prompt_sections(**parts, instructions="i").startswith("### Task")
 
 
+@pytest.mark.requirement("S-07")
 def test_entities_are_pairs_or_none() -> None:
-    """SPEC S-07."""
     entities = {"metric": to_value("revenue"), "limit": to_value(5), "names": to_value(["A", "B"])}
     assert format_entities(entities) == "limit=5, metric=revenue, names=A, B"
     assert format_entities({}) == "none"
 
 
+@pytest.mark.requirement("S-07")
 def test_dependency_data_is_cut_to_500_characters() -> None:
-    """SPEC S-07."""
     text = format_dependencies(
         {"sql_1": to_value_map({"total": Decimal("1.50")}), "rag_1": to_value_map({"t": "x" * 600})}
     )
@@ -92,8 +94,8 @@ def test_dependency_data_is_cut_to_500_characters() -> None:
     assert format_dependencies({}) == "none"
 
 
+@pytest.mark.requirement("S-07")
 def test_the_prompt_has_the_sections_in_order_and_cuts_the_source_text() -> None:
-    """SPEC S-07."""
     parts = {
         "task": "T",
         "entities": "none",

@@ -39,7 +39,7 @@ class Line(BaseModel):
 
 
 class DeployAgent(Agent):
-    """One agent with safe and protected tools (SPEC S-10)."""
+    """One agent with safe and protected tools."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -98,8 +98,8 @@ async def proposed(agent: Agent, **arguments: Any) -> ProposedAction:
     return caught.value.action
 
 
+@pytest.mark.requirement("S-03")
 def test_the_card_of_a_tool_comes_from_its_signature() -> None:
-    """SPEC S-03."""
     card = DeployAgent.check_status.card
     assert json_format.MessageToDict(card.input_schema) == {
         "type": "object",
@@ -141,16 +141,16 @@ async def test_arguments_that_do_not_fit_are_refused_by_name(
     assert agent.calls == []
 
 
+@pytest.mark.requirement("R-06", "M-02")
 async def test_an_empty_list_allows_every_tool_that_needs_no_approval() -> None:
-    """SPEC R-06, M-02."""
     box = task(DeployAgent()).tools
     assert [card.name for card in box.allowed] == ["check_status", "note"]
     with pytest.raises(PermissionDenied, match="deploy"):
         await box.call("deploy", service="api", version=1)
 
 
+@pytest.mark.requirement("R-06")
 async def test_a_tool_outside_the_list_is_refused() -> None:
-    """SPEC R-06."""
     agent = DeployAgent()
     box = task(agent, tools=["deploy"]).tools
     assert [card.name for card in box.allowed] == ["deploy"]
@@ -160,8 +160,8 @@ async def test_a_tool_outside_the_list_is_refused() -> None:
     assert agent.calls == []
 
 
+@pytest.mark.requirement("M-01", "S-10")
 async def test_a_protected_tool_is_proposed_and_not_called() -> None:
-    """SPEC M-01."""
     agent = DeployAgent()
     action = await proposed(agent, service="api", version=2)
     assert agent.calls == []
@@ -241,8 +241,8 @@ async def test_an_action_that_was_not_approved_is_refused() -> None:
     assert agent.calls == []
 
 
+@pytest.mark.requirement("M-02")
 async def test_an_approval_does_not_widen_the_list_of_tools() -> None:
-    """SPEC M-02."""
     agent = DeployAgent()
     action = await proposed(agent, service="api", version=2)
     for tools in ([], ["check_status"]):
@@ -330,9 +330,8 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+@pytest.mark.requirement("S-03")
 async def test_a_plain_function_can_be_a_tool_of_several_agents() -> None:
-    """SPEC S-03."""
-
     class Adder(DeployAgent):
         tools = (add,)
         card = agent_card("adder", "Adds.", tools=[add])
@@ -346,8 +345,8 @@ async def test_a_plain_function_can_be_a_tool_of_several_agents() -> None:
         assert await task(agent).tools.call("add", a=1, b=2) == 3
 
 
+@pytest.mark.requirement("S-02", "S-04")
 def test_a_card_that_disagrees_with_the_code_is_refused() -> None:
-    """SPEC S-02, S-04."""
     check_tools(DeployAgent())
     agent = DeployAgent()
     agent.card = agent_card("deploy", "Deploys.", tools=[DeployAgent.deploy, add])

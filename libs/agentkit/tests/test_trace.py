@@ -15,8 +15,8 @@ async def recorded(trace: TraceRecorder) -> list[TraceEvent]:
     return [event for batch in batches for event in batch.events]
 
 
+@pytest.mark.requirement("P-01", "P-02")
 async def test_events_have_their_type_agent_and_time() -> None:
-    """SPEC P-01, P-02."""
     trace = TraceRecorder("sql")
     trace.decision("d", chosen=["a"])
     trace.tool("t")
@@ -34,8 +34,8 @@ async def test_events_have_their_type_agent_and_time() -> None:
 
 
 @pytest.mark.security
+@pytest.mark.requirement("R-09")
 async def test_texts_are_whole_or_not_there_so_that_the_gateway_finds_every_credential() -> None:
-    """SPEC R-09."""
     trace = TraceRecorder("sql")
     trace.message("hunter2-" * 1024)
     trace.message("x" * 8190 + "hunter2")

@@ -135,7 +135,8 @@ async def test_an_idle_service_ends_on_sigint(spawn: Spawn) -> None:
     assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
-async def test_q03_unusable_settings_prevent_the_start_and_are_named(spawn: Spawn) -> None:
+@pytest.mark.requirement("Q-03")
+async def test_unusable_settings_prevent_the_start_and_are_named(spawn: Spawn) -> None:
     process = await spawn(BOS_SERVER_PORT="seventy")
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 78
@@ -144,7 +145,8 @@ async def test_q03_unusable_settings_prevent_the_start_and_are_named(spawn: Spaw
     assert b"Traceback" not in err
 
 
-async def test_q03_a_port_in_use_prevents_the_start(spawn: Spawn) -> None:
+@pytest.mark.requirement("Q-03")
+async def test_a_port_in_use_prevents_the_start(spawn: Spawn) -> None:
     first = await spawn()
     port = (await _serving(first))["address"].rpartition(":")[2]
     second = await spawn(BOS_SERVER_PORT=port)

@@ -105,6 +105,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert SampleSettings.load().max_steps == 20
 
 
+@pytest.mark.requirement("R-09")
 def test_settings_are_frozen_and_hide_secrets() -> None:
     settings = AuthSettings.load(static_key="0123456789abcdef")
     with pytest.raises(ValidationError):

@@ -118,7 +118,8 @@ def presented(rig: Rig) -> list[str]:
     return [request.key_end for request in rig.server.requests]
 
 
-async def test_n04_calls_carry_the_token_of_the_identity_and_no_key(
+@pytest.mark.requirement("N-04")
+async def test_calls_carry_the_token_of_the_identity_and_no_key(
     rig: Rig, app_service: TokenEndpoint
 ) -> None:
     model = await azure(rig)
@@ -134,14 +135,16 @@ async def test_n04_calls_carry_the_token_of_the_identity_and_no_key(
     assert asked["resource"] == "https://cognitiveservices.azure.com"
 
 
-async def test_n04_one_of_several_identities_can_be_chosen(
+@pytest.mark.requirement("N-04")
+async def test_one_of_several_identities_can_be_chosen(
     rig: Rig, app_service: TokenEndpoint
 ) -> None:
     await (await azure(rig, azure_client_id="11111111-2222")).text(HELLO)
     assert app_service.asked[0]["client_id"] == "11111111-2222"
 
 
-async def test_n04_a_virtual_machine_has_its_token_from_the_metadata_service(
+@pytest.mark.requirement("N-04")
+async def test_a_virtual_machine_has_its_token_from_the_metadata_service(
     rig: Rig, tokens: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", tokens.url)

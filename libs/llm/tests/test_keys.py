@@ -205,7 +205,8 @@ async def test_keys_that_are_turned_away_cost_no_tokens(rig: Rig) -> None:
     assert budget.counted == usage.input_tokens + usage.output_tokens
 
 
-async def test_n05_an_agent_uses_the_profile_its_settings_choose(
+@pytest.mark.requirement("N-05")
+async def test_an_agent_uses_the_profile_its_settings_choose(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SQL_MODEL_KEYS", "other")
@@ -215,7 +216,8 @@ async def test_n05_an_agent_uses_the_profile_its_settings_choose(
     assert sent(rig) == ["cccc", "cdef"]  # the planner's is the ordinary one
 
 
-async def test_n07_a_task_uses_the_profile_it_names_and_no_other_key(
+@pytest.mark.requirement("N-07")
+async def test_a_task_uses_the_profile_it_names_and_no_other_key(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SQL_MODEL_KEYS", "other")
@@ -231,7 +233,8 @@ async def test_n07_a_task_uses_the_profile_it_names_and_no_other_key(
     assert sent(rig)[2:] == ["cccc"]
 
 
-async def test_n07_tasks_side_by_side_keep_to_their_own_profiles(rig: Rig) -> None:
+@pytest.mark.requirement("N-07")
+async def test_tasks_side_by_side_keep_to_their_own_profiles(rig: Rig) -> None:
     model = await rig.model(key_profiles=PROFILES)
 
     async def task(profile: str) -> None:
@@ -246,7 +249,8 @@ async def test_n07_tasks_side_by_side_keep_to_their_own_profiles(rig: Rig) -> No
     }
 
 
-async def test_n07_a_profile_that_is_not_here_is_an_error_and_nothing_is_sent(rig: Rig) -> None:
+@pytest.mark.requirement("N-07")
+async def test_a_profile_that_is_not_here_is_an_error_and_nothing_is_sent(rig: Rig) -> None:
     model = await rig.model(key_profiles=PROFILES)
     set_key_profile("finance")
     assert model.configured  # so that nobody falls back to working without a model

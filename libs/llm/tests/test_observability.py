@@ -72,7 +72,8 @@ async def test_services_of_one_process_share_the_metrics(rig: Rig) -> None:
     assert rig.metric("bos_model_calls_total", **labels, outcome="ok") == 2
 
 
-async def test_n08_keys_appear_in_no_repr_log_span_or_error(
+@pytest.mark.requirement("N-08")
+async def test_keys_appear_in_no_repr_log_span_or_error(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -102,8 +103,8 @@ async def test_n08_keys_appear_in_no_repr_log_span_or_error(
     assert "OPENAI_API_KEY" in caught.value.message
 
 
+@pytest.mark.requirement("N-09")
 async def test_clients_are_made_on_first_use_shared_and_closed(rig: Rig) -> None:
-    """SPEC N-09."""
     models = await rig.models()
     assert models.for_agent("sql") is models.for_agent("sql")
     assert not models._endpoints

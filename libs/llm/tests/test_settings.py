@@ -17,7 +17,8 @@ def configured(settings: ModelSettings, agent: str = "planner") -> bool:
     return not settings.missing(agent, settings.get_agent_model_config(agent))
 
 
-def test_n08_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.requirement("N-08")
+def test_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
     settings = ModelSettings.load()
     assert configured(settings)
@@ -26,7 +27,8 @@ def test_n08_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_n04_queries_get_a_stronger_model_that_thinks_a_little() -> None:
+@pytest.mark.requirement("N-04")
+def test_queries_get_a_stronger_model_that_thinks_a_little() -> None:
     config = ModelSettings.load(api_key="sk-1234567890").get_agent_model_config("sql")
     assert (config.model, config.reasoning_effort) == ("gpt-6-sol", "low")
 
@@ -46,7 +48,8 @@ def test_a_base_url_without_a_model_is_not_enough() -> None:
     assert settings.missing("sql", config) == ("BOS_MODEL or SQL_MODEL",)
 
 
-def test_n02_n03_each_agent_has_its_own_provider_model_and_temperature(
+@pytest.mark.requirement("N-02", "N-03")
+def test_each_agent_has_its_own_provider_model_and_temperature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
@@ -63,7 +66,8 @@ def test_n02_n03_each_agent_has_its_own_provider_model_and_temperature(
     assert look_up("planner") == AgentModelConfig("openai", "gpt-4o", 0.1)
 
 
-def test_n01_any_compatible_provider_is_selectable_by_name(
+@pytest.mark.requirement("N-01")
+def test_any_compatible_provider_is_selectable_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SQL_MODEL_PROVIDER", "Gemini")
@@ -169,7 +173,8 @@ def test_tokens_of_the_machine_never_go_where_a_profile_points() -> None:
     assert not theirs.managed_identity
 
 
-def test_n05_several_keys_and_named_profiles_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.requirement("N-05")
+def test_several_keys_and_named_profiles_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", " sk-a, sk-b\n")
     monkeypatch.setenv("BOS_MODEL_KEYS", '{"research": ["sk-c", "sk-d"], "team": "sk-e"}')
     monkeypatch.setenv("SQL_MODEL_KEYS", "research")
@@ -181,7 +186,8 @@ def test_n05_several_keys_and_named_profiles_are_read(monkeypatch: pytest.Monkey
     assert settings.get_agent_model_config("planner").keys == ""
 
 
-def test_n05_an_agent_whose_profile_is_missing_names_both_variables(
+@pytest.mark.requirement("N-05")
+def test_an_agent_whose_profile_is_missing_names_both_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SQL_MODEL_KEYS", "research")
@@ -210,7 +216,8 @@ def test_wrong_profiles_name_the_variable_and_show_no_key(
     assert "secret" not in str(caught.value)
 
 
-def test_n04_azure_with_a_managed_identity_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.requirement("N-04")
+def test_azure_with_a_managed_identity_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
     monkeypatch.setenv("AZURE_OPENAI_AUTH", "managed_identity")
     monkeypatch.setenv("SQL_MODEL", "my-deployment")
@@ -218,7 +225,8 @@ def test_n04_azure_with_a_managed_identity_needs_no_key(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
-def test_n01_providers_of_the_documents_are_reached_by_their_compatible_addresses(
+@pytest.mark.requirement("N-01")
+def test_providers_of_the_documents_are_reached_by_their_compatible_addresses(
     monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
     monkeypatch.setenv("BOS_MODEL_PROVIDER", provider)

@@ -35,7 +35,8 @@ def spoil(rig: Rig, how: str, n: int = 1) -> None:
     }[how]()
 
 
-async def test_n10_a_structured_reply_is_a_validated_value(rig: Rig) -> None:
+@pytest.mark.requirement("N-10")
+async def test_a_structured_reply_is_a_validated_value(rig: Rig) -> None:
     reply = await (await rig.model()).structured(ASK, Plan)
     assert reply.value == Plan(steps=["query", "share"])
     assert not reply.repaired
@@ -47,7 +48,8 @@ async def test_n10_a_structured_reply_is_a_validated_value(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("how", SPOILERS)
-async def test_n10_an_unusable_reply_is_repaired_once(rig: Rig, how: str) -> None:
+@pytest.mark.requirement("N-10")
+async def test_an_unusable_reply_is_repaired_once(rig: Rig, how: str) -> None:
     spoil(rig, how)
     reply = await (await rig.model()).structured(ASK, Plan)
     assert reply.value.steps == ["query", "share"]
@@ -56,7 +58,8 @@ async def test_n10_an_unusable_reply_is_repaired_once(rig: Rig, how: str) -> Non
 
 
 @pytest.mark.parametrize("how", SPOILERS)
-async def test_n10_two_unusable_replies_are_an_error(rig: Rig, how: str) -> None:
+@pytest.mark.requirement("N-10")
+async def test_two_unusable_replies_are_an_error(rig: Rig, how: str) -> None:
     spoil(rig, how, n=2)
     with pytest.raises(ModelOutputInvalid) as caught:
         await (await rig.model()).structured(ASK, Plan)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     ],
     ids=["independent", "chain", "diamond", "empty"],
 )
-def test_shapes_c_10_t_15(steps: list, expected: list[list[str]]) -> None:
+@pytest.mark.requirement("C-10", "T-15")
+def test_shapes_of_plans(steps: list, expected: list[list[str]]) -> None:
     assert stages(Plan(steps=steps)) == expected
 
 
@@ -41,7 +42,8 @@ def test_reference_alone_makes_a_dependency() -> None:
     assert stages(plan) == [["a"], ["b"]]
 
 
-def test_circular_plan_is_a_value_error_c_08() -> None:
+@pytest.mark.requirement("C-08")
+def test_circular_plan_is_a_value_error() -> None:
     plan = Plan(steps=[step("a", "e", "x", "b"), step("b", "e", "x", "a")])
     with pytest.raises(ValueError, match="cycle"):
         stages(plan)
@@ -59,7 +61,8 @@ def acyclic_plans(draw: DrawFn) -> Plan:
 
 
 @given(acyclic_plans())
-def test_order_respects_dependencies_and_otherwise_the_planner_c_11(plan: Plan) -> None:
+@pytest.mark.requirement("C-11")
+def test_order_respects_dependencies_and_otherwise_the_planner(plan: Plan) -> None:
     order = execution_order(plan)
     position = {step_id: index for index, step_id in enumerate(order)}
     planned = [s.step_id for s in plan.steps]
@@ -74,7 +77,8 @@ def test_order_respects_dependencies_and_otherwise_the_planner_c_11(plan: Plan) 
 
 
 @given(acyclic_plans())
-def test_stages_hold_each_step_once_after_what_it_needs_c_07(plan: Plan) -> None:
+@pytest.mark.requirement("C-07")
+def test_stages_hold_each_step_once_after_what_it_needs(plan: Plan) -> None:
     found = stages(plan)
     level = {step_id: n for n, stage in enumerate(found) for step_id in stage}
     assert sorted(level) == sorted(s.step_id for s in plan.steps)

@@ -1,4 +1,4 @@
-"""SPEC B-03..B-06, B-21, X-05: the heuristic over cards."""
+"""The heuristic over cards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from bos.agent.v1 import AgentCard
 from bos_plans.heuristic import apply_preferences, candidates, missing_context, score
+
+pytestmark = pytest.mark.requirement("B-03", "B-04", "B-05", "B-06", "B-21")
 
 SQL = [
     "table",
@@ -55,15 +57,15 @@ def card(name: str, group: int, keywords: list[str], requires: tuple[str, ...] =
     )
 
 
-SPEC_CARDS = [
+THREE_CARDS = [
     card("api_docs", 1, API_DOCS),
     card("sql", 2, SQL),
     card("computation", 2, COMPUTATION),
 ]
 
 
-def literal_b05(question: str) -> list[str]:
-    """SPEC B-04 and B-05 word for word."""
+def counted_by_hand(question: str) -> list[str]:
+    """The rule by counting substrings, written out for these three agents."""
     text = question.lower()
     api_score = sum(keyword in text for keyword in API_DOCS)
     sql_score = sum(keyword in text for keyword in SQL)
@@ -82,45 +84,54 @@ words = st.sampled_from([*SQL, *COMPUTATION, *API_DOCS, "Hello", "customers", "G
 
 
 @given(st.lists(words, max_size=12).map(" ".join))
-def test_the_rule_over_cards_is_b05_for_any_question(question: str) -> None:
-    assert candidates(question, SPEC_CARDS, fallback_agent="sql") == literal_b05(question)
+@pytest.mark.requirement("B-05")
+def test_the_rule_over_cards_counts_for_any_question(question: str) -> None:
+    assert candidates(question, THREE_CARDS, fallback_agent="sql") == counted_by_hand(question)
 
 
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ("List all tables in the database", ["sql"]),  # T-10
-        ("List me all the API points available to you", ["api_docs", "sql"]),  # T-11
-        ("List APIs and query database", ["api_docs", "sql"]),  # T-11
+        pytest.param(
+            *("List all tables in the database", ["sql"]), marks=pytest.mark.requirement("T-10")
+        ),
+        pytest.param(
+            *("List me all the API points available to you", ["api_docs", "sql"]),
+            marks=pytest.mark.requirement("T-11"),
+        ),
+        pytest.param(
+            *("List APIs and query database", ["api_docs", "sql"]),
+            marks=pytest.mark.requirement("T-11"),
+        ),
         ("Calculate the difference", ["computation"]),
         ("Show the ratio", ["sql", "computation"]),
         ("Good morning", ["sql"]),  # nothing matches
     ],
 )
 def test_reference_questions_get_their_agents(question: str, expected: list[str]) -> None:
-    assert candidates(question, SPEC_CARDS, fallback_agent="sql") == expected
+    assert candidates(question, THREE_CARDS, fallback_agent="sql") == expected
 
 
 def test_the_score_counts_keywords_not_occurrences() -> None:
-    assert score("TOP top tOp", SPEC_CARDS[1]) == 1
-    assert score("stop", SPEC_CARDS[1]) == 1  # a substring is enough (B-04)
+    assert score("TOP top tOp", THREE_CARDS[1]) == 1
+    assert score("stop", THREE_CARDS[1]) == 1  # a substring is enough
 
 
 def test_without_a_fallback_agent_nothing_is_proposed() -> None:
-    assert candidates("Good morning", SPEC_CARDS) == []
-    assert candidates("Good morning", SPEC_CARDS, fallback_agent="mail") == []
+    assert candidates("Good morning", THREE_CARDS) == []
+    assert candidates("Good morning", THREE_CARDS, fallback_agent="mail") == []
 
 
+@pytest.mark.requirement("B-21")
 def test_an_agent_that_misses_required_context_comes_last() -> None:
-    """SPEC B-21."""
     cards = [card("api_docs", 1, ["api"], ("api_base_url",)), card("sql", 2, ["list"])]
     assert candidates("list api", cards) == ["sql", "api_docs"]
     assert candidates("list api", cards, context_keys={"api_base_url"}) == ["api_docs", "sql"]
     assert missing_context(cards[0], {"other"}) == ["api_base_url"]
 
 
+@pytest.mark.requirement("B-06")
 def test_preferred_agents_come_first_even_when_not_proposed() -> None:
-    """SPEC B-06, X-05."""
     selection = apply_preferences(["sql", "computation"], prefer=["web", "computation"], disable=[])
     assert selection.agents == ("web", "computation", "sql")
     assert selection.guardrails == {"preferred_agents": ["web", "computation"]}

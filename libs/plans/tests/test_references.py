@@ -63,7 +63,8 @@ def having(**data: object) -> AgentResult:
         ("@{ not one", "@{ not one"),
     ],
 )
-def test_text_resolves_with_its_type_c_16(text: str, value: object) -> None:
+@pytest.mark.requirement("C-16")
+def test_text_resolves_with_its_type(text: str, value: object) -> None:
     assert from_value(references().value(to_value(text))) == value
 
 
@@ -80,7 +81,8 @@ def test_lists_and_maps_resolve_at_any_depth() -> None:
     ["@{outputs.nowhere.n}", "@{outputs.s1.missing}", "@{outputs.s1.deep.x}", "@{outputs.bad.n}"],
     ids=["unknown step", "unknown field", "unknown inner field", "step that failed"],
 )
-def test_reference_to_what_is_not_there_is_refused_c_17(text: str) -> None:
+@pytest.mark.requirement("C-17")
+def test_reference_to_what_is_not_there_is_refused(text: str) -> None:
     with pytest.raises(ReferenceUnresolved):
         references().value(to_value(text))
     with pytest.raises(ReferenceUnresolved):
@@ -103,7 +105,8 @@ def test_references_are_found_in_task_and_inputs() -> None:
         ("mail me @ home {x}", 0),
     ],
 )
-def test_malformed_references_are_found_b_19(text: str, malformed: int) -> None:
+@pytest.mark.requirement("B-19")
+def test_malformed_references_are_found(text: str, malformed: int) -> None:
     assert len(malformed_references(step("x", "agent", text))) == malformed
 
 

@@ -1,4 +1,4 @@
-"""SPEC B-19, C-07, C-08: which plans may be run."""
+"""Which plans may be run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from bos_plans import (
     without_references,
 )
 from bos_plans.validation import MAX_REFERENCES
+
+pytestmark = pytest.mark.requirement("B-19", "C-07", "C-08")
 
 CARDS = {
     "sql": AgentCard(name="sql", description="x", tools=[Tool(name="query")]),
@@ -114,8 +116,8 @@ def test_agents_and_tools_must_be_known() -> None:
     ]
 
 
+@pytest.mark.requirement("C-08")
 def test_a_circle_is_refused_whether_by_dependency_or_by_reference() -> None:
-    """SPEC C-08."""
     (problem,) = problems(
         step("a", depends_on=["c"]), step("b", depends_on=["a"]), step("c", depends_on=["b"])
     )

@@ -1,4 +1,4 @@
-"""Both sides of every rule on statements of the three dialects (SPEC D-14..D-18, T-12)."""
+"""Both sides of every rule on statements of the three dialects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from sqlglot import exp, parse_one
 if TYPE_CHECKING:
     from bos_sqlguard import Dialect, Guard
 
-pytestmark = pytest.mark.security
+pytestmark = [
+    pytest.mark.security,
+    pytest.mark.requirement("D-14", "D-15", "D-16", "D-17", "D-18", "T-05"),
+]
 
 Case = tuple["Dialect", str, str]
 

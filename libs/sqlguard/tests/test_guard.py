@@ -44,14 +44,16 @@ def guard(**changes: int) -> Guard:
         ),
     ],
 )
-def test_d16_the_row_limit_is_written_with_one_row_of_look_ahead(given: str, written: str) -> None:
+@pytest.mark.requirement("D-16")
+def test_the_row_limit_is_written_with_one_row_of_look_ahead(given: str, written: str) -> None:
     verdict = guard(max_rows=10).check(given)
 
     assert verdict.safe_sql == written
     assert verdict.limited == (given != written)
 
 
-def test_d16_columns_are_counted_where_the_query_names_them() -> None:
+@pytest.mark.requirement("D-16")
+def test_columns_are_counted_where_the_query_names_them() -> None:
     narrow = guard(max_columns=2)
 
     assert narrow.check("SELECT a, b FROM orders").is_safe
@@ -69,7 +71,8 @@ def test_rows_listed_in_values_are_counted() -> None:
 
 
 @pytest.mark.parametrize("keyword", sorted(FORBIDDEN_KEYWORDS))
-def test_d14_every_keyword_is_found_in_any_case_but_not_in_text(keyword: str) -> None:
+@pytest.mark.requirement("D-14")
+def test_every_keyword_is_found_in_any_case_but_not_in_text(keyword: str) -> None:
     mixed = keyword[0].lower() + keyword[1:]
 
     refused = guard().check(f"SELECT 1 FROM orders WHERE a = b OR {mixed}")
@@ -209,7 +212,8 @@ def test_postgres_names_fold_and_sqlite_names_ignore_case() -> None:
     assert Guard(GuardPolicy("sqlite", mixed)).check("SELECT 1 FROM oRDERS").is_safe
 
 
-def test_d15_d17_both_variants_are_checked_in_their_dialects() -> None:
+@pytest.mark.requirement("D-15", "D-17")
+def test_both_variants_are_checked_in_their_dialects() -> None:
     policy = GuardPolicy("postgres", frozenset({"public.orders"}))
 
     verdicts = check_both(
@@ -224,7 +228,8 @@ def test_d15_d17_both_variants_are_checked_in_their_dialects() -> None:
     assert verdicts.safe_sql("postgres") == ""
 
 
-def test_d15_one_unsafe_variant_makes_the_query_unsafe() -> None:
+@pytest.mark.requirement("D-15")
+def test_one_unsafe_variant_makes_the_query_unsafe() -> None:
     policy = GuardPolicy("postgres", TABLES)
 
     verdicts = check_both(policy, {"postgres": "SELECT a FROM orders", "sqlite": "PRAGMA x"})

@@ -1,4 +1,4 @@
-"""What was assumed because nobody was asked any more is told, whoever writes (SPEC DEC-02)."""
+"""What was assumed because nobody was asked any more is told, whoever writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from bos_composer.citations import merge
 from bos_composer.deterministic import plain_answer
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import unstated_assumptions
+
+pytestmark = pytest.mark.requirement("D-04")
 
 ASSUMED = "Only active customers count."
 TOLD = "This assumes: Only active customers count."

@@ -1,4 +1,4 @@
-"""SPEC K-10: one numbering for all sources."""
+"""One numbering for all sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from bos_composer.citations import merge, renumber
+
+pytestmark = pytest.mark.requirement("K-10")
 
 
 def test_sources_are_merged_without_duplicates_and_markers_follow(make: Any) -> None:
@@ -23,7 +25,7 @@ def test_sources_are_merged_without_duplicates_and_markers_follow(make: Any) -> 
     citations = merge([first, second])
     assert [source.title for source in citations.sources] == ["Cost", "Budget", "News"]
     assert citations.answers == ("Budget is 5 [2], cost is 4 [1].", "Same budget [2]; news [3][2].")
-    assert second.answer == "Same budget [1]; news [2][1].", "results are never modified (K-07)"
+    assert second.answer == "Same budget [1]; news [2][1].", "results are never modified"
 
 
 def test_passages_without_an_id_are_compared_by_what_they_say(make: Any) -> None:

@@ -1,4 +1,4 @@
-"""SPEC K-12, K-16, Q-08, Q-09, R-04: the answer without a model."""
+"""The answer without a model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bos.planner.v1 import Intent, IntentRoute, WorkingContext
 from bos_composer.citations import merge
 from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
 from bos_composer.numbers import NumberFormat
+
+pytestmark = pytest.mark.requirement("K-12", "K-16", "Q-08", "Q-09", "R-04")
 
 NUMBERS = NumberFormat("en_IN", "INR")
 
@@ -47,8 +49,8 @@ def test_values_stand_in_for_a_missing_answer(make: Any) -> None:
     assert text == "- share of total: 0.5"
 
 
+@pytest.mark.requirement("T-12", "Q-08", "K-09")
 def test_what_failed_is_explained_beside_what_succeeded(make: Any) -> None:
-    """SPEC T-12, Q-08, K-09."""
     failed = make.result(
         "api_docs", status="failed", error=("HttpError", "Status 503 from\n https://u:p@host/x.")
     )
@@ -60,8 +62,8 @@ def test_what_failed_is_explained_beside_what_succeeded(make: Any) -> None:
     )
 
 
+@pytest.mark.requirement("Q-08", "C-24")
 def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> None:
-    """SPEC Q-08, C-24."""
     text = answer(
         make,
         make.result(status="failed", error=("QueryError", "")),
@@ -78,8 +80,9 @@ def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> No
     )
 
 
+@pytest.mark.requirement("C-24")
 def test_what_earlier_attempts_ran_into_is_told_once(make: Any) -> None:
-    """SPEC C-24: results are those of the last attempt."""
+    """Results are those of the last attempt."""
     last = make.result(status="failed", error=("QueryError", "No column b."))
     learnt = WorkingContext(
         errors_encountered=[
@@ -103,8 +106,8 @@ def test_what_earlier_attempts_ran_into_is_told_once(make: Any) -> None:
         ("hitl_skipped_non_streaming", "nobody could be asked on this kind of request"),
     ],
 )
+@pytest.mark.requirement("K-12", "Q-02", "Q-09")
 def test_a_blocked_action_is_named_with_the_way_out(make: Any, error: str, why: str) -> None:
-    """SPEC K-12, Q-02, Q-09."""
     blocked = make.result(
         "mail",
         status="skipped",
@@ -133,8 +136,8 @@ def test_a_skipped_agent_is_explained(make: Any) -> None:
         {"data": {}},
     ],
 )
+@pytest.mark.requirement("K-04")
 def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
-    """SPEC K-04."""
     assert answer(make, make.result(**empty)) == NO_DATA
 
 
@@ -147,8 +150,8 @@ def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
         (Intent.INTENT_UNSPECIFIED, NO_DATA),
     ],
 )
+@pytest.mark.requirement("C-03", "D-02")
 def test_a_plan_without_steps_still_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
-    """SPEC C-03, D-02."""
     assert answer(make, intent=IntentRoute(intent=intent)) == expected
 
 

@@ -1,4 +1,4 @@
-"""SPEC K-05, DEC-14: numbers by locale."""
+"""Numbers by locale."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bos_chassis.errors import ConfigurationError
 from bos_chassis.values import to_value
 from bos_composer.numbers import NumberFormat
 from bos_composer.settings import ComposerSettings
+
+pytestmark = pytest.mark.requirement("K-05")
 
 INDIAN = NumberFormat("en_IN", "INR")
 
@@ -26,8 +28,8 @@ INDIAN = NumberFormat("en_IN", "INR")
         ("123456789012345.67", "Rs.12,34,56,78,90,12,345.67"),
     ],
 )
+@pytest.mark.requirement("K-05")
 def test_indian_rupees_are_the_default(amount: str, written: str) -> None:
-    """SPEC K-05."""
     settings = ComposerSettings.load()
     numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
     assert numbers.money(Decimal(amount)) == written
@@ -42,10 +44,10 @@ def test_indian_rupees_are_the_default(amount: str, written: str) -> None:
         ("en_GB", "GBP", "'GBP' #,##0", "GBP 175,206"),
     ],
 )
+@pytest.mark.requirement("K-05")
 def test_another_deployment_writes_money_its_own_way(
     locale: str, currency: str, pattern: str | None, written: str
 ) -> None:
-    """DEC-14."""
     assert NumberFormat(locale, currency, pattern).money(Decimal(175206)) == written
 
 

@@ -24,8 +24,8 @@ ERROR = TraceEventType.TRACE_EVENT_TYPE_ERROR
 MESSAGE = TraceEventType.TRACE_EVENT_TYPE_MESSAGE
 
 
+@pytest.mark.requirement("K-01", "K-07", "K-15")
 async def test_the_answer_streams_and_the_output_has_the_whole(rig: Any, make: Any) -> None:
-    """SPEC K-01, K-07, K-15."""
     wanted = make.request(make.top_customers(sources=[make.document("Ledger")]))
     before = wanted.SerializeToString(deterministic=True)
     rig.model.knobs.chunk_delay_s = 0.01  # what arrives together is one delta
@@ -59,8 +59,8 @@ async def test_composing_a_table_of_five_costs_at_most_700_tokens(rig: Any, make
     assert output.usage.input_tokens + count_tokens(reply) < 700
 
 
+@pytest.mark.requirement("K-17", "P-08")
 async def test_completion_is_traced(rig: Any, make: Any) -> None:
-    """SPEC K-17, P-08."""
     _, output = await rig.compose(make.request(make.top_customers()))
     (event,) = output.trace
     assert (event.type, event.agent) == (RESULT, "composer")
@@ -68,8 +68,8 @@ async def test_completion_is_traced(rig: Any, make: Any) -> None:
     assert from_value(event.data["input_tokens"]) > 0
 
 
+@pytest.mark.requirement("K-03")
 async def test_data_is_the_first_table_of_a_successful_agent(rig: Any, make: Any) -> None:
-    """SPEC K-03."""
     failed = make.result(status="failed", columns=["x"], rows=[[1]], error=("QueryError", "no"))
     first, second = make.top_customers(), make.result(columns=["y"], rows=[[2]])
     _, output = await rig.compose(
@@ -80,8 +80,8 @@ async def test_data_is_the_first_table_of_a_successful_agent(rig: Any, make: Any
     assert not output.HasField("data")
 
 
+@pytest.mark.requirement("K-14")
 async def test_highlights_followups_and_charts_pass_unchanged(rig: Any, make: Any) -> None:
-    """SPEC K-14."""
     first = make.top_customers(highlights=["A"], followups=["B?"], charts=[Chart(title="C")])
     second = make.result(highlights=["A", "D"], charts=[Chart(title="E")])
     _, output = await rig.compose(make.request(first, second))
@@ -90,8 +90,8 @@ async def test_highlights_followups_and_charts_pass_unchanged(rig: Any, make: An
     assert [chart.title for chart in output.charts] == ["C", "E"]
 
 
+@pytest.mark.requirement("K-10")
 async def test_a_citation_of_nothing_does_not_survive(rig: Any, make: Any) -> None:
-    """SPEC K-10."""
     share = make.result("computation", data={"share_percent": 43.1})
     deltas, output = await rig.compose(make.request(share, question="And what share is that?"))
     assert "".join(deltas).endswith("see [7].")
@@ -121,10 +121,10 @@ async def test_a_citation_of_nothing_does_not_survive(rig: Any, make: Any) -> No
         "broken at once",
     ],
 )
+@pytest.mark.requirement("K-16", "N-10", "Q-04", "Q-08")
 async def test_whatever_the_model_does_there_is_an_answer(
     rig: Any, make: Any, spoil: Callable[[Knobs], None]
 ) -> None:
-    """SPEC K-16, N-10, Q-04, Q-08."""
     spoil(rig.model.knobs)
     deltas, output = await rig.compose(make.request(make.top_customers()))
     assert not deltas
@@ -243,8 +243,8 @@ async def test_an_endless_answer_is_cut(start: Any, make: Any) -> None:
     assert output.usage.model_calls == 1
 
 
+@pytest.mark.requirement("K-05")
 async def test_the_locale_reaches_prompt_and_answer(start: Any, make: Any) -> None:
-    """DEC-14."""
     rig = await start(locale="en_US", currency="USD")
     await rig.compose(make.request(make.top_customers()))
     assert "in the format `$175,206.00`" in rig.model.requests[-1].prompt

@@ -132,7 +132,7 @@ def _planner_prompt(question: str) -> str:
 
 
 def _composer_prompt(question: Question, data: list[str]) -> str:
-    """The sections of the composer's prompt that matter here (SPEC K-06)."""
+    """The sections of the composer's prompt that matter here."""
     shown = "\n".join(["### Data of the results", *data])
     return f"{shown}\n\n{composer_section(question.question)}"
 

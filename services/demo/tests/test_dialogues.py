@@ -96,7 +96,8 @@ def test_the_guard_passes_every_query_in_every_dialect(step: SqlStep, dialect: A
     assert set(verdict.used_tables) == set(step.tables)
 
 
-def test_d05_what_is_offered_is_in_the_schema(rows: CompanyRows) -> None:
+@pytest.mark.requirement("D-05")
+def test_what_is_offered_is_in_the_schema(rows: CompanyRows) -> None:
     groups = {c.category_name for c in rows.product_categories if c.parent_category_id is None}
     (group,) = (ask for ask in SHIFT.asks if ask.slot == "group")
     assert {choice.offered for choice in group.choices[1:]} == groups

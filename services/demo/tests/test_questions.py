@@ -30,7 +30,7 @@ def test_there_are_enough_questions_of_each_kind() -> None:
 
 
 def test_the_questions_that_the_specification_names_are_there() -> None:
-    """SPEC T-10 and the acceptance question of `make demo`."""
+    """The list of tables, and the acceptance question of `make demo`."""
     asked = {question.question: question for question in QUESTIONS}
     assert asked["List all tables in the database"].agents == ("sql",)
     top = asked[
@@ -89,10 +89,11 @@ def test_a_kind_says_what_its_plans_look_like(question: Question) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("question", "step"), SQL_STEPS, ids=_name)
+@pytest.mark.requirement("T-04", "T-05")
 def test_the_guard_passes_every_query_in_every_dialect(
     question: Question, step: SqlStep, dialect: str
 ) -> None:
-    """SPEC T-04, T-05: all variants are single SELECTs on the tables they name."""
+    """All variants are single SELECTs on the tables they name."""
     policy = GuardPolicy(
         dialect=dialect,  # type: ignore[arg-type]
         allowed_tables=frozenset(table_names()),

@@ -1,4 +1,4 @@
-"""Demo queries translated by the sql agent: the same rows, wherever they can be run (SPEC D-09)."""
+"""Demo queries translated by the sql agent: the same rows, wherever they can be run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bos_sqlguard import Dialect
 
     Connection = asyncpg.Connection[asyncpg.Record]
+
+pytestmark = pytest.mark.requirement("D-09")
 
 QUESTIONS = [*load_questions(), *load_followups(), *load_approved()]
 STEPS = [step for each in QUESTIONS for step in each.steps if isinstance(step, SqlStep)]

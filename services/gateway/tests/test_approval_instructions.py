@@ -32,6 +32,7 @@ __all__ = ["agent"]
     ],
     ids=["enhance", "override", "not classified"],
 )
+@pytest.mark.requirement("M-17", "M-18", "M-19", "M-20")
 async def test_instructions_lead_to_another_proposal(
     house: House,
     agent: DeployAgent,
@@ -39,7 +40,7 @@ async def test_instructions_lead_to_another_proposal(
     heading: str,
     overridden: bool,
 ) -> None:
-    """SPEC M-17..M-20; what cannot be classified adds to the task."""
+    """What cannot be classified adds to the task."""
     house.planner.mode = mode
     async with patient(house) as gateway:
         following = Following(gateway)

@@ -1,4 +1,4 @@
-"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL (SPEC M)."""
+"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -140,6 +140,7 @@ async def stored(house: House, run_id: str) -> list[LogEvent]:
     return [LogEvent.FromString(row["payload"]) for row in rows]
 
 
+@pytest.mark.requirement("M-01", "M-04", "M-10")
 async def test_approved_action_is_performed_exactly_once(house: House, agent: DeployAgent) -> None:
     async with patient(house) as gateway:
         following = Following(gateway)
@@ -168,6 +169,7 @@ async def test_approved_action_is_performed_exactly_once(house: House, agent: De
     assert "approval_resolved" in kinds(events)
 
 
+@pytest.mark.requirement("M-11")
 async def test_denied_action_does_not_happen_and_dependents_see_why(
     house: House, agent: DeployAgent
 ) -> None:
@@ -192,6 +194,7 @@ async def test_denied_action_does_not_happen_and_dependents_see_why(
     assert events[-1].run_finished.response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
 
 
+@pytest.mark.requirement("M-06", "M-12")
 async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
     async with patient(house, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
         following = Following(gateway)
@@ -228,6 +231,7 @@ async def test_damaged_request_neither_keeps_others_from_being_listed_nor_from_t
     assert agent.landed == {}
 
 
+@pytest.mark.requirement("M-05", "M-08")
 async def test_decision_stands_and_the_same_again_is_no_error(
     house: House, agent: DeployAgent
 ) -> None:
@@ -265,6 +269,7 @@ async def test_cancelled_run_closes_its_request(house: House, agent: DeployAgent
     assert agent.landed == {}
 
 
+@pytest.mark.requirement("M-05", "M-15")
 async def test_request_of_a_run_that_is_gone_is_expired(house: House, agent: DeployAgent) -> None:
     """A run that is ended without regard to its request, such as one that cannot be read."""
     async with house.gateway() as gateway:
@@ -312,8 +317,9 @@ async def test_changed_argument_after_the_approval_is_refused(
     assert "not one that was approved" in result.error.message
 
 
+@pytest.mark.requirement("M-13")
 async def test_others_go_on_while_one_waits(house: House, agent: DeployAgent) -> None:
-    """SPEC M-13: steps without protected tools, and those behind them, wait for nobody."""
+    """Steps without protected tools, and those behind them, wait for nobody."""
     echo = EchoAgent("echo", data={"x": 1})
     await house.add_agent(echo)
     house.planner.steps += [
@@ -359,8 +365,8 @@ async def test_decision_reaches_a_run_that_is_still_driven(
     assert len(slow.inputs) == 1
 
 
+@pytest.mark.requirement("M-14")
 async def test_nobody_can_be_asked_on_a_unary_call(house: House, agent: DeployAgent) -> None:
-    """SPEC M-14."""
     async with patient(house) as gateway:
         response = await gateway.ask("Deploy?")
         listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
@@ -434,6 +440,7 @@ async def test_unknown_request(house: House, agent: DeployAgent) -> None:
             assert isinstance(from_rpc_error(caught.value), NotFound)
 
 
+@pytest.mark.requirement("M-03", "M-15")
 async def test_request_survives_its_gateway(house: House) -> None:
     """Asked by one process, decided when there was none, performed by a third."""
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)

@@ -263,7 +263,8 @@ def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
     ("first", "status"),
     [(SUCCEEDED, RUN_STATUS_PARTIALLY_SUCCEEDED), (FAILED, RUN_STATUS_FAILED)],
 )
-def test_status_is_that_of_the_whole_cycle_c_22(first: int, status: int) -> None:
+@pytest.mark.requirement("C-22")
+def test_status_is_that_of_the_whole_cycle(first: int, status: int) -> None:
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, finished("a", first))
     apply(state, failed("b"))
@@ -276,7 +277,8 @@ def test_status_is_that_of_the_whole_cycle_c_22(first: int, status: int) -> None
 
 
 @pytest.mark.parametrize("flagged", ["a", "c"])
-def test_final_answer_is_that_of_the_last_attempt_c_24(flagged: str) -> None:
+@pytest.mark.requirement("C-24")
+def test_final_answer_is_that_of_the_last_attempt(flagged: str) -> None:
     steps = {name: step(name, "echo") for name in "abc"}
     steps[flagged].is_final_answer = True
     state = after(planned(steps["a"], steps["b"]))
@@ -290,7 +292,8 @@ def test_final_answer_is_that_of_the_last_attempt_c_24(flagged: str) -> None:
     assert (output.answer if output else None) == ("c done" if flagged == "c" else None)
 
 
-def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undone_c_24() -> None:
+@pytest.mark.requirement("C-24")
+def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undone() -> None:
     final = step("c", "echo")
     final.is_final_answer = True
     state = after(planned(step("a", "echo"), step("b", "echo")))
@@ -322,7 +325,8 @@ def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
     assert (final_answer(state) is not None) is asked
 
 
-def test_working_context_keeps_findings_and_errors_of_all_attempts_c_25() -> None:
+@pytest.mark.requirement("C-25")
+def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1, error="QueryError"))
     learnt = working_context(state)
@@ -383,7 +387,8 @@ def test_texts_of_any_size_are_cut_for_the_planner() -> None:
     assert list(context.failed_steps[0].partial_data.fields) == ["kept"]
 
 
-def test_planner_is_told_what_can_be_referred_to_b_20() -> None:
+@pytest.mark.requirement("B-20")
+def test_planner_is_told_what_can_be_referred_to() -> None:
     state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
     apply(state, finished("c", FAILED, revision=1))
     wanted(state)
@@ -399,7 +404,8 @@ def test_planner_is_told_what_can_be_referred_to_b_20() -> None:
     assert lost.sub_task_input["other"].string_value == "@{outputs.a.x}"
 
 
-def test_journal_tells_every_attempt_c_26() -> None:
+@pytest.mark.requirement("C-26")
+def test_journal_tells_every_attempt() -> None:
     state = mended(accepted(max_revisions=1))
     apply(state, finished("c", FAILED, revision=1))
     (compose,) = wanted(state)

@@ -41,6 +41,7 @@ def taken_out(**fields: Any) -> tuple[Taken, dict[str, Any]]:
     return taken, MessageToDict(context)
 
 
+@pytest.mark.requirement("A-05")
 def test_what_merely_sounds_like_a_credential_stays() -> None:
     fields = {
         "token_budget": 5.0,
@@ -73,6 +74,7 @@ def test_a_credential_that_is_a_number_is_the_number_that_was_sent(sent: Any, te
 
 
 @pytest.mark.security
+@pytest.mark.requirement("A-05")
 def test_declared_keys_are_taken_out_at_any_depth() -> None:
     taken, left = taken_out(
         user={"shop_token": "s3cret-1", "name": "Ada"},

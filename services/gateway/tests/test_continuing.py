@@ -1,4 +1,4 @@
-"""Replies to clarifying questions go on with the same purpose (SPEC D-04, DEC-02)."""
+"""Replies to clarifying questions go on with the same purpose."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from gateway_house import House
 
     from bos_agentkit import AgentTask
+
+pytestmark = pytest.mark.requirement("D-04")
 
 QUESTION = "How is my dollar value shifting?"
 METRIC = ClarifyingQuestion(question="Which metric?", options=["balance", "turnover"])
@@ -101,7 +103,8 @@ async def refused(call: Any) -> BosError:
     return from_rpc_error(raised.value)
 
 
-async def test_d04_a_reply_is_planned_done_and_answered_as_the_original_question(
+@pytest.mark.requirement("D-04")
+async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
     house: House,
 ) -> None:
     agent = await asking(house)
@@ -165,7 +168,8 @@ async def test_every_exchange_so_far_goes_with_the_reply(house: House) -> None:
     assert given.clarification_turn_count == 2
 
 
-async def test_d04_after_the_last_round_no_agent_asks_any_more(house: House) -> None:
+@pytest.mark.requirement("D-04")
+async def test_after_the_last_round_no_agent_asks_any_more(house: House) -> None:
     await asking(house, rounds=99)
     async with house.gateway(max_clarification_turns=2) as gateway:
         runs = [await gateway.ask(QUESTION)]
@@ -184,7 +188,8 @@ async def test_d04_after_the_last_round_no_agent_asks_any_more(house: House) -> 
     assert "Which metric?" in result.error.message
 
 
-async def test_d04_after_the_last_round_no_planner_asks_any_more_either(house: House) -> None:
+@pytest.mark.requirement("D-04")
+async def test_after_the_last_round_no_planner_asks_any_more_either(house: House) -> None:
     house.planner.answer = MakePlanResponse(clarification=ASKED)
     async with house.gateway(max_clarification_turns=1) as gateway:
         first = await gateway.ask(QUESTION)

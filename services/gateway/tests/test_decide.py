@@ -138,7 +138,8 @@ def test_cancelled_run_ends_whatever_is_under_way() -> None:
     assert record.events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
 
 
-def test_step_that_asks_the_user_ends_the_run_with_its_questions_d_04() -> None:
+@pytest.mark.requirement("D-04")
+def test_step_that_asks_the_user_ends_the_run_with_its_questions() -> None:
     asks = Clarification(questions=[ClarifyingQuestion(question="Which year?", options=["2025"])])
     result = finished("a", AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, clarification=asks)
     state = fold("r", [accepted(), planned(step("a", "echo")), result])

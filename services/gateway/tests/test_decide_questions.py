@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from revised_logs import (
     START,
     accepted,
@@ -43,7 +44,8 @@ def asks(step_id: str = "a") -> LogEvent:
     return finished(step_id, AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, clarification=question)
 
 
-def test_question_of_a_step_lets_nothing_new_begin_and_waits_for_what_runs_d_04() -> None:
+@pytest.mark.requirement("D-04")
+def test_question_of_a_step_lets_nothing_new_begin_and_waits_for_what_runs() -> None:
     state = after(
         planned(step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "b")),
     )
@@ -57,7 +59,8 @@ def test_question_of_a_step_lets_nothing_new_begin_and_waits_for_what_runs_d_04(
     assert state.response.status == RUN_STATUS_CLARIFICATION_NEEDED
 
 
-def test_question_of_a_step_comes_before_another_plan_c_23() -> None:
+@pytest.mark.requirement("C-23")
+def test_question_of_a_step_comes_before_another_plan() -> None:
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, failed("b"))
     apply(state, asks())

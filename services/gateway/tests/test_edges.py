@@ -248,7 +248,8 @@ async def test_draining_sends_followers_elsewhere_without_using_up_its_grace(hou
     assert time.monotonic() - began < grace_s
 
 
-async def test_without_data_a_client_sees_no_rows_in_any_event_a_07(house: House) -> None:
+@pytest.mark.requirement("A-07")
+async def test_without_data_a_client_sees_no_rows_in_any_event(house: House) -> None:
     def rows(result: AgentResult, task: AgentTask) -> None:
         task.trace.message("Fetched", row="cell-secret")
         result.table.CopyFrom(make_table(["c"], [["cell-secret"]]))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         ({"sql": "research", "*": "common"}, {"sql": "research", "code": "common"}),
     ],
 )
-def test_n07_dispatch_names_the_profile_that_the_log_froze(
+@pytest.mark.requirement("N-07")
+def test_dispatch_names_the_profile_that_the_log_froze(
     profiles: dict[str, str], chosen: dict[str, str]
 ) -> None:
     start = accepted()
@@ -39,7 +40,8 @@ def test_n07_dispatch_names_the_profile_that_the_log_froze(
     assert state.request.settings.api_keys_config_refs == profiles  # asking a map adds to it
 
 
-async def test_n07_profiles_of_the_settings_reach_the_agents(house: House) -> None:
+@pytest.mark.requirement("N-07")
+async def test_profiles_of_the_settings_reach_the_agents(house: House) -> None:
     agents = {name: EchoAgent(name) for name in ("echo", "other")}
     for agent in agents.values():
         await house.add_agent(agent)
@@ -50,7 +52,8 @@ async def test_n07_profiles_of_the_settings_reach_the_agents(house: House) -> No
     assert given == {"echo": "research", "other": "common"}
 
 
-async def test_n07_requests_choose_no_profile(house: House) -> None:
+@pytest.mark.requirement("N-07")
+async def test_requests_choose_no_profile(house: House) -> None:
     """Whoever asks could spend somebody else's key: only the operator's settings count."""
     agent = EchoAgent()
     await house.add_agent(agent)

@@ -18,6 +18,7 @@ from bos_testkit.waiting import eventually
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
+@pytest.mark.requirement("C-31")
 async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
     house: House, number: int
 ) -> None:

@@ -107,9 +107,8 @@ async def all_remembered(house: House) -> AsyncIterator[None]:
             await asyncio.sleep(0.01)
 
 
-async def test_l_01_history_and_memory_reach_planner_and_composer(
-    house: House, target: str
-) -> None:
+@pytest.mark.requirement("L-01", "B-15")
+async def test_history_and_memory_reach_planner_and_composer(house: House, target: str) -> None:
     async with house.gateway(memory_target=target, **PATIENT) as client:
         await client.ask("And the quarter before?", conversation_id="talk")
 
@@ -168,7 +167,8 @@ async def test_without_memory_questions_stand_alone(house: House) -> None:
 
 @pytest.mark.parametrize("method", ["OpenTurn", "ExtractFacts", "RecordTurn"])
 @pytest.mark.parametrize("how", ["hangs", "fails"])
-async def test_l_11_no_run_waits_for_memory_or_fails_by_it(
+@pytest.mark.requirement("L-11")
+async def test_no_run_waits_for_memory_or_fails_by_it(
     house: House, target: str, memory: MemoryDouble, method: str, how: str
 ) -> None:
     if how == "hangs":

@@ -125,6 +125,7 @@ async def ask_many(dsn: str, clients: list[Client], agent: GatedAgent) -> list[A
     return asked
 
 
+@pytest.mark.requirement("C-31")
 async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(house: House) -> None:
     quick, gated = await quick_and_gated(house)
     async with two_gateways(house) as ((first, one), (_, other)):

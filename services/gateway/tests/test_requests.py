@@ -61,7 +61,8 @@ async def test_same_request_id_is_the_same_run_and_another_body_is_refused(house
         ({"question": "x", "context": {"blob": "x" * 70_000}}, "request.context"),
     ],
 )
-async def test_bad_request_names_the_field_and_the_fix_r_01(
+@pytest.mark.requirement("R-01")
+async def test_bad_request_names_the_field_and_the_fix(
     house: House, request_fields: dict, field: str
 ) -> None:
     await house.add_agent(EchoAgent("echo"))
@@ -74,7 +75,8 @@ async def test_bad_request_names_the_field_and_the_fix_r_01(
     assert not house.planner.requests
 
 
-async def test_agent_names_are_normalised_a_03(house: House) -> None:
+@pytest.mark.requirement("A-03")
+async def test_agent_names_are_normalised(house: House) -> None:
     agent = EchoAgent("echo")
     agent.card.aliases.append("echo_agent")
     await house.add_agent(agent)
@@ -83,7 +85,8 @@ async def test_agent_names_are_normalised_a_03(house: House) -> None:
     assert list(house.planner.requests[0].prefer_agents) == ["echo"]
 
 
-async def test_temporal_context_is_filled_in_and_secrets_are_taken_out_a_06(house: House) -> None:
+@pytest.mark.requirement("A-06")
+async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(house: House) -> None:
     context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
     async with house.gateway() as gateway:
         response = await gateway.ask(context=context)

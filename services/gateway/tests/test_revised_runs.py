@@ -51,7 +51,8 @@ async def run_of(gateway: Client, run_id: str) -> Run:
     return found
 
 
-async def test_planner_is_told_what_failed_and_what_was_achieved_b_20(house: House) -> None:
+@pytest.mark.requirement("B-20")
+async def test_planner_is_told_what_failed_and_what_was_achieved(house: House) -> None:
     await house.add_agent(EchoAgent("echo", data={"x": 7}))
     await house.add_agent(broken())
     house.planner.steps = [step("a", "echo"), step("b", "broken", "", "a", n=1)]
@@ -82,7 +83,8 @@ async def test_planner_is_told_what_failed_and_what_was_achieved_b_20(house: Hou
     assert "replanning 1 succeeded" in [each.entry for each in run.journal]
 
 
-async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_questions_c_23(
+@pytest.mark.requirement("C-23")
+async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_questions(
     house: House,
 ) -> None:
     """A plan beside the questions counts for nothing, not even if it could not be taken."""
@@ -98,7 +100,8 @@ async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_quest
     assert [each.agent_name for each in response.agent_results] == ["echo", "broken"]
 
 
-async def test_composer_is_told_what_went_wrong_only_if_it_was_not_mended_c_24(
+@pytest.mark.requirement("C-24")
+async def test_composer_is_told_what_went_wrong_only_if_it_was_not_mended(
     house: House,
 ) -> None:
     await house.add_agent(EchoAgent("echo"))
@@ -193,7 +196,8 @@ async def deciding(gateway: Client, decision: int) -> list[RunEvent]:
     ],
     ids=["denied", "done"],
 )
-async def test_action_that_is_settled_is_not_asked_about_again_c_23(
+@pytest.mark.requirement("C-23")
+async def test_action_that_is_settled_is_not_asked_about_again(
     house: House, decision: int, effects: int, first: str, again: str
 ) -> None:
     """Its work comes back in other words, and the agent proposes the same action."""

@@ -48,7 +48,8 @@ from bos_testkit.plans import step
 # When there is another plan
 
 
-def test_steps_that_failed_lead_to_another_plan_c_21() -> None:
+@pytest.mark.requirement("C-21")
+def test_steps_that_failed_lead_to_another_plan() -> None:
     assert tried(finished("a"), failed("b")) == MAKES_ANOTHER_PLAN
     assert tried(finished("a"), finished("b")) == COMPOSES
 
@@ -76,7 +77,8 @@ def test_failures_that_another_plan_could_mend(error: str) -> None:
         *("ClarificationLimit", "BudgetExhausted", "CredentialLost", "OutcomeUnknown", "Cancelled"),
     ],
 )
-def test_decisions_of_people_rules_and_limits_are_not_planned_around_c_23(error: str) -> None:
+@pytest.mark.requirement("C-23")
+def test_decisions_of_people_rules_and_limits_are_not_planned_around(error: str) -> None:
     assert tried(failed("a", error), steps="a") == COMPOSES
 
 
@@ -106,7 +108,8 @@ def test_failures_of_a_model_s_endpoint_are_not_planned_around(error: str) -> No
 
 
 @pytest.mark.parametrize("error", ["hitl_skipped_non_streaming", "denied_by_user", "hitl_timeout"])
-def test_step_that_was_skipped_is_not_planned_around_c_23(error: str) -> None:
+@pytest.mark.requirement("C-23")
+def test_step_that_was_skipped_is_not_planned_around(error: str) -> None:
     assert tried(finished("a", SKIPPED, error=error), steps="a") == COMPOSES
 
 
@@ -134,7 +137,8 @@ REFERS = "use @{outputs.a.nowhere}"
     ],
     ids=["no such field", "its source failed", "its source was blocked", "its source was denied"],
 )
-def test_reference_is_as_mendable_as_what_it_refers_to_c_17(
+@pytest.mark.requirement("C-17")
+def test_reference_is_as_mendable_as_what_it_refers_to(
     source: LogEvent, follows: list[object]
 ) -> None:
     state = after(planned(step("a", "echo"), step("b", "echo", REFERS)))
@@ -256,7 +260,8 @@ def test_step_that_nobody_has_begun_is_planned_again_whatever_it_could_have_done
 
 
 @pytest.mark.parametrize("how", ["plan_failed", "no steps"])
-def test_without_a_new_plan_nothing_more_is_attempted_c_22(how: str) -> None:
+@pytest.mark.requirement("C-22")
+def test_without_a_new_plan_nothing_more_is_attempted(how: str) -> None:
     state = after(planned(step("a", "echo")))
     apply(state, failed("a"))
     wanted(state)
@@ -344,13 +349,15 @@ THIN: dict[str, Any] = {"answer": ""}
     ],
     ids=["thin", "certain", "no model", "results are there", "partial", "no rows", "rows"],
 )
-def test_planner_is_asked_again_about_thin_results_of_an_uncertain_plan_b_22(
+@pytest.mark.requirement("B-22")
+def test_planner_is_asked_again_about_thin_results_of_an_uncertain_plan(
     confidence: float, result: dict[str, Any], origin: str, follows: list[object]
 ) -> None:
     assert wanted(uncertain(confidence, result, origin)) == follows
 
 
-def test_planner_is_asked_about_thin_results_once_in_a_run_b_22() -> None:
+@pytest.mark.requirement("B-22")
+def test_planner_is_asked_about_thin_results_once_in_a_run() -> None:
     state = uncertain(0.4, THIN)
     assert wanted(state) == MAKES_ANOTHER_PLAN
     apply(state, planned(step("b", "echo"), revision=1, decision=PlannerDecision(confidence=0.1)))

@@ -48,6 +48,7 @@ class _Breaking(Agent):
         raise AgentFailure("HttpError", "No answer came back.", retryable=True)
 
 
+@pytest.mark.requirement("C-01", "K-08", "C-02")
 async def test_question_becomes_plan_steps_answer_and_end_in_this_order(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("first", "echo")]
@@ -81,6 +82,7 @@ async def test_unary_ask_returns_the_same_outcome(house: House) -> None:
     assert [r.agent_name for r in response.agent_results] == ["echo"]
 
 
+@pytest.mark.requirement("C-16")
 async def test_references_carry_typed_values_and_text(house: House) -> None:
     await house.add_agent(EchoAgent("source", data={"big": 9007199254740993, "name": "Asha"}))
     sink = EchoAgent("sink")
@@ -104,7 +106,8 @@ async def test_references_carry_typed_values_and_text(house: House) -> None:
     assert seen.dependency_outputs["a"].fields["name"].string_value == "Asha"
 
 
-async def test_unresolved_reference_fails_its_step_without_dispatch_c_17(house: House) -> None:
+@pytest.mark.requirement("C-17")
+async def test_unresolved_reference_fails_its_step_without_dispatch(house: House) -> None:
     sink = EchoAgent("sink")
     await house.add_agent(EchoAgent("source", data={"x": 1}))
     await house.add_agent(sink)
@@ -119,7 +122,8 @@ async def test_unresolved_reference_fails_its_step_without_dispatch_c_17(house: 
     assert any(e.agent == "sink" and e.data["type"].string_value for e in response.trace)
 
 
-async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) -> None:
+@pytest.mark.requirement("C-14", "C-15")
+async def test_soft_dependency_on_a_failed_step_still_runs(house: House) -> None:
     sink = EchoAgent("sink")
     await house.add_agent(FailingAgent("broken"))
     await house.add_agent(sink)
@@ -130,7 +134,8 @@ async def test_soft_dependency_on_a_failed_step_still_runs_x_12(house: House) ->
     assert "reason" in sink.inputs[0].dependency_outputs["a"].fields
 
 
-async def test_independent_steps_run_side_by_side_and_keep_planner_order_c_11(house: House) -> None:
+@pytest.mark.requirement("C-11", "C-09")
+async def test_independent_steps_run_side_by_side_and_keep_planner_order(house: House) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await house.add_agent(slow)
     await house.add_agent(quick)
@@ -143,7 +148,8 @@ async def test_independent_steps_run_side_by_side_and_keep_planner_order_c_11(ho
     assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
 
 
-async def test_concurrency_of_one_is_strict_planner_order_c_11(house: House) -> None:
+@pytest.mark.requirement("C-11")
+async def test_concurrency_of_one_is_strict_planner_order(house: House) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await house.add_agent(slow)
     await house.add_agent(quick)
@@ -160,7 +166,8 @@ async def test_concurrency_of_one_is_strict_planner_order_c_11(house: House) -> 
         call.cancel()
 
 
-async def test_max_turns_skips_what_is_left_with_a_reason_a_07(house: House) -> None:
+@pytest.mark.requirement("A-07")
+async def test_max_turns_skips_what_is_left_with_a_reason(house: House) -> None:
     echo = EchoAgent("echo")
     await house.add_agent(echo)
     house.planner.steps = [step("a", "echo"), step("b", "echo")]
@@ -171,7 +178,8 @@ async def test_max_turns_skips_what_is_left_with_a_reason_a_07(house: House) -> 
     assert response.agent_results[1].error.type == "MaxTurnsReached"
 
 
-async def test_include_data_and_trace_decide_what_a_client_sees_a_07(house: House) -> None:
+@pytest.mark.requirement("A-07")
+async def test_include_data_and_trace_decide_what_a_client_sees(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("a", "echo")]
     async with house.gateway() as gateway:
@@ -181,7 +189,8 @@ async def test_include_data_and_trace_decide_what_a_client_sees_a_07(house: Hous
     assert not without.trace
 
 
-async def test_failed_agent_degrades_only_its_part_q_04(house: House) -> None:
+@pytest.mark.requirement("Q-04", "C-15")
+async def test_failed_agent_degrades_only_its_part(house: House) -> None:
     await house.add_agent(FailingAgent("broken"))
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("a", "broken"), step("b", "echo")]
@@ -192,7 +201,8 @@ async def test_failed_agent_degrades_only_its_part_q_04(house: House) -> None:
     assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
 
 
-async def test_agent_that_is_down_fails_its_step_with_a_clear_error_q_05(house: House) -> None:
+@pytest.mark.requirement("Q-05")
+async def test_agent_that_is_down_fails_its_step_with_a_clear_error(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     async with house.stack.__class__() as short:
         house.stack, kept = short, house.stack
@@ -206,7 +216,8 @@ async def test_agent_that_is_down_fails_its_step_with_a_clear_error_q_05(house: 
     assert response.agent_results[0].error.type == "Unavailable"
 
 
-async def test_nothing_succeeded_is_a_failed_run_that_explains_itself_q_08(house: House) -> None:
+@pytest.mark.requirement("Q-08")
+async def test_nothing_succeeded_is_a_failed_run_that_explains_itself(house: House) -> None:
     await house.add_agent(FailingAgent("broken"))
     house.planner.steps = [step("a", "broken")]
     async with house.gateway() as gateway:
@@ -216,7 +227,8 @@ async def test_nothing_succeeded_is_a_failed_run_that_explains_itself_q_08(house
     assert response.answer
 
 
-async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House) -> None:
+@pytest.mark.requirement("C-03")
+async def test_plan_without_steps_goes_straight_to_the_answer(house: House) -> None:
     async with house.gateway() as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_SUCCEEDED
@@ -233,7 +245,8 @@ async def test_plan_without_steps_goes_straight_to_the_answer_c_03(house: House)
     ],
     ids=["circular", "dangling", "unknown agent", "duplicate"],
 )
-async def test_invalid_plan_is_never_run_and_keywords_plan_instead_b_19_q_04(
+@pytest.mark.requirement("B-19", "Q-04")
+async def test_invalid_plan_is_never_run_and_keywords_plan_instead(
     house: House, steps: list, words: str
 ) -> None:
     echo, other = _speaking_for("echo", "new"), _speaking_for("other", "old")
@@ -259,9 +272,8 @@ def _planner_errors(response: OrchestratorResponse) -> str:
     return " ".join(e.message for e in response.trace if e.type == TRACE_EVENT_TYPE_ERROR)
 
 
-async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone_q_04(
-    house: House,
-) -> None:
+@pytest.mark.requirement("Q-04")
+async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone(house: House) -> None:
     await house.add_agent(_speaking_for("echo", "new"))
     await house.add_agent(_speaking_for("other", "old"))
     house.planner.error = Unavailable("The planner is resting.")
@@ -281,7 +293,8 @@ async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone_q_04
     assert "The planner is resting." in dry.decision.rationale
 
 
-async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) -> None:
+@pytest.mark.requirement("K-16")
+async def test_broken_composer_yields_the_agents_own_answers(house: House) -> None:
     await house.add_agent(EchoAgent("echo", data={"x": 1}))
     house.planner.steps = [step("a", "echo")]
     house.composer.error = Unavailable("The composer is resting.")
@@ -292,7 +305,8 @@ async def test_broken_composer_yields_the_agents_own_answers_k_16(house: House) 
     assert response.answer == result_of(events, "a").answer
 
 
-async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run_q_08(
+@pytest.mark.requirement("Q-08")
+async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run(
     house: House,
 ) -> None:
     house.composer.error = Unavailable("The composer is resting.")
@@ -302,7 +316,8 @@ async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run_q_08(
     assert response.error.type == "ComposingFailed"
 
 
-async def test_retryable_failure_is_tried_again_under_the_same_key_c_32(house: House) -> None:
+@pytest.mark.requirement("C-32")
+async def test_retryable_failure_is_tried_again_under_the_same_key(house: House) -> None:
     error = AgentFailure("HttpError", "The other side is busy.", retryable=True)
     failing = FailingAgent("broken", error=error, times=1)
     failing.card.max_retries = 2
@@ -339,7 +354,8 @@ async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(hou
     assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
 
 
-async def test_protected_tool_is_proposed_and_not_performed_without_approval_m_14(
+@pytest.mark.requirement("M-14")
+async def test_protected_tool_is_proposed_and_not_performed_without_approval(
     house: House,
 ) -> None:
     counting = CountingAgent("marker", protected=True)

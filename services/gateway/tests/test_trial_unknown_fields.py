@@ -64,6 +64,7 @@ async def test_a_request_with_fields_that_nobody_knows_leaves_a_log_that_can_be_
 
 
 @pytest.mark.parametrize("unknown", [groups(97), field(_NUMBER, b"x" * 3_900_000)])
+@pytest.mark.requirement("S-12")
 async def test_a_result_with_fields_that_nobody_knows_leaves_a_log_that_can_be_read(
     house: House, unknown: bytes
 ) -> None:

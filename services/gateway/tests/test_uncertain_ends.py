@@ -154,7 +154,8 @@ def test_no_tokens_for_what_is_to_be_done_again() -> None:
 @pytest.mark.parametrize(
     ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
 )
-def test_refusal_counts_also_if_nothing_could_have_come_of_an_approval_m_11(
+@pytest.mark.requirement("M-11")
+def test_refusal_counts_also_if_nothing_could_have_come_of_an_approval(
     status: int, reason: str, outcome: LogEvent | None, now: datetime
 ) -> None:
     state, requested = asking(step("b", "echo"))

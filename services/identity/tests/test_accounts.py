@@ -1,4 +1,4 @@
-"""Registering, signing in and out, over gRPC and real PostgreSQL (SPEC O-01, O-02)."""
+"""Registering, signing in and out, over gRPC and real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+pytestmark = pytest.mark.requirement("O-01", "O-02")
 
 
 async def refused(work: Awaitable[Any]) -> tuple[str, str]:

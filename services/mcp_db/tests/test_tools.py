@@ -1,4 +1,4 @@
-"""The two tools over HTTP with the real client, on both live backends (SPEC D-08, D-19..D-21)."""
+"""The two tools over HTTP with the real client, on both live backends."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos_mcp_db.settings import DatabaseSettings
+
+pytestmark = pytest.mark.requirement("D-08", "D-19", "D-20", "D-21")
 
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
@@ -40,7 +42,8 @@ def ask(database: DatabaseSettings) -> Ask:
     return ask
 
 
-async def test_d21_a_query_returns_the_envelope(ask: Ask) -> None:
+@pytest.mark.requirement("D-21")
+async def test_a_query_returns_the_envelope(ask: Ask) -> None:
     envelope = await ask(
         "mcp_db_query",
         query="SELECT c.name, count(*) AS n FROM orders AS o JOIN customers AS c "
@@ -62,7 +65,8 @@ async def test_d21_a_query_returns_the_envelope(ask: Ask) -> None:
     }
 
 
-async def test_d16_rows_beyond_the_limit_are_cut_and_said_so(ask: Ask) -> None:
+@pytest.mark.requirement("D-16")
+async def test_rows_beyond_the_limit_are_cut_and_said_so(ask: Ask) -> None:
     all_rows = await ask("mcp_db_query", query="SELECT order_id FROM orders")
     exact = await ask("mcp_db_query", query="SELECT order_id FROM orders LIMIT 200")
     fewer = await ask("mcp_db_query", query="SELECT order_id FROM orders", max_rows=3)
@@ -94,7 +98,8 @@ async def test_a_star_with_too_many_columns_is_refused(ask: Ask) -> None:
         ("SELECT evil(1)", "FUNCTION_NOT_ALLOWED"),
     ],
 )
-async def test_d18_dec16_a_refused_query_is_a_query_error_with_violations(
+@pytest.mark.requirement("D-18")
+async def test_dec16_a_refused_query_is_a_query_error_with_violations(
     ask: Ask, query: str, rule: str
 ) -> None:
     envelope = await ask("mcp_db_query", query=query)
@@ -145,7 +150,8 @@ async def test_an_empty_result_is_a_success(ask: Ask) -> None:
     assert (envelope["success"], envelope["data"], envelope["columns"]) == (True, [], ["name"])
 
 
-async def test_d08_the_overview_lists_every_readable_table(ask: Ask) -> None:
+@pytest.mark.requirement("D-08")
+async def test_the_overview_lists_every_readable_table(ask: Ask) -> None:
     envelope = await ask("mcp_db_schema")
 
     tables = {table["name"]: table for table in envelope["tables"]}
@@ -156,7 +162,8 @@ async def test_d08_the_overview_lists_every_readable_table(ask: Ask) -> None:
     assert envelope["limits"] == {"max_rows": 200, "max_columns": 50, "timeout_s": 30.0}
 
 
-async def test_d08_details_tell_columns_keys_and_samples(ask: Ask) -> None:
+@pytest.mark.requirement("D-08")
+async def test_details_tell_columns_keys_and_samples(ask: Ask) -> None:
     envelope = await ask("mcp_db_schema", tables=["orders", "customers"])
 
     orders, customers = envelope["tables"]
@@ -302,7 +309,8 @@ async def test_the_byte_limit_cuts_a_result_and_refuses_a_single_huge_row(
     assert refused["error"]["reason"] == "RESULT_TOO_LARGE"
 
 
-async def test_q03_a_listed_table_that_is_not_there_prevents_start(sqlite_file: Path) -> None:
+@pytest.mark.requirement("Q-03")
+async def test_a_listed_table_that_is_not_there_prevents_start(sqlite_file: Path) -> None:
     database = sqlite_database(sqlite_file, allowed_tables=("orders", "ghosts"))
 
     with pytest.raises(ConfigurationError, match="no table ghosts"):
@@ -313,9 +321,8 @@ async def test_q03_a_listed_table_that_is_not_there_prevents_start(sqlite_file: 
 @pytest.mark.parametrize(
     "url", ["postgresql://someone:hunter2@127.0.0.1:1/x", "sqlite:////nowhere/at-all.db"]
 )
-async def test_r04_an_absent_database_degrades_only_its_own_calls(
-    url: str, sqlite_file: Path
-) -> None:
+@pytest.mark.requirement("R-04")
+async def test_an_absent_database_degrades_only_its_own_calls(url: str, sqlite_file: Path) -> None:
     databases = {
         "here": sqlite_database(sqlite_file),
         "gone": sqlite_database(sqlite_file, url=url),

@@ -1,4 +1,4 @@
-"""With the guard off, the databases themselves still refuse (SPEC R-02, third level)."""
+"""With the guard off, the databases themselves still refuse."""
 
 from __future__ import annotations
 

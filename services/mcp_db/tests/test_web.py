@@ -58,7 +58,8 @@ async def test_health_is_open_and_reports_serving(sqlite_file: Path) -> None:
     assert (reply.status_code, reply.json()) == (200, {"status": "serving"})
 
 
-async def test_r06_only_a_run_token_for_this_service_is_served(sqlite_file: Path) -> None:
+@pytest.mark.requirement("R-06")
+async def test_only_a_run_token_for_this_service_is_served(sqlite_file: Path) -> None:
     private, public = generate_keypair()
     signer = RunTokenSigner(private)
     good = signer.mint("ann", "run-1", "run-1/0/a", [AUDIENCE], ttl_s=60)

@@ -1,4 +1,4 @@
-"""Conversations, messages, titles and summaries (SPEC L-09, L-10)."""
+"""Conversations, messages, titles and summaries."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from memory_house import Caller, Starter
 
+pytestmark = pytest.mark.requirement("L-09", "L-10")
 
-async def test_l_09_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
+
+@pytest.mark.requirement("L-09")
+async def test_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
     assert await memory.record("What was revenue in Q2?", "1.2 million.", asked=NOON)
 
     question, answer = await memory.messages()
@@ -175,7 +178,8 @@ async def test_text_that_postgresql_cannot_hold_loses_only_that(memory: Caller) 
     assert await memory.history() == ["What was revenue?", "A lot."]
 
 
-async def test_l_10_three_turns_are_summarised_and_history_begins_with_the_summary(
+@pytest.mark.requirement("L-10")
+async def test_three_turns_are_summarised_and_history_begins_with_the_summary(
     start: Starter,
 ) -> None:
     memory = await start(
@@ -257,7 +261,6 @@ def test_the_schemas_hold_no_keyword_that_an_endpoint_may_not_know() -> None:
     for schema in (ConversationSummary, PersonalFacts):
         text = json.dumps(schema.model_json_schema())
         assert "minLength" not in text
-        assert "SPEC" not in text
 
 
 async def test_a_model_that_fails_leaves_a_summary_by_rule(start: Starter) -> None:

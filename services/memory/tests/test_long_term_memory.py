@@ -1,4 +1,4 @@
-"""What is remembered about a user: found, corrected, deleted (SPEC L-01..L-07, L-11)."""
+"""What is remembered about a user: found, corrected, deleted."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from memory_house import Caller, Starter
+
+pytestmark = pytest.mark.requirement("L-01", "L-02", "L-03", "L-04", "L-05", "L-06", "L-07", "L-11")
 
 VINAY = "I am Vinay working on RAG Project at Google"
 FACTS = {"user_name": "Vinay", "company_name": "Google", "recent_projects": ["RAG Project"]}
@@ -47,7 +49,8 @@ BOTH = LongTermMemory(
 )
 
 
-async def test_l_06_l_07_what_a_question_reveals_is_there_for_the_next(start: Starter) -> None:
+@pytest.mark.requirement("L-06", "L-07")
+async def test_what_a_question_reveals_is_there_for_the_next(start: Starter) -> None:
     memory = await start(*REPLIES)
 
     assert await memory.extract(VINAY)
@@ -57,7 +60,8 @@ async def test_l_06_l_07_what_a_question_reveals_is_there_for_the_next(start: St
     assert (await memory.open("")).long_term_memory == BOTH
 
 
-async def test_l_03_the_model_is_asked_as_specified(start: Starter) -> None:
+@pytest.mark.requirement("L-03")
+async def test_the_model_is_asked_as_specified(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)
 
@@ -119,7 +123,8 @@ async def test_what_looking_for_facts_costs_is_counted_beside_the_runs(start: St
     assert min(counted.values()) > 0
 
 
-async def test_l_04_nothing_found_changes_nothing(start: Starter) -> None:
+@pytest.mark.requirement("L-04")
+async def test_nothing_found_changes_nothing(start: Starter) -> None:
     memory = await start(*REPLIES)
     assert not await memory.extract("What was revenue?")
 
@@ -127,7 +132,8 @@ async def test_l_04_nothing_found_changes_nothing(start: Starter) -> None:
     assert memory.metric("bos_memory_extractions_total", outcome="nothing") == 1
 
 
-async def test_l_04_what_is_known_is_skipped(start: Starter) -> None:
+@pytest.mark.requirement("L-04")
+async def test_what_is_known_is_skipped(start: Starter) -> None:
     memory = await start(*REPLIES)
     assert await memory.extract(VINAY)
     assert not await memory.extract(VINAY)
@@ -190,7 +196,8 @@ async def test_what_is_too_long_to_be_remembered_is_refused_by_name(memory: Call
     assert await memory.memory() == fits
 
 
-async def test_l_11_a_model_that_fails_is_silent(start: Starter) -> None:
+@pytest.mark.requirement("L-11")
+async def test_a_model_that_fails_is_silent(start: Starter) -> None:
     memory = await start()  # it has no reply for this
 
     assert not await memory.extract(VINAY)

@@ -1,10 +1,14 @@
-"""Planning a question of which the user has settled something (SPEC D-04, B-09)."""
+"""Planning a question of which the user has settled something."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bos_agentkit.prompts import mark_untrusted
+
+pytestmark = pytest.mark.requirement("D-04", "B-09")
 
 TURN = {
     "asked": {"questions": [{"question": "Which measure?", "options": ["balance", "turnover"]}]},
@@ -40,8 +44,9 @@ async def test_without_a_model_question_and_replies_choose_the_agents(start: Any
     assert await chosen("The shift, please", "the balance", "calculate it") == ["computation"]
 
 
+@pytest.mark.requirement("D-03")
 async def test_ambiguity_is_left_to_the_agent_that_knows_the_data(rig: Any) -> None:
-    """SPEC D-03: questions are grounded in metadata, of which the planner has none."""
+    """Questions are grounded in metadata, of which the planner has none."""
     reply = await rig.plan()
     assert not reply.HasField("clarification")
     assert "the agent that knows the data asks the user" in rig.model.requests[0].prompt

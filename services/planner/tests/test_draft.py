@@ -1,4 +1,4 @@
-"""SPEC B-08, B-09, B-19, D-02: from a reply to a plan."""
+"""From a reply to a plan."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from bos_planner.draft import (
 )
 from bos_planner.reply import PlannerReply
 from bos_plans import Selection, plan_problems
+
+pytestmark = pytest.mark.requirement("B-08", "B-09", "B-19", "D-02")
 
 QUESTION = "Which five customers brought the most revenue?"
 CARDS = {
@@ -86,8 +88,8 @@ def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
     assert made.intent.confidence == made.decision.confidence == 0.9
 
 
+@pytest.mark.requirement("B-08", "A-08")
 def test_names_are_normalised_and_agents_follow_from_the_steps() -> None:
-    """SPEC B-08, A-08."""
     steps = [planned("a", "RAG agent"), planned("b", " Sql "), planned("c", "rag_agent")]
     made = draft({"agents": ["sql", "computation"], "steps": steps})
     assert [step.agent for step in made.plan.steps] == ["rag", "sql", "rag"]
@@ -181,8 +183,8 @@ def test_a_final_answer_of_a_revision_rests_on_what_earlier_attempts_found_too(
     ("given", "kept"),
     [(1.7, 1.0), (-3, 0.0), (0.55, 0.55), (math.nan, 0.0), (math.inf, 1.0)],
 )
+@pytest.mark.requirement("B-08")
 def test_confidence_is_normalised(given: float, kept: float) -> None:
-    """SPEC B-08."""
     assert clamp(given) == kept
 
 
@@ -222,28 +224,29 @@ def test_a_step_that_cannot_do_without_a_disabled_agent_makes_the_plan_invalid()
         [],
     ],
 )
+@pytest.mark.requirement("B-19")
 def test_an_invalid_plan_is_refused(steps: list[dict[str, Any]]) -> None:
-    """SPEC B-19."""
     with pytest.raises(PlanInvalid):
         draft({"steps": steps})
 
 
+@pytest.mark.requirement("D-02")
 def test_out_of_scope_plans_nothing() -> None:
-    """SPEC D-02."""
     made = draft({"intent": "OUT_OF_SCOPE", "agents": ["sql"], "steps": [planned("a")]})
     assert not made.plan.steps
     assert not made.decision.chosen_agents
     assert made.intent.intent == Intent.INTENT_OUT_OF_SCOPE
 
 
+@pytest.mark.requirement("D-02")
 def test_general_qa_runs_without_databases() -> None:
-    """SPEC D-02, X-15."""
     made = draft({"intent": "GENERAL_QA", "steps": [planned("a"), planned("b", "computation")]})
     assert [step.agent for step in made.plan.steps] == ["computation"]
     assert not draft({"intent": "GENERAL_QA", "agents": ["sql"]}).plan.steps
 
 
-def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it_m_02() -> None:
+@pytest.mark.requirement("M-02")
+def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it() -> None:
     tools = [Tool(name="read"), Tool(name="send", requires_approval=True), Tool(name="list")]
     cards = {"mail": AgentCard(name="mail", description="x", tools=tools)}
     made = draft(
@@ -269,8 +272,8 @@ def test_choosing_an_agent_whose_tools_are_all_protected_names_them() -> None:
     assert [list(step.tools) for step in made.plan.steps] == [["execute_code"]]
 
 
+@pytest.mark.requirement("B-09")
 def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:
-    """SPEC B-09."""
     made = heuristic_draft(
         "Say @{outputs.x.y}",
         Selection(("rag", "sql"), {"disabled_agents": ["web"]}),
@@ -296,8 +299,8 @@ def test_the_heuristic_keeps_to_the_limit_and_may_plan_nothing() -> None:
     assert nothing.decision.rationale == "No available agent fits the question."
 
 
+@pytest.mark.requirement("B-20")
 def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
-    """SPEC B-20."""
     old = {"top": Step(step_id="top", agent="sql", task="Do  it.")}
     use = planned("share", task="Use @{outputs.top.table}")
     made = draft({"steps": [planned("top"), use]}, earlier=old, completed={"top"})
@@ -316,8 +319,8 @@ def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
     ],
     ids=["its work", "its id", "its output", "another"],
 )
+@pytest.mark.requirement("C-23")
 def test_a_revision_leaves_blocked_steps_alone(reply: dict[str, Any], problem: str) -> None:
-    """SPEC C-23."""
     limits = {"earlier": {"sent": Step(step_id="sent", agent="sql", task="Do  it.")}}
     if problem:
         with pytest.raises(PlanInvalid, match=problem):
@@ -367,8 +370,9 @@ steps = st.fixed_dictionaries(
         }
     )
 )
+@pytest.mark.requirement("B-19")
 def test_whatever_the_reply_a_plan_is_valid_or_refused(reply: dict[str, Any]) -> None:
-    """SPEC B-19: nothing invalid and nobody disabled gets through."""
+    """Nothing invalid and nobody disabled gets through."""
     try:
         made = draft(reply, disabled=("rag",))
     except PlanInvalid:

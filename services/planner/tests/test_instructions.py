@@ -27,10 +27,11 @@ async def classify(rig: Any, instructions: str) -> ClassifyInstructionsResponse:
 @pytest.mark.parametrize(
     ("instructions", "mode"), [("with a bcc to me", ENHANCE), ("write to Eve instead", OVERRIDE)]
 )
+@pytest.mark.requirement("M-17")
 async def test_model_is_shown_task_proposal_and_instructions_and_decides(
     rig: Any, instructions: str, mode: InstructionMode
 ) -> None:
-    """SPEC M-17; the scripted model answers only if it sees all three."""
+    """The scripted model answers only if it sees all three."""
     answer = await classify(rig, instructions)
     assert answer.mode == mode
     assert answer.usage.model_calls == 1

@@ -116,6 +116,7 @@ def test_an_intent_in_another_spelling_is_understood(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["DATA", "", 5, None])
+@pytest.mark.requirement("D-01")
 def test_an_intent_that_is_none_is_refused(written: Any) -> None:
     with pytest.raises(ValidationError):
         reply(intent=written)

@@ -43,7 +43,7 @@ def data(event: TraceEvent) -> dict[str, Any]:
 
 
 def assert_heuristic(reply: MakePlanResponse, agents: list[str]) -> None:
-    """SPEC B-09: the heuristic's candidates after preferences, confidence 0.4."""
+    """The heuristic's candidates after preferences, confidence 0.4."""
     assert reply.plan.origin == "heuristic"
     assert list(reply.decision.chosen_agents) == agents
     assert reply.decision.confidence == 0.4
@@ -51,8 +51,8 @@ def assert_heuristic(reply: MakePlanResponse, agents: list[str]) -> None:
     assert data(reply.trace[-1]) == {"agents": agents, "confidence": 0.4}
 
 
+@pytest.mark.requirement("B-12", "D-02", "D-01", "T-01")
 async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None:
-    """SPEC B-12, X-38, DEC-15."""
     reply = await rig.plan()
     assert rig.model.calls == 1
     assert reply.plan.origin == "model"
@@ -69,8 +69,8 @@ async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None
     assert list(reply.usage.models) == ["scripted"]
 
 
+@pytest.mark.requirement("B-10", "P-04", "P-06", "P-08", "D-02", "T-01")
 async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
-    """SPEC B-10, P-04, P-06, P-08, D-02."""
     reply = await rig.plan()
     decision = reply.trace[-1]
     assert (decision.type, decision.agent) == (DECISION, "planner")
@@ -88,8 +88,8 @@ async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
     assert times[0] > 0
 
 
+@pytest.mark.requirement("B-07", "B-14", "B-15", "B-18", "B-21", "B-11")
 async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
-    """SPEC B-07, B-14, B-15, B-18, B-21."""
     context = struct_pb2.Struct()
     context.update({"current_date": "2026-11-21", "tenant": "do-not-show"})
     await rig.plan(
@@ -155,10 +155,10 @@ async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
         "broken connection",
     ],
 )
+@pytest.mark.requirement("B-09", "N-10", "Q-04", "T-14", "B-02")
 async def test_whatever_the_model_does_there_is_a_plan(
     rig: Any, spoil: Callable[[Knobs], None], reason: str, calls: int | None
 ) -> None:
-    """SPEC B-09, N-10, Q-04, T-14."""
     spoil(rig.model.knobs)
     reply = await rig.plan()
     assert_heuristic(reply, ["sql", "computation"])
@@ -184,8 +184,8 @@ async def test_a_refusal_falls_back(rig: Any) -> None:
     assert data(reply.trace[0])["reason"] == "MODEL_REFUSED"
 
 
+@pytest.mark.requirement("B-19", "C-08")
 async def test_an_invalid_plan_is_a_planning_failure(rig: Any) -> None:
-    """SPEC B-19, C-08."""
     reply = await rig.plan("Show how we go round")
     assert_heuristic(reply, ["sql"])
     (failure,) = [event for event in reply.trace if event.type == ERROR]
@@ -219,8 +219,8 @@ async def test_without_a_model_the_heuristic_plans(start: Any, how: dict[str, An
     assert not reply.usage.model_calls
 
 
+@pytest.mark.requirement("B-06", "A-13", "B-02")
 async def test_preferences_shape_the_fallback_and_are_recorded(start: Any) -> None:
-    """SPEC B-06, X-05, A-13."""
     rig = await start(models=False)
     reply = await rig.plan(
         prefer_agents=["API_docs", "mail"], disable_agents=["sql_agent"], max_steps=2
@@ -233,16 +233,16 @@ async def test_preferences_shape_the_fallback_and_are_recorded(start: Any) -> No
     }
 
 
+@pytest.mark.requirement("D-02", "C-03")
 async def test_a_question_out_of_scope_needs_no_steps(rig: Any) -> None:
-    """SPEC D-02, C-03."""
     reply = await rig.plan("How will the weather be?")
     assert not reply.plan.steps
     assert reply.intent.intent == Intent.INTENT_OUT_OF_SCOPE
     assert data(reply.trace[-1]) == {"agents": [], "confidence": 0.8}
 
 
+@pytest.mark.requirement("B-17", "B-12")
 async def test_a_stored_plan_needs_no_model(start: Any, tmp_path: Path) -> None:
-    """SPEC B-17, X-38."""
     path = tmp_path / "plans.yaml"
     path.write_text(
         "- name: tables\n  questions: [List all tables]\n  agents: [sql]\n"
@@ -292,8 +292,8 @@ def revision(**changes: Any) -> RevisionContext:
     return RevisionContext(**{**fields, **changes})
 
 
+@pytest.mark.requirement("B-20", "C-21")
 async def test_a_revision_builds_on_what_succeeded(rig: Any) -> None:
-    """SPEC B-20, C-21."""
     reply = await rig.plan(revision=revision())
     assert [step.step_id for step in reply.plan.steps] == ["share_again"]
     assert from_value(reply.plan.steps[0].sub_task_input["rows"]) == "@{outputs.top.table}"
@@ -309,8 +309,9 @@ async def test_a_revision_builds_on_what_succeeded(rig: Any) -> None:
         assert text in prompt, text
 
 
+@pytest.mark.requirement("C-22")
 async def test_a_revision_that_repeats_the_failure_is_no_new_plan(rig: Any) -> None:
-    """SPEC C-22: no steps; the orchestrator stops trying."""
+    """No steps; the orchestrator stops trying."""
     same = Plan(steps=[Step(step_id="x", agent="computation", task=REPEATED, sub_task_input=ROWS)])
     reply = await rig.plan(revision=revision(failed_plan=same))
     # "top" is completed, so the reply's reference to it is as good as the failed plan's.
@@ -319,8 +320,8 @@ async def test_a_revision_that_repeats_the_failure_is_no_new_plan(rig: Any) -> N
     assert data(reply.trace[-2])["reason"] == "NO_NEW_PLAN"
 
 
+@pytest.mark.requirement("C-23")
 async def test_a_revision_is_told_what_was_not_allowed(rig: Any) -> None:
-    """SPEC C-23."""
     error = AgentError(type="denied_by_user", message="The approval was denied.")
     denied = FailedStep(step_id="mail", agent="mail", error=error)
     reply = await rig.plan(revision=revision(blocked_steps=[denied]))

@@ -1,4 +1,4 @@
-"""SPEC B-17: stored plans."""
+"""Stored plans."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from bos_planner.templates import Templates, load_templates
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.requirement("B-17")
 
 FILE = """
 - name: top customers

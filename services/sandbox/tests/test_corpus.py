@@ -1,4 +1,4 @@
-"""Legitimate programs give what CPython gives, in the tier that the policy chooses (SPEC F-02)."""
+"""Legitimate programs give what CPython gives, in the tier that the policy chooses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from bos_sandbox.settings import SandboxSettings
 
+pytestmark = pytest.mark.requirement("F-02")
+
 _TEXT = Path(__file__).with_name("legitimate_programs.txt").read_text("utf-8")
 PROGRAMS = [program.strip("\n") for program in _TEXT.split("-----\n")[1:]]
 
@@ -31,8 +33,9 @@ def test_the_corpus_is_large() -> None:
     assert len(set(PROGRAMS)) == len(PROGRAMS) >= 160  # and 80 more in test_programs.py
 
 
+@pytest.mark.requirement("F-02")
 async def test_most_programs_need_the_interpreter_only(settings: SandboxSettings) -> None:
-    """With the 80 of test_programs.py more than 200 give there what CPython gives (SPEC F-02)."""
+    """With the 80 of test_programs.py more than 200 give there what CPython gives."""
     patient, equal = settings.model_copy(update={"timeout_s": 30.0}), 0
     async with open_sandbox(patient, Tier.TIER_INTERPRETER) as sandbox:
         for code in PROGRAMS:

@@ -1,4 +1,4 @@
-"""Files and figures that a program leaves come back, within bounds (SPEC F-07)."""
+"""Files and figures that a program leaves come back, within bounds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sandbox_client import Sandbox
 
     from bos_sandbox.settings import SandboxSettings
+
+pytestmark = pytest.mark.requirement("F-07")
 
 TODAY = {"today": date(2026, 6, 15)}
 PNG = b"\x89PNG\r\n"

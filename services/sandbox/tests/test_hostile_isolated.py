@@ -485,8 +485,8 @@ async def test_only_its_own_descriptors_are_open(isolated: Sandbox) -> None:
     assert kinds == [stat.S_IFCHR, stat.S_IFIFO, stat.S_IFIFO, stat.S_IFSOCK]
 
 
+@pytest.mark.requirement("F-04")
 async def test_nothing_is_handed_from_program_to_program(isolated: Sandbox) -> None:
-    """SPEC F-04."""
     await isolated.run(
         "import os\nopen('left', 'w').write('x')\nos.environ['LEFT'] = 'x'\nleft = 1"
     )

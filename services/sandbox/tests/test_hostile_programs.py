@@ -1,4 +1,4 @@
-"""SPEC R-03, F-03..F-05, T-14: what programs may not do ends as a violation or a limit."""
+"""What programs may not do ends as a violation or a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bos_sandbox.settings import SandboxSettings
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.requirement("R-03", "F-03", "F-04", "F-05", "T-14")]
 
 VIOLATIONS = {
     "import os": ("import os\nos.system('id')", "import"),

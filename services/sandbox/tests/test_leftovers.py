@@ -1,4 +1,4 @@
-"""After the abuse of both corpora nothing is left of it: processes, files, descriptors (T-14)."""
+"""After the abuse of both corpora nothing is left of it: processes, files, descriptors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bos_sandbox.settings import SandboxSettings
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(300), pytest.mark.requirement("T-14")]
 
 WORKERS = 2
 

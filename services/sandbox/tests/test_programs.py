@@ -1,4 +1,4 @@
-"""Legitimate programs give what CPython gives (SPEC F-02)."""
+"""Legitimate programs give what CPython gives."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from bos_chassis.values import from_value, to_value
 
 if TYPE_CHECKING:
     from sandbox_client import Sandbox
+
+pytestmark = pytest.mark.requirement("F-02")
 
 PROGRAMS = [
     "12.5 * (3 + 4)",
@@ -187,8 +189,8 @@ async def test_globals_come_back_as_far_as_they_are_data(sandbox: Sandbox) -> No
     assert {k: from_value(v) for k, v in response.locals.items()} == {"share": 2.5, "n": 1}
 
 
+@pytest.mark.requirement("F-04")
 async def test_every_program_starts_from_a_fresh_state(sandbox: Sandbox) -> None:
-    """SPEC F-04."""
     await sandbox.run("leaked = 1\nimport math\nmath = None\nround = None")
     response = await sandbox.run("leaked")
     assert response.error_type == "NameError"

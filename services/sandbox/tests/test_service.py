@@ -196,10 +196,11 @@ async def test_no_worker_outlives_the_service(settings: SandboxSettings) -> None
     await eventually(lambda: not workers() - before)
 
 
+@pytest.mark.requirement("R-09")
 async def test_a_worker_has_no_environment(
     settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SPEC R-09: what the process that runs everything knows stays there."""
+    """What the process that runs everything knows stays there."""
     monkeypatch.setenv("BOS_TEST_SECRET", "hush")
     async with serve(settings, Telemetry.for_tests()):
         found = [_read(f"{pid}/environ") for pid in workers()]

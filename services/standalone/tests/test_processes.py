@@ -101,10 +101,10 @@ async def test_a_killed_house_resumes_its_runs_and_whoever_watched_sees_the_end(
     assert run.response.agent_results[1].agent_name == "computation"
 
 
+@pytest.mark.requirement("T-10")
 async def test_another_database_is_asked_about_without_a_model_and_without_code(
     folder: Folder,
 ) -> None:
-    """SPEC T-10."""
     with closing(sqlite3.connect(folder.path / "shop.db")) as database:
         database.execute("CREATE TABLE bicycles (id INTEGER PRIMARY KEY, colour TEXT)")
         database.execute("CREATE TABLE secrets (id INTEGER PRIMARY KEY)")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Agent(ABC):
-    """One specialist with one responsibility (SPEC S-05, S-13). Shared by concurrent steps.
+    """One specialist with one responsibility. Shared by concurrent steps.
 
     ``card`` says all that the rest of Bos knows about it. Tools are the ``@tool`` methods of the
     class, or what a subclass assigns to ``tools``; the card must list the same ones.
@@ -34,7 +34,7 @@ class Agent(ABC):
 
     @abstractmethod
     async def execute(self, task: AgentTask) -> AgentResult:
-        """Do one step. Raise on failure and suppress nothing (SPEC Q-06).
+        """Do one step. Raise on failure and suppress nothing.
 
         The call is cancelled when the time for the step is used up or nobody waits any longer.
 
@@ -105,7 +105,7 @@ def agent_card(
     version: str = "",
     prepares: bool = False,
 ) -> AgentCard:
-    """A card (SPEC B-14, S-01); see ``bos/agent/v1/card.proto`` for what each field means.
+    """A card; see ``bos/agent/v1/card.proto`` for what each field means.
 
     Args:
         name: Canonical name without suffix; ``{name}_agent`` becomes an alias by itself.
@@ -166,7 +166,7 @@ def served_card(agent: Agent, *, step_timeout_s: float | None = None) -> AgentCa
 
 
 def check_tools(agent: Agent) -> None:
-    """Refuse an agent whose card and code disagree about its tools (SPEC S-02, S-04).
+    """Refuse an agent whose card and code disagree about its tools.
 
     Raises:
         ConfigurationError: names the tools that differ.

@@ -1,4 +1,4 @@
-"""The task as a person left it: the one function by which agents obtain it (SPEC M-18..M-20)."""
+"""The task as a person left it: the one function by which agents obtain it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INSTEAD of the original task.
 def effective_task(input: AgentInput) -> str:
     """The task with the instructions given on approval; without any, the original unchanged.
 
-    Instructions whose mode was not classified enhance the task (SPEC M-17).
+    Instructions whose mode was not classified enhance the task.
     """
     instructions = input.approval_context.user_instructions
     if not instructions.strip():
@@ -42,7 +42,7 @@ def effective_task(input: AgentInput) -> str:
 
 
 def is_overridden(input: AgentInput) -> bool:
-    """Whether a person replaced the task; the marker that the composer looks for (SPEC K-11)."""
+    """Whether a person replaced the task; the marker that the composer looks for."""
     context = input.approval_context
     return context.instruction_mode == InstructionMode.INSTRUCTION_MODE_OVERRIDE and bool(
         context.user_instructions.strip()

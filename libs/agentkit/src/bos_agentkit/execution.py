@@ -1,7 +1,7 @@
 """Running one step: time, errors, cancellation, and what every result carries.
 
-This is the wrapper of SPEC C-32 as far as one attempt goes; attempts are repeated by the gateway,
-which is told by ``AgentError.details["retryable"]`` whether that makes sense.
+One attempt at a step, with its deadline; attempts are repeated by the gateway, which is told by
+``AgentError.details["retryable"]`` whether that makes sense.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RESULT_STATUSES = frozenset(
     }
 )
 # Time kept back from the caller's deadline, so that the result, with what is there so far, still
-# gets out (SPEC C-33): a tenth of what is left, within these bounds in seconds.
+# gets out: a tenth of what is left, within these bounds in seconds.
 _MIN_RESERVE_S, _MAX_RESERVE_S = 0.05, 0.5
 _MAX_CLEANUP_S = 1.0
 
@@ -104,7 +104,7 @@ class AgentRunner:
         )
 
     async def run(self, task: AgentTask) -> AgentResult:
-        """Do the step; every failure is in the result (SPEC C-12, Q-05). Closes the trace.
+        """Do the step; every failure is in the result. Closes the trace.
 
         Cancelling this cancels the agent and waits for it.
         """
@@ -227,7 +227,7 @@ class AgentRunner:
     def _complete(
         self, task: AgentTask, result: AgentResult, started: datetime, elapsed: timedelta
     ) -> AgentResult:
-        """A copy of ``result`` with what every result carries (SPEC A-16, M-18, P-12)."""
+        """A copy of ``result`` with what every result carries."""
         if result.status == _FAILED:
             self._shed(result)
         if result.ByteSize() > self._max_result_bytes:
@@ -263,7 +263,7 @@ class AgentRunner:
                 performed.result.Clear()
 
     def _record_failure(self, task: AgentTask, result: AgentResult, span: Span) -> None:
-        """Every error is an ERROR event (SPEC Q-07)."""
+        """Every error is an ERROR event."""
         error = result.error
         task.trace.error(error.message, type=error.type, retryable=is_retryable(error))
         span.set_attribute("error.type", error.type)
@@ -279,7 +279,7 @@ def _complete_failure(task: AgentTask, result: AgentResult) -> None:
         result.error.type = Internal.__name__
     if task.partial_data is not None and not result.HasField("partial_data"):
         result.partial_data.CopyFrom(task.partial_data)
-    # Not retried whatever the error says: the action would happen a second time (SPEC Q-06).
+    # Not retried whatever the error says: the action would happen a second time.
     retryable = is_retryable(result.error) and not task.tools.irreversible_dispatched
     result.error.MergeFrom(agent_error("", "", retryable=retryable))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import ProposedAction
 
-# SPEC Q-01.
+# Types of errors that agents report; an unexpected exception is reported by its class name.
 PLANNING_DECLINED = "PlanningDeclined"
 QUERY_ERROR = "QueryError"
 HTTP_ERROR = "HttpError"
@@ -26,12 +26,12 @@ SANDBOX_VIOLATION = "SandboxViolation"
 CONFIGURATION_ERROR = "ConfigurationError"
 
 RETRYABLE_DETAIL = "retryable"
-"""Key in ``AgentError.details`` (bool): whether another attempt may end better (SPEC C-32)."""
+"""Key in ``AgentError.details`` (bool): whether another attempt may end better."""
 MODEL_TIMEOUT = "MODEL_TIMEOUT"
 """Reason of failures of time that went into waiting for a model."""
 
 # The state of the world may be another one next time. UNKNOWN and INTERNAL are unexpected
-# exceptions elsewhere, and those are retried like our own (SPEC X-04).
+# exceptions elsewhere, and those are retried like our own.
 _TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -86,7 +86,7 @@ class ApprovalNeeded(Exception):
 
 
 def error_of(exc: BaseException) -> AgentError:
-    """What the result says about ``exc`` (SPEC Q-01, R-04).
+    """What the result says about ``exc``.
 
     Errors of the Bos tree keep their class name and their message. Any other exception gives its
     class name as type, and a neutral message: its own text may hold anything.

@@ -50,7 +50,7 @@ class Run:
 
 
 class ProgramError(AgentFailure):
-    """A program did not come to its end; the subclasses say why. Not worth a retry (SPEC Q-06)."""
+    """A program did not come to its end; the subclasses say why. Not worth a retry."""
 
     kind: ClassVar[str]
     what: ClassVar[str]
@@ -72,14 +72,14 @@ class ProgramError(AgentFailure):
 
 
 class ProgramFailed(ProgramError):
-    """It raised an exception or left with another exit code than 0 (SPEC F-07)."""
+    """It raised an exception or left with another exit code than 0."""
 
     kind = "ProgramFailed"
     what = "failed"
 
 
 class ProgramViolation(ProgramError):
-    """It tried something that is not allowed (SPEC F-05)."""
+    """It tried something that is not allowed."""
 
     kind = SANDBOX_VIOLATION
     what = "tried something that is not allowed and was stopped"

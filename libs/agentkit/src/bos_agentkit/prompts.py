@@ -1,4 +1,4 @@
-"""The parts that prompts of text agents share (SPEC S-06, S-07): functions from data to text."""
+"""The parts that prompts of text agents share: functions from data to text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNTRUSTED_TAG = re.compile(r"<(\s*/?\s*untrusted)", re.IGNORECASE)
 
 
 def format_user_profile(memory: LongTermMemory) -> str:
-    """What is remembered about the user, one line per fact; ``none`` if nothing is (SPEC L-08).
+    """What is remembered about the user, one line per fact; ``none`` if nothing is.
 
     Marked as data, since facts may come from questions that others wrote. A prompt that shows it
     needs :data:`UNTRUSTED_NOTICE`.
@@ -59,7 +59,7 @@ def format_user_profile(memory: LongTermMemory) -> str:
 
 
 def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:
-    """What the user was asked and replied, in order; ``none`` if nothing was (SPEC D-03, D-04).
+    """What the user was asked and replied, in order; ``none`` if nothing was.
 
     One line per question with its options, marked as data since agents quote what they found, and
     one per reply. A prompt that shows it needs :data:`UNTRUSTED_NOTICE`.
@@ -104,7 +104,7 @@ def prompt_sections(
     settled: str = NOTHING,
     tainted: bool = False,
 ) -> str:
-    """The prompt of a text agent: what is known of the user, then the sections of SPEC S-07.
+    """The prompt of a text agent: what is known of the user, then its sections.
 
     Args:
         task: The effective task.

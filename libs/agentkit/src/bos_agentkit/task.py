@@ -49,7 +49,7 @@ class AgentTask:
         self.input = input
         self.agent = agent or input.agent_name
         self.effective_task = effective_task(input)
-        """What to do; use this in prompts, never ``input.task`` (SPEC M-18)."""
+        """What to do; use this in prompts, never ``input.task``."""
         self.overridden = is_overridden(input)
         """Whether a person replaced the task on approval."""
         self.trace = TraceRecorder(self.agent)
@@ -68,23 +68,23 @@ class AgentTask:
 
     @property
     def profile(self) -> str:
-        """What is remembered about the user, as prompts show it (SPEC L-08)."""
+        """What is remembered about the user, as prompts show it."""
         return format_user_profile(self.input.long_term_memory)
 
     @property
     def settled(self) -> str:
-        """What the user has settled about the question, as prompts show it (SPEC D-04)."""
+        """What the user has settled about the question, as prompts show it."""
         return format_clarifications(self.input.clarifications)
 
     @property
     def dependencies(self) -> dict[str, dict[str, Any]]:
-        """Data of the steps this one depends on, by step id (SPEC C-14)."""
+        """Data of the steps this one depends on, by step id."""
         outputs = self.input.dependency_outputs
         return {step: from_value_map(outputs[step]) for step in sorted(outputs)}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The plan's input for this step, references resolved (SPEC C-16)."""
+        """The plan's input for this step, references resolved."""
         given = self.input.sub_task_input
         return {name: from_value(given[name]) for name in sorted(given)}
 

@@ -35,7 +35,7 @@ _OUTCOME_UNKNOWN = (Cancelled, DeadlineExceeded, Internal, Unavailable)
 
 
 class Toolbox:
-    """The tools that the plan allows for this step (SPEC R-06).
+    """The tools that the plan allows for this step.
 
     An empty list in the input allows every tool that needs no approval. A protected tool runs only
     if the input carries the approval of exactly this call, each approval once. On a tainted step
@@ -53,7 +53,7 @@ class Toolbox:
         self._action_ids: Counter[str] = Counter()
         self._performed: dict[str, PerformedAction] = {}
         self.irreversible_dispatched = False
-        """Whether something happened that a second attempt would do twice (SPEC Q-06)."""
+        """Whether something happened that a second attempt would do twice."""
 
     @property
     def allowed(self) -> tuple[Tool, ...]:

@@ -1,4 +1,4 @@
-"""Tools: typed async functions that a plan may allow an agent to call (SPEC S-03, S-04, M-01)."""
+"""Tools: typed async functions that a plan may allow an agent to call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tool(
     Args:
         description: What it does, written for a model.
         requires_approval: Run only with a person's approval of the exact arguments. Setting it is
-            all it takes to protect a tool (SPEC S-10).
+            all it takes to protect a tool.
         side_effect: What it does to the world; undeclared counts as irreversible.
         summary: What will happen, for the person who decides, with arguments in braces:
             ``"Send “{subject}” to {to}"``. Without it, tool and arguments are listed.

@@ -1,4 +1,4 @@
-"""What an agent records while it works (SPEC P-01..P-03), on its way to the gateway."""
+"""What an agent records while it works, on its way to the gateway."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_FIELDS = 32
 class TraceRecorder:
     """Collects trace events without ever blocking or failing the agent.
 
-    Credentials are masked by the gateway (SPEC R-09), which trusts no agent with that. So texts are
+    Credentials are masked by the gateway, which trusts no agent with that. So texts are
     whole, or not there at all if they are too long: half a credential would not be found. When the
     reader falls behind by 1024 events, further ones are counted instead of kept; errors are always
     kept.
@@ -62,7 +62,7 @@ class TraceRecorder:
         self._record(TraceEventType.TRACE_EVENT_TYPE_RESULT, message, data)
 
     def error(self, message: str, /, **data: Any) -> None:
-        """Something failed. The error that ends a step is recorded for the agent (SPEC Q-07)."""
+        """Something failed. The error that ends a step is recorded for the agent."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_ERROR, message, data)
 
     def close(self) -> None:

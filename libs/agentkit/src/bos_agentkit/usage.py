@@ -1,4 +1,4 @@
-"""What a step consumes (SPEC P-12)."""
+"""What a step consumes."""
 
 from __future__ import annotations
 

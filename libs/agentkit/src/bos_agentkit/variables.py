@@ -1,4 +1,4 @@
-"""What a program of an agent works on: outputs of other steps and the plan's input (SPEC F-09).
+"""What a program of an agent works on: outputs of other steps and the plan's input.
 
 Values travel beside the program, as its variables, and are never pasted into it.
 """

@@ -145,7 +145,7 @@ class FailedPrecondition(BosError):
 
 
 class ConfigurationError(FailedPrecondition):
-    """A setting is missing or wrong. The message names the variable and the fix (SPEC Q-03)."""
+    """A setting is missing or wrong. The message names the variable and the fix."""
 
     default_reason = "CONFIGURATION"
 

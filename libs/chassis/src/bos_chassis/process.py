@@ -34,7 +34,7 @@ def run_service(
     """Serve until a signal, then leave ``serve``'s context and exit; for a ``__main__.py``.
 
     Prints one line of JSON to stdout when serving. The first SIGTERM or SIGINT drains, the second
-    exits at once. A service that cannot be built ends the process with a message (SPEC Q-03).
+    exits at once. A service that cannot be built ends the process with a message.
 
     Raises:
         SystemExit: Always: 0 after a drain, 78 for unusable settings, 1 for other failures.

@@ -5,7 +5,7 @@
     python -m bos_chassis.settings_reference docs/configuration.md
 
 The ``.env.example`` beside ``docs``, if there is one, is completed with every variable that its
-hand-written part does not name (SPEC N-08).
+hand-written part does not name.
 
 Every installed package named ``bos_…`` with a module ``settings`` is found by itself; a new service
 or agent needs no entry anywhere.

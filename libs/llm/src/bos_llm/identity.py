@@ -1,4 +1,4 @@
-"""Tokens of an Azure managed identity, in the place of a key (SPEC N-04).
+"""Tokens of an Azure managed identity, in the place of a key.
 
 How a token is had differs by platform (App Service, Functions, virtual machines, AKS workload
 identity, Arc); ``azure-identity`` knows them all and is installed with ``bos-llm[azure]`` only.

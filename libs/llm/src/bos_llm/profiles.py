@@ -1,7 +1,7 @@
 """Which keys model calls are made with: named profiles, and the one that a task asks for.
 
 A task that names a profile is given it like its deadline, so that no agent has to hand it on and
-none can use other keys by mistake (SPEC N-07)::
+none can use other keys by mistake::
 
     set_key_profile("research")
     await model.text(messages)  # with the keys of BOS_MODEL_KEYS' "research", or not at all
@@ -115,7 +115,7 @@ def _keys_of(given: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
 
 
 class KeyProfile(BaseModel):
-    """Keys that go together, such as those of one team or one contract (SPEC N-05)."""
+    """Keys that go together, such as those of one team or one contract."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

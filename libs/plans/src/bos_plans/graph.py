@@ -1,4 +1,4 @@
-"""The graph of a plan: dependencies, stages and order. Pure (SPEC C-07, C-08, C-11)."""
+"""The graph of a plan: dependencies, stages and order. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def dependencies(step: Step) -> set[str]:
-    """Every step that must have ended before ``step`` can start, soft and hard (SPEC X-12)."""
+    """Every step that must have ended before ``step`` can start, soft and hard."""
     return {*step.depends_on, *references_of(step)}
 
 
 def stages(plan: Plan) -> list[list[str]]:
-    """Step ids in groups that could start together, each in planner order (SPEC C-07).
+    """Step ids in groups that could start together, each in planner order.
 
     Raises:
-        ValueError: the plan is circular (SPEC C-08); a ``graphlib.CycleError``, to be exact.
+        ValueError: the plan is circular; a ``graphlib.CycleError``, to be exact.
     """
     position = {step.step_id: index for index, step in enumerate(plan.steps)}
     sorter = _sorter(plan)
@@ -34,7 +34,7 @@ def stages(plan: Plan) -> list[list[str]]:
 
 
 def execution_order(plan: Plan) -> list[str]:
-    """Step ids in planner order, moved back only as far as dependencies demand (SPEC C-11).
+    """Step ids in planner order, moved back only as far as dependencies demand.
 
     Raises:
         ValueError: the plan is circular.

@@ -1,6 +1,6 @@
 """Runs one PostgreSQL program for its owner and sees to it that it never outlives the owner.
 
-Executed as a script (``python -I -S _supervisor.py SPEC``), standard library only. SPEC is JSON:
+Executed as a script (``python -I -S _supervisor.py JOB``), standard library only. JOB is JSON:
 ``command``, ``environment``, ``access`` (paths the program must be able to use), ``identity``
 (``self``, ``user_namespace`` or ``nobody``), ``uid`` and ``gid`` (of ``nobody``), ``keep_fds``,
 ``remove`` (a folder to delete at the end, or null) and ``grace_s``.

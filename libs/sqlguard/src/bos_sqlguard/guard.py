@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
 
-# SPEC D-14.
+# Words that change or execute something, in any dialect.
 FORBIDDEN_KEYWORDS = frozenset(
     {
         "CREATE", "DROP", "ALTER", "TRUNCATE", "INSERT", "UPDATE", "DELETE", "MERGE",
@@ -109,7 +109,7 @@ class Guard:
         return part
 
     def check(self, sql: str) -> Verdict:
-        """Return whether ``sql`` may run, and the text to run (SPEC D-14..D-17).
+        """Return whether ``sql`` may run, and the text to run.
 
         Never raises: whatever cannot be checked is refused. Checking ``safe_sql`` again returns it
         unchanged.
@@ -265,7 +265,7 @@ def _place(error: ParseError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The verdicts on the variants of one query (SPEC D-15, D-17)."""
+    """The verdicts on the variants of one query."""
 
     by_dialect: Mapping[Dialect, Verdict]
 
@@ -292,6 +292,6 @@ class Verdicts:
 
 
 def check_both(policy: GuardPolicy, variants: Mapping[Dialect, str]) -> Verdicts:
-    """Check the variants of one query, each in its dialect, under one policy (SPEC D-15, D-17)."""
+    """Check the variants of one query, each in its dialect, under one policy."""
     guards = {dialect: Guard(policy.for_dialect(dialect)) for dialect in variants}
     return Verdicts({dialect: guards[dialect].check(sql) for dialect, sql in variants.items()})

@@ -1,4 +1,4 @@
-"""Row and column limits, written into a checked query or checked on it (SPEC D-16)."""
+"""Row and column limits, written into a checked query or checked on it."""
 
 from __future__ import annotations
 

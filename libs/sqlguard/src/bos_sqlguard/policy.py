@@ -26,7 +26,7 @@ class GuardPolicy:
             The connection that runs the query must resolve names the same way.
         max_rows: rows a result may have. The guard writes ``max_rows + 1``, one row of look-ahead,
             so that whoever runs the query can say whether more rows exist.
-        max_columns: columns a result may have (DEC-01).
+        max_columns: columns a result may have.
 
     Raises:
         ValueError: an impossible limit, or a system catalogue on the allow-list.
@@ -53,7 +53,7 @@ class GuardPolicy:
                 raise ValueError(f"allowed_tables: {entry!r} is a system catalogue")
 
     def for_dialect(self, dialect: Dialect) -> GuardPolicy:
-        """Return the same policy for another dialect, for a variant written in it (SPEC D-15).
+        """Return the same policy for another dialect, for a variant written in it.
 
         Tables of the default schema move to the default schema of ``dialect``.
         """

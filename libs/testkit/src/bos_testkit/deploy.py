@@ -1,4 +1,4 @@
-"""The example of SPEC S-10: one free tool and two protected ones, and effects that are counted."""
+"""An agent for tests: one free tool and two protected ones, and effects that are counted."""
 
 from __future__ import annotations
 

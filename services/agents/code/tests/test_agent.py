@@ -1,4 +1,4 @@
-"""The agent over gRPC: a program is proposed, and exactly the approved one runs (SPEC F-08)."""
+"""The agent over gRPC: a program is proposed, and exactly the approved one runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bos_testkit.model_fixtures import fixture
 if TYPE_CHECKING:
     from bos_testkit.model_fixtures import Fixture
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("F-08")]
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

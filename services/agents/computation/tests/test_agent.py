@@ -1,4 +1,4 @@
-"""The agent over gRPC, before a real sandbox and a scripted model (SPEC F, T-13, T-14)."""
+"""The agent over gRPC, before a real sandbox and a scripted model."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def failure(outcome: Outcome) -> tuple[str, bool]:
     return outcome.result.error.type, is_retryable(outcome.result.error)
 
 
+@pytest.mark.requirement("B-03", "T-13")
 async def test_the_card_says_what_the_planner_needs(start: Any) -> None:
-    """SPEC B-03, T-13."""
     card = await (await start()).card()
     assert list(card.keywords) == [
         "calculate",
@@ -85,8 +85,8 @@ async def test_the_card_says_what_the_planner_needs(start: Any) -> None:
     assert {"result", "stdout", "code"} <= {field.name for field in card.output_fields}
 
 
+@pytest.mark.requirement("F-10")
 async def test_arithmetic_needs_neither_model_nor_sandbox(start: Any) -> None:
-    """SPEC F-10."""
     agent = await start(models=False, sandbox="127.0.0.1:1")
     outcome = await agent.do("What is 12.5 * (3 + 4)?")
     assert outcome.result.status == SUCCEEDED
@@ -112,8 +112,9 @@ async def test_an_expression_without_a_value_fails_clearly(start: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"models": False}, {"key": False}])
+@pytest.mark.requirement("Q-04")
 async def test_without_a_model_it_says_what_is_missing(start: Any, options: Any) -> None:
-    """SPEC Q-04: the absent part is named in plain words, what works without it is too."""
+    """The absent part is named in plain words, what works without it is too."""
     agent = await start(**options)
     outcome = await agent.do(TASK)
     assert failure(outcome) == ("ConfigurationError", False)
@@ -121,8 +122,8 @@ async def test_without_a_model_it_says_what_is_missing(start: Any, options: Any)
     assert "OPENAI_API_KEY" in outcome.result.error.message
 
 
+@pytest.mark.requirement("F-01", "F-06", "F-09")
 async def test_a_program_works_on_what_earlier_steps_gave(start: Any) -> None:
-    """SPEC F-01, F-06, F-09."""
     agent = await start(plan(TASK, SHARE), summary(TASK, "Arbor has 87.6 percent of the revenue."))
     outcome = await agent.do(TASK, inputs={"customers": ROWS}, is_final_answer=True)
     assert outcome.result.status == SUCCEEDED
@@ -240,8 +241,9 @@ async def test_a_program_is_marked_as_data_where_its_result_is_worded(start: Any
     assert f"### Task\n{TASK}\n" in prompt, "what the person asked for is no data"
 
 
+@pytest.mark.requirement("T-13")
 async def test_rows_become_a_table(start: Any) -> None:
-    """SPEC T-13: TabularResult."""
+    """TabularResult."""
     code = "[{'customer': r['customer'], 'double': r['revenue'] * 2} for r in customers]"
     agent = await start(plan(TASK, code), summary(TASK, "Two customers."))
     outcome = await agent.do(TASK, inputs={"customers": ROWS})
@@ -269,8 +271,8 @@ async def test_numbers_that_the_program_did_not_give_are_not_repeated(start: Any
 
 
 @pytest.mark.parametrize("fault", ["prose", "half", "empty", "html", "429", "500", "refusal"])
+@pytest.mark.requirement("N-10")
 async def test_a_failing_summary_is_replaced_by_a_plain_sentence(start: Any, fault: str) -> None:
-    """SPEC N-10."""
     fixtures = [plan(TASK, SHARE)]
     if fault != "refusal":  # without a fixture the scripted model refuses
         fixtures.append(summary(TASK, "Arbor leads."))
@@ -305,10 +307,11 @@ async def test_a_slow_summary_is_not_waited_for(start: Any) -> None:
         ("refusal", "ModelRefused"),
     ],
 )
+@pytest.mark.requirement("Q-01", "Q-04")
 async def test_a_plan_that_cannot_be_had_is_a_typed_failure(
     start: Any, fault: str, kind: str
 ) -> None:
-    """SPEC Q-01, Q-04; what was worth repeating has been, so the step is not."""
+    """What was worth repeating has been, so the step is not."""
     agent = await start(*([] if fault == "refusal" else [plan(TASK, SHARE)]))
     break_model(agent.model.knobs, fault, "ComputationPlan")
     assert failure(await agent.do(TASK)) == (kind, False)
@@ -350,8 +353,8 @@ async def test_a_program_that_fails_is_corrected_once(start: Any) -> None:
     assert "ZeroDivisionError" in agent.prompts("ComputationPlan")[1]
 
 
+@pytest.mark.requirement("C-33", "Q-06")
 async def test_a_second_failure_ends_the_step_with_what_was_there(start: Any) -> None:
-    """SPEC C-33, Q-06."""
     agent = await start(plan(TASK, "print('before')\n1 / 0"))
     outcome = await agent.do(TASK)
     assert failure(outcome) == ("ProgramFailed", False)
@@ -367,8 +370,9 @@ async def test_corrections_are_a_setting(start: Any) -> None:
     assert len(agent.prompts("ComputationPlan")) == 1
 
 
+@pytest.mark.requirement("F-05", "T-14")
 async def test_a_violation_is_final(start: Any) -> None:
-    """SPEC F-05, T-14: SandboxViolation, neither corrected nor retried."""
+    """SandboxViolation, neither corrected nor retried."""
     agent = await start(plan(TASK, "import os\nos.environ"))
     outcome = await agent.do(TASK)
     assert failure(outcome) == ("SandboxViolation", False)
@@ -378,8 +382,8 @@ async def test_a_violation_is_final(start: Any) -> None:
     assert len(agent.prompts("ComputationPlan")) == 1
 
 
+@pytest.mark.requirement("C-33", "R-03", "T-14")
 async def test_a_limit_ends_the_step_with_what_was_printed(start: Any) -> None:
-    """SPEC C-33, R-03, T-14."""
     code = "for n in range(3): print(n)\nwhile True: pass"
     agent = await start(plan(TASK, code), program_timeout_s=0.3)
     outcome = await agent.do(TASK)
@@ -397,8 +401,8 @@ async def test_a_program_of_the_plan_needs_no_model(start: Any) -> None:
     assert outcome.result.answer == "The result is 3."
 
 
+@pytest.mark.requirement("R-06")
 async def test_only_the_tools_of_the_plan_are_used(start: Any) -> None:
-    """SPEC R-06."""
     agent = await start(plan("What is 2 + 2?", "2 + 2"), plan(TASK, SHARE))
     outcome = await agent.do("What is 2 + 2?", tools=["run_program"])
     assert outcome.messages("TOOL") == ["run_program"]

@@ -122,8 +122,8 @@ def task(**fields: Any) -> AgentTask:
     return AgentTask(AgentInput(task="t", **fields), agent="computation")
 
 
+@pytest.mark.requirement("F-09")
 def test_variables_have_usable_and_different_names() -> None:
-    """SPEC F-09."""
     one = task(
         sub_task_input={
             name: to_value(1) for name in ("quarters", "top customers", "2024", "class", "sum", "é")

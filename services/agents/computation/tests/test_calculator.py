@@ -1,4 +1,4 @@
-"""SPEC F-10: arithmetic needs no model."""
+"""Arithmetic needs no model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from bos_computation.calculator import CalculationError, calculate
 from bos_computation.expressions import find_expression
+
+pytestmark = pytest.mark.requirement("F-10")
 
 
 @pytest.mark.parametrize(

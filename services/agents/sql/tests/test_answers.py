@@ -23,8 +23,8 @@ def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
+@pytest.mark.requirement("D-22", "T-06", "T-07", "A-11", "A-16")
 async def test_a_task_is_answered_with_table_data_and_sources(start: StartHouse, url: str) -> None:
-    """SPEC D-22, T-06, T-07, A-11, A-16."""
     house = await start(url=url)
 
     done = await house.ask(is_final_answer=True)
@@ -51,8 +51,8 @@ async def test_a_task_is_answered_with_table_data_and_sources(start: StartHouse,
     assert house.queries("ok") == house.queries() == 1
 
 
+@pytest.mark.requirement("D-12", "D-29")
 async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHouse) -> None:
-    """SPEC D-12, D-29."""
     house = await start()
 
     done = await house.ask()
@@ -76,10 +76,11 @@ async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHou
     assert done.events("Result found")[0]["state"] == "SUCCESS"
 
 
+@pytest.mark.requirement("D-21", "A-12")
 async def test_cells_keep_their_exact_values_on_postgres(
     start: StartHouse, postgres_url: str
 ) -> None:
-    """SPEC D-21, A-12: nothing is rounded on the way."""
+    """Nothing is rounded on the way."""
     house = await start(fixtures(drafted=draft(EXACT)), url=postgres_url)
 
     done = await house.ask(is_final_answer=True)
@@ -129,8 +130,8 @@ async def test_columns_of_a_single_row_are_fields_that_references_can_name(
     assert done.data["row_count"] == 1
 
 
+@pytest.mark.requirement("D-16", "D-20", "T-05", "A-12")
 async def test_a_result_is_cut_at_the_row_limit_and_says_so(start: StartHouse) -> None:
-    """SPEC D-16, D-20, T-05, X-27."""
     sql = "SELECT order_id FROM orders ORDER BY order_id"
     house = await start(fixtures(drafted=draft(sql)), max_rows=2)
 
@@ -142,8 +143,8 @@ async def test_a_result_is_cut_at_the_row_limit_and_says_so(start: StartHouse) -
     assert "more exist" in house.prompts("ResultInterpretation")[0]
 
 
+@pytest.mark.requirement("D-30", "T-06")
 async def test_the_model_sees_only_a_preview_of_the_result(start: StartHouse) -> None:
-    """SPEC D-30, T-06."""
     sql = "SELECT order_id FROM orders ORDER BY order_id"
     house = await start(
         fixtures(drafted=draft(sql)),
@@ -159,8 +160,9 @@ async def test_the_model_sees_only_a_preview_of_the_result(start: StartHouse) ->
     assert "SELECT" not in prompt
 
 
+@pytest.mark.requirement("S-06", "S-07", "M-18", "C-14")
 async def test_the_prompt_holds_what_came_along_with_the_task(start: StartHouse) -> None:
-    """SPEC S-06, S-07, M-18, C-14: inputs, earlier results, date, entities and user."""
+    """Inputs, earlier results, date, entities and user."""
     house = await start(review="always")
     context: dict[str, Any] = {"current_date": "2026-06-15"}
 
@@ -236,10 +238,10 @@ async def test_all_calls_of_a_step_begin_with_the_same_schema(start: StartHouse)
     assert "### Date" in shared[0][1]
 
 
+@pytest.mark.requirement("D-07", "D-10")
 async def test_the_schema_shows_columns_keys_comments_and_values(
     start: StartHouse, postgres_url: str
 ) -> None:
-    """SPEC D-07, D-10."""
     house = await start(url=postgres_url)
 
     await house.ask()
@@ -255,10 +257,10 @@ async def test_the_schema_shows_columns_keys_comments_and_values(
     assert "salaries" not in prompt
 
 
+@pytest.mark.requirement("D-06", "D-08")
 async def test_of_many_tables_the_relevant_ones_are_described_and_the_others_named(
     start: StartHouse,
 ) -> None:
-    """SPEC D-06, D-08."""
     house = await start(small_schema_tables=0)
 
     done = await house.ask()

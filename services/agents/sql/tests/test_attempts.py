@@ -1,8 +1,10 @@
-"""The correction loop (SPEC D-23..D-29, T-09)."""
+"""The correction loop."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from bos_testkit.model_fixtures import fixture
 
@@ -17,6 +19,8 @@ from .conftest import (
     fixtures,
 )
 
+pytestmark = pytest.mark.requirement("D-23", "D-24", "D-25", "D-26", "D-27", "D-28", "D-29", "T-09")
+
 FEEDBACK = "The previous SQL query failed to execute."
 PATCH = {"action": "RETRY_WITH_PATCH", "patched_sql": GOOD["sql"]}
 
@@ -29,7 +33,8 @@ def second_try(drafted: dict[str, Any] = GOOD) -> Any:
     return fixture("second try", [FEEDBACK], schema="QueryDraft", json=drafted)
 
 
-async def test_d28_triage_patches_a_query_with_a_missing_column(
+@pytest.mark.requirement("D-28")
+async def test_triage_patches_a_query_with_a_missing_column(
     start: StartHouse, postgres_url: str
 ) -> None:
     house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN), url=postgres_url)
@@ -52,7 +57,8 @@ async def test_d28_triage_patches_a_query_with_a_missing_column(
     assert done.errors() == ["SQL agent attempt failed"]
 
 
-async def test_d27_triage_sees_query_error_and_citations(start: StartHouse) -> None:
+@pytest.mark.requirement("D-27")
+async def test_triage_sees_query_error_and_citations(start: StartHouse) -> None:
     house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN))
 
     await house.ask()
@@ -63,7 +69,8 @@ async def test_d27_triage_sees_query_error_and_citations(start: StartHouse) -> N
     assert "[main.orders] orders (table, about 4 rows)" in prompt
 
 
-async def test_d24_without_triage_the_model_is_told_in_the_words_of_the_spec(
+@pytest.mark.requirement("D-24")
+async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
     start: StartHouse,
 ) -> None:
     house = await start(fixtures(second_try(), drafted=MISSING_COLUMN))
@@ -94,7 +101,8 @@ async def test_d24_without_triage_the_model_is_told_in_the_words_of_the_spec(
     ]
 
 
-async def test_d23_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
+@pytest.mark.requirement("D-23", "D-33")
+async def test_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
     house = await start(fixtures(drafted=MISSING_COLUMN))
 
     done = await house.ask()
@@ -127,7 +135,8 @@ async def test_the_number_of_attempts_is_a_setting(start: StartHouse) -> None:
     assert house.queries() == 1
 
 
-async def test_d28_triage_may_stop(start: StartHouse) -> None:
+@pytest.mark.requirement("D-28")
+async def test_triage_may_stop(start: StartHouse) -> None:
     stop = triage(action="STOP", user_message="Amounts are not recorded.")
     house = await start(fixtures(stop, drafted=MISSING_COLUMN))
 
@@ -139,7 +148,8 @@ async def test_d28_triage_may_stop(start: StartHouse) -> None:
     assert house.queries() == 1
 
 
-async def test_d28_triage_may_ask_the_user(start: StartHouse) -> None:
+@pytest.mark.requirement("D-28")
+async def test_triage_may_ask_the_user(start: StartHouse) -> None:
     ask = triage(
         action="ASK_CLARIFICATION",
         clarifying_questions=[
@@ -156,8 +166,9 @@ async def test_d28_triage_may_ask_the_user(start: StartHouse) -> None:
     assert list(question.options) == ["orders.amount"], "there is no column price"
 
 
+@pytest.mark.requirement("D-28")
 async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:
-    """SPEC D-28: the question counts towards the five turns; then D-24 is tried instead."""
+    """The question counts towards the five turns; then the error is fed back instead."""
     ask = triage(
         action="ASK_CLARIFICATION",
         clarifying_questions=[{"question": "Which amount?", "options": []}],
@@ -213,8 +224,9 @@ async def test_a_failure_may_show_that_another_table_is_needed(start: StartHouse
     assert [each["success"] for each in done.data["attempt_history"]] == [False, True]
 
 
+@pytest.mark.requirement("D-24")
 async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHouse) -> None:
-    """SPEC D-24: a syntax error, found by the guard before the database could."""
+    """A syntax error, found by the guard before the database could."""
     house = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))
 
     done = await house.ask()
@@ -225,8 +237,8 @@ async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartH
     assert house.prompts("ErrorTriage") == []
 
 
+@pytest.mark.requirement("D-16")
 async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: StartHouse) -> None:
-    """SPEC D-16."""
     slow = (
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
         " SELECT COUNT(*) AS c FROM n"

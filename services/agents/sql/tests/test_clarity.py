@@ -1,4 +1,4 @@
-"""Clarify first (SPEC D-03..D-05, DEC-02, T-02, X-16)."""
+"""Clarify first."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from .conftest import (
     fixtures,
 )
 
+pytestmark = pytest.mark.requirement("D-03", "D-04", "D-05", "T-02")
+
 SHIFT = "How is my dollar value shifting from yesterday to today?"
 UNCLEAR = {
     "is_clear": False,
@@ -33,7 +35,8 @@ UNCLEAR = {
 }
 
 
-async def test_d05_an_unclear_task_is_asked_about_before_any_query(start: StartHouse) -> None:
+@pytest.mark.requirement("D-05")
+async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHouse) -> None:
     house = await start(fixtures(drafted=UNCLEAR))
 
     done = await house.ask(SHIFT, context={"current_date": "2026-06-15"})
@@ -55,7 +58,8 @@ async def test_d05_an_unclear_task_is_asked_about_before_any_query(start: StartH
     assert house.queries() == 0
 
 
-async def test_d04_the_fifth_turn_may_still_ask(start: StartHouse) -> None:
+@pytest.mark.requirement("D-04")
+async def test_the_fifth_turn_may_still_ask(start: StartHouse) -> None:
     house = await start(fixtures(drafted=UNCLEAR))
 
     done = await house.ask(SHIFT, clarification_turn_count=4)
@@ -214,7 +218,8 @@ def seeing(table: str, **reply: Any) -> Any:
 ASKED = [{"question": "Which column?", "options": ["exact.price"]}]
 
 
-async def test_d03_questions_about_many_tables_are_built_on_their_columns(
+@pytest.mark.requirement("D-03")
+async def test_questions_about_many_tables_are_built_on_their_columns(
     start: StartHouse,
 ) -> None:
     seen = seeing("price numeric", is_clear=False, clarifying_questions=ASKED)
@@ -257,7 +262,8 @@ async def test_without_the_second_look_the_first_questions_are_asked(start: Star
     assert done.result.clarification.questions[0].question == "Which metric is meant?"
 
 
-async def test_d03_options_that_name_what_is_not_there_are_dropped(start: StartHouse) -> None:
+@pytest.mark.requirement("D-03")
+async def test_options_that_name_what_is_not_there_are_dropped(start: StartHouse) -> None:
     options = [
         "Amount (orders.amount)",
         "Balance (accounts.balance)",
@@ -282,7 +288,8 @@ async def test_d03_options_that_name_what_is_not_there_are_dropped(start: StartH
     assert dropped["options"] == ["Balance (accounts.balance)", "[orders.total]", "order_value"]
 
 
-async def test_d04_what_the_user_settled_is_shown_wherever_the_task_is_judged(
+@pytest.mark.requirement("D-04")
+async def test_what_the_user_settled_is_shown_wherever_the_task_is_judged(
     start: StartHouse,
 ) -> None:
     turn = ClarificationTurn(reply="the amount of orders")

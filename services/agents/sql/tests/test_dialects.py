@@ -1,4 +1,4 @@
-"""Translating a query into the dialects that do not run, and what is withheld (D-09, D-15)."""
+"""Translating a query into the dialects that do not run, and what is withheld."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bos_sql.grounding.catalog import Field, Table
 from bos_testkit.model_fixtures import fixture
 
 from .conftest import SUCCEEDED, StartHouse, draft, fixtures
+
+pytestmark = pytest.mark.requirement("D-09", "D-15")
 
 SHOP = (
     Table(
@@ -174,8 +176,8 @@ def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
+@pytest.mark.requirement("T-04", "D-09", "D-16", "D-17")
 async def test_every_dialect_is_offered_as_the_guard_wrote_it(start: StartHouse, url: str) -> None:
-    """SPEC T-04, D-09, D-16, D-17."""
     house = await start(fixtures(drafted=draft("SELECT city FROM customers")), url=url)
 
     done = await house.ask()
@@ -191,8 +193,9 @@ async def test_every_dialect_is_offered_as_the_guard_wrote_it(start: StartHouse,
 GLOB = "SELECT name FROM customers WHERE name GLOB 'A*'"
 
 
+@pytest.mark.requirement("D-15")
 async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(start: StartHouse) -> None:
-    """SPEC D-15: what cannot be relied on is not handed out."""
+    """What cannot be relied on is not handed out."""
     house = await start(fixtures(drafted=draft(GLOB)))
 
     done = await house.ask()

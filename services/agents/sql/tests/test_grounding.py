@@ -1,4 +1,4 @@
-"""The metadata index: words, ranking, join paths, packs, and how long it is kept (D-06, D-07)."""
+"""The metadata index: words, ranking, join paths, packs, and how long it is kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from bos_sql.grounding.ranking import Ranking
 from bos_sql.grounding.words import terms, words
 
 from .wide_schema import wide_questions, wide_tables
+
+pytestmark = pytest.mark.requirement("D-06", "D-07")
 
 
 def table(name: str, columns: str, comment: str = "", **keys: Any) -> dict[str, Any]:
@@ -121,7 +123,8 @@ def test_an_empty_database_has_nothing_to_find() -> None:
     assert empty.pack((), "orders") == GroundingPack()
 
 
-def test_d06_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
+@pytest.mark.requirement("D-06")
+def test_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
     hits = index.search_metadata("net amount of orders by customer", top_k=50)
 
     ids = [hit.doc.doc_id for hit in hits]
@@ -132,7 +135,8 @@ def test_d06_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
     assert not any("weather" in each for each in ids)
 
 
-def test_d06_top_k_and_filters_narrow_the_search(index: MetadataIndex) -> None:
+@pytest.mark.requirement("D-06")
+def test_top_k_and_filters_narrow_the_search(index: MetadataIndex) -> None:
     only_fields = MetadataFilters(frozenset({"field"}), frozenset({"customers"}))
 
     assert len(index.search_metadata("customer orders region", top_k=2)) == 2
@@ -157,7 +161,8 @@ def test_a_question_without_a_word_in_common_suggests_nothing(index: MetadataInd
     assert index.suggested_tables("How are we doing?", 5) == ()
 
 
-def test_d07_the_pack_tells_tables_fields_joins_and_where_they_come_from(
+@pytest.mark.requirement("D-07")
+def test_the_pack_tells_tables_fields_joins_and_where_they_come_from(
     index: MetadataIndex,
 ) -> None:
     tables = index.tied(("orders", "regions"))

@@ -1,4 +1,4 @@
-"""Which tables are there? (SPEC T-10)."""
+"""Which tables are there?."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from bos_sql.metadata import Overview, TableSummary
 
 from .conftest import SUCCEEDED, StartHouse
 
+pytestmark = pytest.mark.requirement("T-10")
+
 OVERVIEW = Overview(
     "main", "", "sqlite", "main", 200, 50, (TableSummary("present", "table", "", None),)
 )
 
 
-async def test_t10_tables_are_listed_without_query_and_without_model(
+@pytest.mark.requirement("T-10")
+async def test_tables_are_listed_without_query_and_without_model(
     start: StartHouse, postgres_url: str
 ) -> None:
     house = await start(url=postgres_url, models=False)

@@ -1,4 +1,4 @@
-"""The way to mcp_db: identity, deadline, cancellation, and what can go wrong (SPEC R-05, D-19)."""
+"""The way to mcp_db: identity, deadline, cancellation, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
+
+pytestmark = pytest.mark.requirement("R-05", "D-19")
 
 ENDLESS = (
     "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
@@ -137,7 +139,7 @@ async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHous
 
 
 async def test_cancelling_the_step_cancels_the_query(start: StartHouse) -> None:
-    """DESIGN §3: cancellation reaches the bottom."""
+    """Cancellation reaches the bottom."""
     house = await start(fixtures(drafted=draft(ENDLESS)))
     in_flight = "bos_db_queries_in_flight"
     registry = house.mcp_telemetry.registry
@@ -195,7 +197,8 @@ async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHou
     ("settings", "named"),
     [({"database": "nothing"}, "'nothing'"), ({"dialect": "postgres"}, "BOS_SQL_DIALECT")],
 )
-async def test_d26_a_wrong_setting_ends_the_step_at_once(
+@pytest.mark.requirement("D-26")
+async def test_a_wrong_setting_ends_the_step_at_once(
     start: StartHouse, settings: dict[str, str], named: str
 ) -> None:
     house = await start(settings=settings)

@@ -81,10 +81,11 @@ def wide_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"wide_{request.param}"))
 
 
+@pytest.mark.requirement("D-07", "D-08", "D-10")
 async def test_of_200_tables_the_prompts_show_the_relevant_ones(
     start: StartHouse, wide_url: str
 ) -> None:
-    """SPEC D-07, D-08, D-10: columns of few, names of all; what is between the chosen ones too."""
+    """Columns of few, names of all; what is between the chosen ones too."""
     house = await start(fixtures(drafted=draft(_PER_BUILDING)), url=wide_url, tables=WIDE)
 
     done = await house.ask(BUILDINGS)
@@ -121,7 +122,8 @@ async def test_small_models_choose_among_200_tables_and_see_what_is_between_the_
     assert len(choose) < 14_000
 
 
-async def test_t03_debugging_sees_what_the_query_is_grounded_on(
+@pytest.mark.requirement("T-03")
+async def test_debugging_sees_what_the_query_is_grounded_on(
     start: StartHouse, sqlite_url: str
 ) -> None:
     house = await start(url=sqlite_url)
@@ -142,10 +144,11 @@ async def test_t03_debugging_sees_what_the_query_is_grounded_on(
     assert "main.customers.city" in {each["doc_id"] for each in pack["citations"]}
 
 
-async def test_d05_options_of_an_ambiguous_question_come_from_the_metadata(
+@pytest.mark.requirement("D-05", "D-03")
+async def test_options_of_an_ambiguous_question_come_from_the_metadata(
     start: StartHouse, bank: str, bank_metadata: Path
 ) -> None:
-    """SPEC D-03, D-05: the model repeats what it was shown; what it invents is dropped."""
+    """The model repeats what it was shown; what it invents is dropped."""
     unclear = {
         "is_clear": False,
         "clarifying_questions": [

@@ -1,4 +1,4 @@
-"""What the model may do wrong, and what then happens (SPEC D-26, Q-01, Q-06)."""
+"""What the model may do wrong, and what then happens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, SUCCEEDED, StartHouse, fixtures
+
+pytestmark = pytest.mark.requirement("D-26", "Q-01", "Q-06")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,8 @@ async def test_a_question_the_scripted_model_does_not_know_is_a_refusal(start: S
     assert done.result.error.type == "ModelRefused"
 
 
-async def test_d26_without_a_model_the_missing_setting_is_named(start: StartHouse) -> None:
+@pytest.mark.requirement("D-26")
+async def test_without_a_model_the_missing_setting_is_named(start: StartHouse) -> None:
     house = await start(models=False)
 
     done = await house.ask()
@@ -107,10 +110,11 @@ async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHous
     assert done.data["row_count"] == 3
 
 
-async def test_q06_the_unexpected_ends_the_step_without_a_retry(
+@pytest.mark.requirement("Q-06", "D-26")
+async def test_the_unexpected_ends_the_step_without_a_retry(
     start: StartHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SPEC D-26: no correction, no second attempt, and no raw exception text."""
+    """No correction, no second attempt, and no raw exception text."""
     house = await start()
 
     def broken(*_: Any) -> None:

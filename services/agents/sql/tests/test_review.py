@@ -1,4 +1,4 @@
-"""The review beside the execution: where it is asked for, and what it may do (D-12, D-13)."""
+"""The review beside the execution: where it is asked for, and what it may do."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from bos_sql.review_need import risks
 from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
+
+pytestmark = pytest.mark.requirement("D-12", "D-13")
 
 
 def table(name: str, *columns: str) -> Table:
@@ -149,7 +151,8 @@ def wrong(corrected: str | None) -> dict[str, Any]:
     return {"checks": "It is wrong.", "is_correct": False, "corrected_sql": corrected}
 
 
-async def test_d13_a_corrected_query_passes_the_guard_and_its_result_counts(
+@pytest.mark.requirement("D-13")
+async def test_a_corrected_query_passes_the_guard_and_its_result_counts(
     start: StartHouse,
 ) -> None:
     corrected = "SELECT city FROM customers ORDER BY city"

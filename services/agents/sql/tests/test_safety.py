@@ -1,4 +1,4 @@
-"""Blocked queries (SPEC D-14..D-18, DEC-16, T-05, T-14, R-02, Q-06)."""
+"""Blocked queries."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from bos_sqlguard import GuardPolicy
 from bos_testkit.model_fixtures import fixture
 
 from .conftest import FAILED, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
+
+pytestmark = pytest.mark.requirement(
+    "D-14", "D-15", "D-16", "D-17", "D-18", "T-05", "T-14", "R-02", "Q-06"
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,8 @@ from .conftest import FAILED, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixt
         ("SELECT load_extension('x')", "FUNCTION_NOT_ALLOWED"),
     ],
 )
-async def test_d18_a_blocked_query_never_reaches_the_database(
+@pytest.mark.requirement("D-18")
+async def test_a_blocked_query_never_reaches_the_database(
     start: StartHouse, sql: str, rule: str
 ) -> None:
     house = await start(fixtures(drafted=draft(sql)))
@@ -41,7 +46,8 @@ async def test_d18_a_blocked_query_never_reaches_the_database(
     assert house.queries() == 0
 
 
-async def test_d13_a_patch_passes_the_guard_like_any_query(start: StartHouse) -> None:
+@pytest.mark.requirement("D-13")
+async def test_a_patch_passes_the_guard_like_any_query(start: StartHouse) -> None:
     patch = fixture(
         "triage",
         [],
@@ -71,8 +77,8 @@ async def test_instructions_in_cells_do_not_change_what_runs(start: StartHouse) 
     assert house.queries() == 1
 
 
+@pytest.mark.requirement("R-06")
 async def test_a_tool_that_the_plan_does_not_list_is_not_called(start: StartHouse) -> None:
-    """SPEC R-06."""
     house = await start()
 
     done = await house.ask(tools=["mcp_db_schema"])
@@ -95,7 +101,8 @@ async def test_what_mcp_db_refuses_is_reported_like_our_own_refusal(start: Start
     assert house.queries("query_refused") == 1
 
 
-def test_d13_only_the_approved_text_may_be_sent() -> None:
+@pytest.mark.requirement("D-13")
+def test_only_the_approved_text_may_be_sent() -> None:
     guard = QueryGuard(GuardPolicy("sqlite", frozenset({"orders"})))
     decision = guard.check("SELECT order_id FROM orders")
     assert decision.approved is not None

@@ -95,7 +95,8 @@ def test_a_success_becomes_a_table() -> None:
     ],
     ids=str,
 )
-def test_d22_only_a_valid_success_counts(changes: dict[str, Any]) -> None:
+@pytest.mark.requirement("D-22")
+def test_only_a_valid_success_counts(changes: dict[str, Any]) -> None:
     with pytest.raises(Internal):
         read_table(envelope(**changes))
 
@@ -247,8 +248,8 @@ def test_a_grounding_pack_keeps_to_its_size() -> None:
     assert len(pack.text(50)) == 50
 
 
+@pytest.mark.requirement("B-03", "A-08", "T-13", "R-06")
 async def test_the_card_says_what_the_planner_needs() -> None:
-    """SPEC B-03, A-08, T-13, R-06."""
     settings = SqlSettings.load(mcp_url="http://127.0.0.1:1/mcp")
     async with McpClient(settings.mcp_url, max_reply_bytes=2**20) as database:
         card = SqlAgent(

@@ -1,4 +1,4 @@
-"""One list of sources for all results, and the ``[n]`` markers into it (SPEC K-10). Pure."""
+"""One list of sources for all results, and the ``[n]`` markers into it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer without a model: put together from the results alone (SPEC K-16, Q-08). Pure."""
+"""The answer without a model: put together from the results alone. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _parts(
 
 
 def _tried_before(request: ComposeRequest) -> Iterator[str]:
-    """The errors of earlier attempts, which no result tells of any more (SPEC C-24)."""
+    """The errors of earlier attempts, which no result tells of any more."""
     told = [text[:_TOLD_CHARS] for text in map(error_text, request.results) if text]
     errors = map(safe_line, request.working_context.errors_encountered)
     lines = [line for line in errors if not any(text in line for text in told)]

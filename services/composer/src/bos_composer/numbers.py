@@ -1,4 +1,4 @@
-"""Numbers as a deployment's readers write them (SPEC K-05, DEC-14). Pure."""
+"""Numbers as a deployment's readers write them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bos_chassis.values import render_value
 if TYPE_CHECKING:
     from bos.common.v1 import Value
 
-# SPEC K-05 writes Rs., where the locale itself would write the rupee sign.
+# Amounts are written with Rs., where the locale itself would write the rupee sign.
 _RUPEE_PATTERN = "'Rs.'#,##,##0.00"
 _EXAMPLE = Decimal("175206")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -78,7 +78,7 @@ class NumberFormat:
     Args:
         locale: Such as ``en_IN``.
         currency: ISO 4217 code.
-        pattern: Unicode number pattern of amounts, if neither SPEC K-05's (for INR) nor the
+        pattern: Unicode number pattern of amounts, if neither ``Rs.1,75,206.00`` (for INR) nor the
             locale's own (for any other currency) is wanted.
     """
 
@@ -125,7 +125,7 @@ class NumberFormat:
 
     @property
     def money_rule(self) -> str:
-        """How amounts are written, as an instruction for a model (SPEC K-05)."""
+        """How amounts are written, as an instruction for a model."""
         name = get_currency_name(self._currency, count=2, locale="en")
         example = self.money(_EXAMPLE)
         if self._currency == "INR" and self._pattern == _RUPEE_PATTERN:

@@ -1,4 +1,4 @@
-"""How the steps ended, in words for people (SPEC Q-01, Q-02, Q-09, R-04, K-12). Pure."""
+"""How the steps ended, in words for people. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
 
-OVERRIDE_MARKER = "### User Override Instructions"  # SPEC M-20
+OVERRIDE_MARKER = "### User Override Instructions"
 
 _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 # What a call of an agent's model fails with when its endpoint is in trouble.
@@ -22,7 +22,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
 _STACK_TRACE = "Traceback (most recent call last)"
 _UNKNOWN = "something unexpected went wrong"
 
-# SPEC Q-01 in words; the agent's own message follows.
+# Types of errors in words; the agent's own message follows.
 _KINDS = {
     "PlanningDeclined": "no suitable way to get it was found",
     "QueryError": "the database query failed",
@@ -32,7 +32,7 @@ _KINDS = {
     "SandboxViolation": "the calculation tried something that is not allowed",
     "ConfigurationError": "something is not set up",
 }
-# SPEC Q-02.
+# Why a step that needs approval did not run.
 _BLOCKED = {
     "denied_by_user": "the approval was denied",
     "hitl_timeout": "nobody decided in time",
@@ -51,7 +51,7 @@ def met_model_outage(result: AgentResult) -> bool:
 
 
 def status_word(result: AgentResult) -> str:
-    """The status as SPEC A-11 writes it, such as ``succeeded``."""
+    """The status in lower case, such as ``succeeded``."""
     if result.status not in AgentExecutionStatus.values():
         return "unknown"  # of a newer version
     name = AgentExecutionStatus.Name(result.status)
@@ -59,7 +59,7 @@ def status_word(result: AgentResult) -> str:
 
 
 def was_overridden(result: AgentResult) -> bool:
-    """Whether a person replaced the task (SPEC K-11)."""
+    """Whether a person replaced the task."""
     return result.task_overridden or OVERRIDE_MARKER in result.task_description
 
 
@@ -67,7 +67,7 @@ def error_text(result: AgentResult) -> str:
     """The error's message on one line and without credentials; empty if there is no error.
 
     Messages are safe by contract. This keeps an agent that does not hold to it from showing people
-    a stack trace (SPEC R-04).
+    a stack trace.
     """
     return safe_line(result.error.message) if result.HasField("error") else ""
 
@@ -81,7 +81,7 @@ def safe_line(message: str) -> str:
 
 
 def unstated_assumptions(answer: str, results: Iterable[AgentResult]) -> str:
-    """The sentence that ``answer`` lacks on what was assumed; empty if nothing (SPEC DEC-02).
+    """The sentence that ``answer`` lacks on what was assumed; empty if nothing.
 
     What nobody was asked about any more has to be told, whatever the model makes of it.
     """
@@ -96,7 +96,7 @@ def _plain(text: str) -> str:
 
 
 def block(result: AgentResult) -> str:
-    """Which action was blocked, why, and what to do (SPEC K-12); empty if none was."""
+    """Which action was blocked, why, and what to do; empty if none was."""
     why = _BLOCKED.get(result.error.type)
     if why is None:
         return ""
@@ -110,7 +110,7 @@ def block(result: AgentResult) -> str:
 
 
 def reason(result: AgentResult) -> str:
-    """One sentence on why the step yielded nothing; empty if it succeeded (SPEC Q-09)."""
+    """One sentence on why the step yielded nothing; empty if it succeeded."""
     if succeeded(result):
         return ""
     blocked = block(result)

@@ -90,7 +90,7 @@ class Database:
         """Check ``sql``, then run what the guard wrote. The guard cannot be turned off.
 
         Raises:
-            QueryRefused: the guard's answer, with its violations (SPEC D-18).
+            QueryRefused: the guard's answer, with its violations.
             QueryFailure: what the backend raises.
         """
         verdict = self.guard.check(sql)

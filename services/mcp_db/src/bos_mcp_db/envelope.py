@@ -1,4 +1,4 @@
-"""The envelopes of both tools (SPEC D-20, D-21): plain JSON objects."""
+"""The envelopes of both tools: plain JSON objects."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def failure_envelope(failure: BosError, elapsed_ms: float) -> Envelope:
 
 
 def overview_envelope(database: Database, tables: Sequence[TableInfo]) -> Envelope:
-    """Return the envelope of ``list_tables``: every readable table in one line each (SPEC D-08)."""
+    """Return the envelope of ``list_tables``: every readable table in one line each."""
     return {
         **_database(database, database.limits),
         "fingerprint": schema_fingerprint(tables, database.role),

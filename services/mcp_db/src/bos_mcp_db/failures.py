@@ -38,13 +38,13 @@ _MAX_TEXT = 400
 
 
 class QueryFailure:
-    """Common to all failures of this service: the ``AgentError.type`` of SPEC Q-01."""
+    """Common to all failures of this service: its ``AgentError.type``."""
 
     error_type: ClassVar[str] = "QueryError"
 
 
 class QueryRefused(QueryFailure, PermissionDenied):
-    """The guard refused the query (SPEC D-18, DEC-16)."""
+    """The guard refused the query."""
 
     default_reason = "QUERY_REFUSED"
 

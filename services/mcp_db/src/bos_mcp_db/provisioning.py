@@ -1,4 +1,4 @@
-"""SQL that prepares a role able to read the listed tables and nothing else (R-02)."""
+"""SQL that prepares a role able to read the listed tables and nothing else."""
 
 from __future__ import annotations
 

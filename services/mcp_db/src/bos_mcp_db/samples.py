@@ -1,4 +1,4 @@
-"""Frequent values of text columns, so that a question's words meet the data's words (SPEC D-10)."""
+"""Frequent values of text columns, so that a question's words meet the data's words."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def serve(
 
     Raises:
         ConfigurationError: no usable database, a listed table that does not exist, or an address
-            that cannot be used (SPEC Q-03).
+            that cannot be used.
     """
     server = settings.server
     require_loopback(server.host, auth is not None)

@@ -74,12 +74,12 @@ class McpDbSettings(Settings):
         default_factory=dict,
         description='Databases by name, as JSON: {"sales": {"url": …, "allowed_tables": […]}}',
     )
-    max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result (DEC-01)")
-    max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result (DEC-01)")
+    max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result")
+    max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result")
     max_bytes: int = Field(
         default=1_000_000, ge=1_000, le=50_000_000, description="Bytes of a result's cells"
     )
-    timeout_s: float = Field(default=30.0, gt=0, le=600, description="Time for a query (DEC-01)")
+    timeout_s: float = Field(default=30.0, gt=0, le=600, description="Time for a query")
     max_estimated_cost: float | None = Field(
         default=None,
         ge=0,

@@ -65,7 +65,7 @@ def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> AS
 
 
 class _KnownCallers:
-    """Lets nobody pass but those whom the authenticator knows (SPEC R-06)."""
+    """Lets nobody pass but those whom the authenticator knows."""
 
     def __init__(self, app: ASGIApp, auth: Authenticator) -> None:
         self._app = app

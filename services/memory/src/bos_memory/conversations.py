@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 SUMMARY_TURNS = 3
-"""A summary is made for so many turns (SPEC L-10)."""
+"""A summary is made for so many turns."""
 _MAX_SHOWN_CHARS = 2_000
 _DEFAULT_PAGE = 50
 _ROLES = {
@@ -166,7 +166,7 @@ class Conversations:
     async def open_turn(
         self, user_id: str, conversation_id: str, max_messages: int
     ) -> OpenTurnResponse:
-        """What a question can build on, in one statement (SPEC L-01)."""
+        """What a question can build on, in one statement."""
         (row,) = await self._read(
             _OPEN_TURN, user_id, user_id, conversation_id, max_messages, _MAX_SHOWN_CHARS + 1
         )

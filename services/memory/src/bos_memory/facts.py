@@ -1,4 +1,4 @@
-"""What is remembered about a user, and how new findings join it (SPEC L-04, L-06, L-07). Pure."""
+"""What is remembered about a user, and how new findings join it. Pure."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _FIND = """
 SELECT critical_facts, preferences, tainted, version, corrected_at >= $2 AS corrected
 FROM user_long_term_memory WHERE user_id = $1
 """
-# SPEC L-05. Only over what was read before: what the user has changed meanwhile is not put back.
+# Only over what was read before: what the user has changed meanwhile is not put back.
 _REMEMBER = """
 INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, tainted)
 VALUES ($1, $2, $3, $4)

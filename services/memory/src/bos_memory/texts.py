@@ -30,7 +30,7 @@ def storable(text: str) -> str:
 
 
 def title_of(question: str) -> str:
-    """The title of a conversation that begins with ``question``: its first words (SPEC L-09)."""
+    """The title of a conversation that begins with ``question``: its first words."""
     line = on_one_line(question, MAX_STORED_CHARS)
     if len(line) <= MAX_TITLE_CHARS:
         return line or "…"

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from bos_plans import Selection
 
 DATABASE_WORD = "database"
-"""Word in a capability of agents that query databases; GENERAL_QA does without them (SPEC D-02)."""
+"""Word in a capability of agents that query databases; GENERAL_QA does without them."""
 
 _MAX_TEXT_CHARS = 1_000
 _MAX_PROBLEMS = 10
 
 
 class PlanInvalid(Exception):
-    """The plan must not be executed (SPEC B-19). The message is safe for people."""
+    """The plan must not be executed. The message is safe for people."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         # The names in it are the model's, of any number and length.
@@ -77,12 +77,12 @@ def draft_from_reply(
     """The plan that ``reply`` describes; ``origin`` is "model" or "template".
 
     Names of agents are normalised, and steps of agents that the user disabled or that the intent
-    rules out are taken out together with the wishes of others to know their outcome (SPEC B-08,
-    D-02). A step that no longer has what it refers to makes the plan invalid, as does a step of an
+    rules out are taken out together with the wishes of others to know their outcome.
+    A step that no longer has what it refers to makes the plan invalid, as does a step of an
     agent that does not exist: leaving it out would leave part of the question out in silence.
 
     Raises:
-        PlanInvalid: SPEC B-19; the caller falls back.
+        PlanInvalid: it must not be executed; the caller falls back.
     """
     intent = cast("Intent", Intent.Value(f"INTENT_{reply.intent}"))
     needs_data = intent in (Intent.INTENT_DATA_QA, Intent.INTENT_ANALYTICS_REPORT)
@@ -127,7 +127,7 @@ def same_work(plan: Plan, other: Plan) -> bool:
 
 
 def clamp(confidence: float) -> float:
-    """``confidence`` within 0.0 to 1.0 (SPEC B-08); what is no number is no confidence."""
+    """``confidence`` within 0.0 to 1.0; what is no number is no confidence."""
     return 0.0 if math.isnan(confidence) else min(1.0, max(0.0, confidence))
 
 
@@ -196,7 +196,7 @@ def _renamed_in(text: str, renamed: Mapping[str, str]) -> str:
 
 
 def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
-    """What the step may call: a protected tool only if the plan names it (SPEC M-02, X-39).
+    """What the step may call: a protected tool only if the plan names it.
 
     Empty, which stands for every tool that needs no approval, unless it does. Whoever chooses an
     agent that has nothing but protected tools names them by that.
@@ -237,7 +237,7 @@ def _beside_blocked(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
 
 
 def _blocked_problems(plan: Plan, bounds: Bounds) -> Iterator[str]:
-    """What of the plan was not allowed before (SPEC C-23)."""
+    """What of the plan was not allowed before."""
     blocked = [bounds.earlier[step_id] for step_id in bounds.blocked if step_id in bounds.earlier]
     for step_id, other in repetitions(plan.steps, blocked).items():
         yield f'Step "{step_id}" repeats the work of "{other}", which must not be done.'

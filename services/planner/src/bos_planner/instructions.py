@@ -1,4 +1,4 @@
-"""Whether instructions given with an approval add to the task or take its place (SPEC M-17).
+"""Whether instructions given with an approval add to the task or take its place.
 
 One short call of a cheap model. Without one, and whatever goes wrong with it, they add to the task:
 then nothing that was asked for is left out.

@@ -1,6 +1,6 @@
-"""Planning: heuristic, preferences, then a stored plan or one call of the model (SPEC B-02).
+"""Planning: heuristic, preferences, then a stored plan or one call of the model.
 
-Whatever goes wrong with the model, a plan comes out (SPEC B-09); the trace says why.
+Whatever goes wrong with the model, a plan comes out; the trace says why.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Task:
 
 
 class Planner:
-    """Makes plans; keeps nothing between calls (SPEC B-01) and is safe to share.
+    """Makes plans; keeps nothing between calls and is safe to share.
 
     Args:
         settings: Limits.
@@ -99,8 +99,8 @@ class Planner:
     async def make_plan(self, request: MakePlanRequest) -> MakePlanResponse:
         """A plan for the question, or a revised one.
 
-        A revision that finds no new plan has no steps (SPEC C-22). The model's failures never reach
-        the caller (SPEC B-09, Q-04).
+        A revision that finds no new plan has no steps. The model's failures never reach
+        the caller.
         """
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
@@ -216,8 +216,8 @@ class Planner:
                 error.message, error.reason, getattr(error, "usage", None)
             ) from error
         except Exception as error:
-            # SPEC B-09 knows no failure of the model that stops a request; a defect on the way to
-            # it must not either. The log keeps what happened.
+            # No failure of the model stops a request; a defect on the way to it must not either.
+            # The log keeps what happened.
             self._log.exception("model call failed unexpectedly")
             raise _ModelFailed("The model could not be asked.", "INTERNAL") from error
         return reply.value, reply.usage
@@ -228,7 +228,7 @@ def _fallback(task: _Task, failure: _ModelFailed) -> Draft:
         return heuristic_draft(
             task.request.question, task.selection, task.bounds, why=failure.message
         )
-    # The heuristic has no other idea than before: no new plan ends the attempts (SPEC C-22).
+    # The heuristic has no other idea than before: no new plan ends the attempts.
     decision = PlannerDecision(
         rationale=f"No new plan: {failure.message}", confidence=HEURISTIC_CONFIDENCE
     )
@@ -244,7 +244,7 @@ def _nothing_new(plan: Plan, task: _Task) -> bool:
 
 
 def _explain(failure: _ModelFailed, task: _Task) -> TraceEvent:
-    """Working without a model is a way to run Bos; a model that fails is an error (SPEC Q-07)."""
+    """Working without a model is a way to run Bos; a model that fails is an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
         if failure.reason == _NOT_CONFIGURED
@@ -261,7 +261,7 @@ def _route_and_decision(draft: Draft) -> list[TraceEvent]:
         events.append(
             _event(
                 TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
-                "Planner routed the intent",  # SPEC D-02
+                "Planner routed the intent",
                 intent=Intent.Name(route.intent).removeprefix("INTENT_"),
                 confidence=route.confidence,
                 reason=route.reason,
@@ -271,7 +271,7 @@ def _route_and_decision(draft: Draft) -> list[TraceEvent]:
     events.append(
         _event(
             TraceEventType.TRACE_EVENT_TYPE_DECISION,
-            "Planner produced execution order",  # SPEC B-10, word for word
+            "Planner produced execution order",
             agents=list(decision.chosen_agents),
             confidence=decision.confidence,
         )

@@ -292,7 +292,7 @@ func isFile(method protoreflect.MethodDescriptor) bool {
 	return method.IsStreamingServer() && content != nil && content.Kind() == protoreflect.BytesKind
 }
 
-// decision adds the path of SPEC M-07, whose body has words of its own.
+// decision adds the path of an approval's decision, whose body has words of its own.
 func (b *builder) decision() {
 	approval, known := b.schemas.done["Approval"]
 	if !known || approval == nil {

@@ -17,7 +17,7 @@ import (
 
 const decisionPath = "/hitl/respond"
 
-// decision is the body of SPEC M-07. Its words are not those of the schema, so it is no binding.
+// decision is the body of a decision. Its words are not those of the schema, so it is no binding.
 type decision struct {
 	RequestID    string `json:"request_id"`
 	Decision     string `json:"decision"`

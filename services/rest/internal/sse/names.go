@@ -37,8 +37,8 @@ func ofKind(event *gatewayv1.RunEvent) ([]message, error) {
 
 var eventField = (&gatewayv1.RunEvent{}).ProtoReflect().Descriptor().Oneofs().ByName("event")
 
-// sourceNames are the names of SPEC K-15 and M-09; events that these do not name are called by
-// their kind.
+// sourceNames are the names of server-sent events; events that these do not name are called by their
+// kind.
 func sourceNames() naming {
 	var text told
 	return func(event *gatewayv1.RunEvent) ([]message, error) {

@@ -51,7 +51,7 @@ class SandboxApi(SandboxServiceServicer):
         request: RunProgramRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> RunProgramResponse:
-        """Check and run one program (SPEC F-02..F-05)."""
+        """Check and run one program."""
         inputs = _inputs(request)
         started = time.monotonic()
         program = read_program(request.code, max_bytes=self._settings.max_code_bytes)

@@ -55,7 +55,7 @@ class Interpreter:
     async def run(
         self, program: Program, inputs: Mapping[str, Any], limits: RunLimits
     ) -> RunProgramResponse:
-        """Run ``program`` with ``inputs`` as its variables, from a fresh state (SPEC F-04).
+        """Run ``program`` with ``inputs`` as its variables, from a fresh state.
 
         A ``today`` among the inputs sets the program's clock; without one it has none. Cancelling
         this call kills the worker.

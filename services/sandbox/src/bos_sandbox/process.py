@@ -78,7 +78,7 @@ class ProcessTier:
         *,
         return_files: bool = False,
     ) -> RunProgramResponse:
-        """Run ``code`` with ``inputs`` as its variables, from a fresh state (SPEC F-04).
+        """Run ``code`` with ``inputs`` as its variables, from a fresh state.
 
         Cancelling this call kills the interpreter.
 

@@ -19,7 +19,7 @@ class SandboxSettings(Settings):
     model_config = SettingsConfigDict(env_prefix="BOS_SANDBOX_")
 
     server: ServerSettings = Field(default_factory=ServerSettings.load)
-    timeout_s: float = Field(default=10.0, gt=0, le=300, description="Time of one program (DEC-01)")
+    timeout_s: float = Field(default=10.0, gt=0, le=300, description="Time of one program")
     memory_bytes: int = Field(default=128 * MIB, ge=MIB, description="Memory of one program")
     output_bytes: int = Field(default=64 * 1024, ge=0, description="Printed output of one program")
     result_bytes: int = Field(default=MIB, ge=1024, description="Result of one program, roughly")

@@ -1,4 +1,4 @@
-"""The static check before a program runs (SPEC F-03): an extra net above the tiers' own walls.
+"""The static check before a program runs: an extra net above the tiers' own walls.
 
 It answers with a :class:`Refusal` that names rule and line. The first three rules hold in every
 tier, the others where the service chooses the tier, or the caller chose the interpreter:
@@ -17,7 +17,7 @@ reserved_name    the prefix of the service's own helpers
 ===============  ================================================================================
 
 Programs that ask for something harmless that the interpreter lacks fail instead (SyntaxError,
-ModuleNotFoundError, UnsupportedSyntax): their author can mend that, a violation is final (F-05).
+ModuleNotFoundError, UnsupportedSyntax): their author can mend that, a violation is final.
 """
 
 from __future__ import annotations

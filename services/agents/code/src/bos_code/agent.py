@@ -75,7 +75,7 @@ class CodeAgent(Agent):
         self.card = code_card(self.all_tools())
 
     # What runs has neither network nor files of anybody's, so running it twice does no more than
-    # running it once; that a person is asked all the same is the rule for code (SPEC F-08, M-16).
+    # running it once; that a person is asked all the same is the rule for code.
     @tool(
         description="Run a Python program (numpy, pandas, matplotlib) in the isolated sandbox over "
         "inputs and outputs of earlier steps; figures and files come back. A person approves it.",
@@ -90,7 +90,7 @@ class CodeAgent(Agent):
         explanation: str,
         context: ToolContext,
     ) -> dict[str, Any]:
-        """What the program gave (SPEC F-07): result, stdout, stderr, exit_code, names of files.
+        """What the program gave: result, stdout, stderr, exit_code, names of files.
 
         Args:
             code: The whole program.

@@ -36,7 +36,7 @@ _SELECTION_GROUP = 0
 
 
 def code_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
+    """What the rest of Bos knows about this agent."""
     return agent_card(
         NAME,
         "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once "

@@ -15,7 +15,7 @@ class CodeSettings(AgentServiceSettings):
         min_length=1, description="Where the sandbox listens, such as dns:///sandbox:8080"
     )
     program_timeout_s: float = Field(
-        default=10.0, gt=0, description="Time of one program; the sandbox may allow less (DEC-01)"
+        default=10.0, gt=0, description="Time of one program; the sandbox may allow less"
     )
     max_code_bytes: int = Field(
         default=16 * 1024, ge=256, description="Longest program; the sandbox may allow less"

@@ -75,7 +75,7 @@ class ComputationAgent(Agent):
         side_effect=_NONE,
     )
     async def calculate(self, expression: str) -> dict[str, Any]:
-        """Value of the expression (SPEC F-10)."""
+        """Value of the expression."""
         return {"result": calculate(expression)}
 
     @tool(
@@ -84,7 +84,7 @@ class ComputationAgent(Agent):
         side_effect=_NONE,
     )
     async def run_program(self, code: str, context: ToolContext) -> dict[str, Any]:
-        """Result and output of the program (SPEC F-09: outputs of other steps are variables)."""
+        """Result and output of the program; outputs of other steps are its variables."""
         task = context.task
         task.partial(code=code)
         task.usage.api_call()

@@ -1,4 +1,4 @@
-"""From what a model says of a result to the answer (SPEC F-06): the table that it made."""
+"""From what a model says of a result to the answer: the table that it made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact arithmetic without a model (SPEC F-10): an expression in, a number out. Pure.
+"""Exact arithmetic without a model: an expression in, a number out. Pure.
 
 Numbers are decimals, so 0.1 + 0.2 is 0.3. Known are ``+ - * / // % **``, parentheses, and the
 functions ``abs``, ``max``, ``min``, ``round`` (halves go away from zero), ``sqrt`` and ``sum``.

@@ -25,15 +25,14 @@ KEYWORDS = (
     "what is",
     "percent",
 )
-"""SPEC B-03, literal."""
+"""Substrings of questions that speak for this agent."""
 
-# The rule for groups gives SPEC B-05 when sql and computation share one: each is a candidate only
-# if the other's score is not higher.
+# Shared with sql, so that each of the two is a candidate only if the other's score is not higher.
 _SELECTION_GROUP = 2
 
 
 def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent (SPEC B-14, S-01)."""
+    """What the rest of Bos knows about this agent."""
     return agent_card(
         NAME,
         "Computes with numbers of the question or the output of earlier steps.",

@@ -1,4 +1,4 @@
-"""Finding out whether a task is nothing but arithmetic, and which (SPEC F-10). Pure."""
+"""Finding out whether a task is nothing but arithmetic, and which. Pure."""
 
 from __future__ import annotations
 

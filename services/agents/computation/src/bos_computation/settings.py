@@ -15,7 +15,7 @@ class ComputationSettings(AgentServiceSettings):
         min_length=1, description="Where the sandbox listens, such as dns:///sandbox:8080"
     )
     program_timeout_s: float = Field(
-        default=10.0, gt=0, description="Time of one program; the sandbox may allow less (DEC-01)"
+        default=10.0, gt=0, description="Time of one program; the sandbox may allow less"
     )
     max_corrections: int = Field(
         default=1, ge=0, le=5, description="Corrected programs asked for after one that failed"

@@ -1,4 +1,4 @@
-"""The correction loop: at most four attempts in the same steps (SPEC D-12, D-23..D-26, D-29)."""
+"""The correction loop: at most four attempts in the same steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def run_attempts(work: Work) -> QueryResult:
         AgentFailure: QueryError: blocked, hopeless, or failed as often as allowed.
         AgentFailure: ClarificationLimit: the task is unclear and nothing may be asked any more.
         ClarificationNeeded: only the user can help.
-        BosError: the model or the database service failed; ends the loop (SPEC D-26).
+        BosError: the model or the database service failed; ends the loop.
     """
     last = work.settings.max_attempts
     draft: Draft | None = None
@@ -69,7 +69,7 @@ def _record(
     error: str | None = None,
     result: QueryResult | None = None,
 ) -> None:
-    """Append to the history (SPEC D-25) and put one event on the trace (SPEC D-29)."""
+    """Append to the history and put one event on the trace."""
     latency_ms = round((time.perf_counter() - started) * 1000, 1)
     entry = {
         "attempt": number,

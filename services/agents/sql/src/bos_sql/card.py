@@ -1,4 +1,4 @@
-"""How the SQL agent describes itself (SPEC B-03, B-14)."""
+"""How the SQL agent describes itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentCard
     from bos_agentkit import AgentTool
 
-# SPEC B-03, word for word.
+# Substrings of questions that speak for this agent.
 KEYWORDS = (
     "table",
     "tables",

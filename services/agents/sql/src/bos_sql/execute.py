@@ -1,4 +1,4 @@
-"""Steps ``execute_query`` and ``parse_results``: through mcp_db, read-only (SPEC D-19..D-22)."""
+"""Steps ``execute_query`` and ``parse_results``: through mcp_db, read-only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class QueryResult:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Execution statistics (SPEC D-20)."""
+        """Execution statistics."""
         return {
             "elapsed_ms": self.elapsed_ms,
             "row_count": self.table.row_count,
@@ -89,7 +89,7 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
 
 
 def parse_results(work: Work, query: ApprovedQuery, envelope: Mapping[str, Any]) -> QueryResult:
-    """The typed table of a success (SPEC D-21, D-22).
+    """The typed table of a success.
 
     Raises:
         Internal: the envelope is not a table.

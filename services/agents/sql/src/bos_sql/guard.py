@@ -1,6 +1,6 @@
 """Step ``safety_check``: every query passes the guard before anything is done with it.
 
-``bos_sqlguard`` decides (SPEC D-14..D-17); mcp_db runs the same guard again.
+``bos_sqlguard`` decides; mcp_db runs the same guard again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bos_sqlguard import Verdict, Violation
 
 # A query that breaks only this rule is no attack but a slip: it is corrected like any syntax error
-# that the database reports (SPEC D-24). It never runs either.
+# that the database reports. It never runs either.
 _SYNTAX_RULES = frozenset({"PARSE"})
 _KEPT_POLICIES = 8
 
@@ -68,7 +68,7 @@ class QueryGuard:
         return self._guards[dialect].check(sql)
 
     def is_approved(self, query: ApprovedQuery, sql: str) -> bool:
-        """Whether ``sql``, about to be sent, is the approved query and passes by itself (D-13)."""
+        """Whether ``sql``, about to be sent, is the approved query and passes by itself."""
         verdict = self._guards[self.dialect].check(sql)
         return sql == query.sql and verdict.is_safe and verdict.safe_sql == sql
 
@@ -80,7 +80,7 @@ class Guards:
         self._guards: dict[GuardPolicy, QueryGuard] = {}
 
     def for_overview(self, overview: Overview) -> QueryGuard:
-        """The guard whose allow-list are the tables of ``overview`` (SPEC D-10, D-15).
+        """The guard whose allow-list are the tables of ``overview``.
 
         Raises:
             ConfigurationError: the overview holds something that must never be readable.

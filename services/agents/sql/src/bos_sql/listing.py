@@ -1,4 +1,4 @@
-"""Which tables are there? Answered from metadata, without query or model (SPEC T-10)."""
+"""Which tables are there? Answered from metadata, without query or model."""
 
 from __future__ import annotations
 

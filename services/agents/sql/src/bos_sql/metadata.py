@@ -40,7 +40,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The readable tables of one database (SPEC D-08)."""
+    """The readable tables of one database."""
 
     database: str
     description: str

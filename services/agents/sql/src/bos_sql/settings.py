@@ -1,4 +1,4 @@
-"""Settings of the SQL agent. Databases and their credentials are mcp_db's business (SPEC R-05)."""
+"""Settings of the SQL agent. Databases and their credentials are mcp_db's business."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class SqlSettings(AgentServiceSettings):
         " mcp_db reports",
     )
     max_attempts: int = Field(
-        default=4, ge=1, le=10, description="Attempts at one question, the first included (D-23)"
+        default=4, ge=1, le=10, description="Attempts at one question, the first included"
     )
     max_clarification_turns: int = Field(
-        default=5, ge=0, le=20, description="Turns after which nothing more is asked (D-04)"
+        default=5, ge=0, le=20, description="Turns after which nothing more is asked"
     )
-    max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result (DEC-01)")
-    max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result (DEC-01)")
+    max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result")
+    max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result")
     query_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="Time for one query, in seconds (DEC-01)"
+        default=30.0, gt=0, le=600, description="Time for one query, in seconds"
     )
     preview_rows: int = Field(
         default=20, ge=1, le=200, description="Rows that the model sees when it words the answer"

@@ -14,10 +14,10 @@ _MAX_MESSAGE_CHARS = 500
 
 
 async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
-    """A patched query for the next attempt, or None: write a new one with the feedback of D-24.
+    """A patched query for the next attempt, or None: write a new one from the error's text.
 
     Only errors of the database go to triage; an unreadable query or a bad review needs no second
-    opinion (SPEC D-27, D-28).
+    opinion.
 
     Raises:
         ClarificationNeeded: only the user can say what is meant.

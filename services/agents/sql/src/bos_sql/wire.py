@@ -1,4 +1,4 @@
-"""What mcp_db's JSON means: cells without loss, and tables made of them (SPEC D-21).
+"""What mcp_db's JSON means: cells without loss, and tables made of them.
 
 The format is defined by mcp_db (``bos_mcp_db.values``): JSON, and for what JSON would change an
 object with exactly one key, such as ``{"$int": "9007199254740993"}``.
@@ -51,7 +51,7 @@ def read_cell(wire: Any) -> Any:
 
 
 def read_table(envelope: Mapping[str, Any]) -> Table:
-    """The table in a reply of ``mcp_db_query`` (SPEC D-22).
+    """The table in a reply of ``mcp_db_query``.
 
     Raises:
         Internal: the reply does not say success, or its data is not a table.

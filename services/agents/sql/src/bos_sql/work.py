@@ -1,4 +1,4 @@
-"""The working state of one step (SPEC D-11), and how the steps of an attempt end it early."""
+"""The working state of one step, and how the steps of an attempt end it early."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Work:
     assumptions: list[str] = field(default_factory=list)
     """What the query rests on beyond the task."""
     told_assumptions: list[str] = field(default_factory=list)
-    """Those that the answer must name, because nobody was asked any more (DEC-02)."""
+    """Those that the answer must name, because nobody was asked any more."""
     messages: list[Message] = field(default_factory=list)
     """The conversation in which the query is written."""
     followups: list[str] = field(default_factory=list)
     """Questions to ask next, as the draft suggests them."""
     last_query: str = ""
     attempt_history: list[dict[str, Any]] = field(default_factory=list)
-    """One entry per attempt (SPEC D-25)."""
+    """One entry per attempt."""
 
     @property
     def may_ask_user(self) -> bool:
-        """Whether a clarifying question is still allowed (SPEC D-04)."""
+        """Whether a clarifying question is still allowed."""
         taken = self.task.input.clarification_turn_count
         return taken < self.settings.max_clarification_turns
 
@@ -71,7 +71,7 @@ class StillUnclear(AgentFailure):
 
 
 class AttemptFailed(Exception):
-    """A query that did not work out and may be corrected (SPEC D-24).
+    """A query that did not work out and may be corrected.
 
     Args:
         error: What the model is told about it.
@@ -87,7 +87,7 @@ class AttemptFailed(Exception):
 
 
 class ClarificationNeeded(Exception):
-    """The user has to settle something first (SPEC D-03, D-28)."""
+    """The user has to settle something first."""
 
     def __init__(self, questions: Sequence[ClarifyingQuestion], assumptions: Sequence[str]) -> None:
         super().__init__("clarification needed")
@@ -101,7 +101,7 @@ def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[st
     Raises:
         ClarificationNeeded: always.
     """
-    # SPEC X-16: today is injected, so it is an assumption that the user should see.
+    # Today is injected, so it is an assumption that the user should see.
     fields = work.task.input.context.fields
     today = fields["current_date"].string_value if "current_date" in fields else ""
     raise ClarificationNeeded(
@@ -114,7 +114,7 @@ def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[st
 
 
 def refusal(decision: SafetyDecision, query: str) -> AgentFailure:
-    """The failure of a query that was blocked (SPEC D-18, DEC-16)."""
+    """The failure of a query that was blocked."""
     return AgentFailure(
         QUERY_ERROR,
         decision.user_message,

@@ -84,7 +84,7 @@ class MetadataIndex:
     def search_metadata(
         self, query: str, top_k: int = 10, filters: MetadataFilters | None = None
     ) -> list[MetadataHit]:
-        """The documents that fit ``query`` best, best first (SPEC D-06).
+        """The documents that fit ``query`` best, best first.
 
         Args:
             query: A question or task in people's words.

@@ -1,4 +1,4 @@
-"""How tables are connected: shortest paths over foreign keys and curated rules (SPEC D-07)."""
+"""How tables are connected: shortest paths over foreign keys and curated rules."""
 
 from __future__ import annotations
 

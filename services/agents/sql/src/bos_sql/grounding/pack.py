@@ -1,4 +1,4 @@
-"""The part of the index that one question needs (SPEC D-07)."""
+"""The part of the index that one question needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GroundingPack:
         return "\n".join(parts)[:max_chars]
 
     def traced(self) -> dict[str, Any]:
-        """The pack as a trace event holds it, long lists cut (SPEC T-03, A-23)."""
+        """The pack as a trace event holds it, long lists cut."""
         return {
             "table_docs": _cut(self.table_docs),
             "field_docs": _cut(self.field_docs),

@@ -1,4 +1,4 @@
-"""SPEC T-12, T-13 and T-14 on the real services, with the model's replies scripted."""
+"""Partial answers, what each part may do, plans, gates and violations, on the real services."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ REPLIES += [
 
 
 def api_docs() -> FailingAgent:
-    """The API agent of SPEC T-12, whose API does not answer."""
+    """An API agent whose API does not answer."""
     card = agent_card(
         "api_docs",
         "Calls HTTP APIs.",
@@ -146,10 +146,11 @@ async def house(
         yield house
 
 
-# T-12
+# Partial answers
 
 
-async def test_t_12_a_failing_api_leaves_a_partial_answer_with_both_results(house: House) -> None:
+@pytest.mark.requirement("T-12")
+async def test_a_failing_api_leaves_a_partial_answer_with_both_results(house: House) -> None:
     outcome = await house.ask(QUERY_AND_API)
     by_sql, by_api = outcome.response.agent_results
 
@@ -166,7 +167,8 @@ async def test_t_12_a_failing_api_leaves_a_partial_answer_with_both_results(hous
     ]
 
 
-async def test_t_12_without_the_composers_model_the_answer_has_the_error_all_the_same(
+@pytest.mark.requirement("T-12")
+async def test_without_the_composers_model_the_answer_has_the_error_all_the_same(
     house: House,
 ) -> None:
     house.model.knobs.fail_next(1000, status=500, schema=TEXT_CALLS)
@@ -182,10 +184,11 @@ async def test_t_12_without_the_composers_model_the_answer_has_the_error_all_the
     assert len(rows(outcome.response.data)) == 19
 
 
-# T-13
+# What each part may do
 
 
-async def test_t_13_sql_retrieves_from_the_database_and_returns_a_table(house: House) -> None:
+@pytest.mark.requirement("T-13")
+async def test_sql_retrieves_from_the_database_and_returns_a_table(house: House) -> None:
     outcome = await house.ask("How many active customers do we have in each region?")
 
     assert outcome.tools("sql") == {"mcp_db_schema", "mcp_db_query"}
@@ -195,7 +198,8 @@ async def test_t_13_sql_retrieves_from_the_database_and_returns_a_table(house: H
     assert from_value_map(result.data)["sql_postgres"].startswith("SELECT")
 
 
-async def test_t_13_computation_runs_python_and_returns_a_table(house: House) -> None:
+@pytest.mark.requirement("T-13")
+async def test_computation_runs_python_and_returns_a_table(house: House) -> None:
     outcome = await house.ask(ROWS_BY_PROGRAM)
 
     assert outcome.tools("computation") == {"run_program"}
@@ -204,7 +208,8 @@ async def test_t_13_computation_runs_python_and_returns_a_table(house: House) ->
     assert rows(outcome.response.data) == [[1, 1], [2, 4], [3, 9]]
 
 
-async def test_t_13_planner_and_composer_decide_and_synthesise_and_use_no_tools(
+@pytest.mark.requirement("T-13")
+async def test_planner_and_composer_decide_and_synthesise_and_use_no_tools(
     house: House,
 ) -> None:
     outcome = await house.ask(LIST_TABLES)
@@ -216,7 +221,8 @@ async def test_t_13_planner_and_composer_decide_and_synthesise_and_use_no_tools(
     assert outcome.response.answer
 
 
-async def test_t_13_the_cards_offer_what_the_matrix_says(house: House) -> None:
+@pytest.mark.requirement("T-13")
+async def test_the_cards_offer_what_the_matrix_says(house: House) -> None:
     cards = {info.card.name: info.card for info in await house.client.agents()}
     tools = {name: {tool.name for tool in card.tools} for name, card in cards.items()}
 
@@ -230,11 +236,12 @@ async def test_t_13_the_cards_offer_what_the_matrix_says(house: House) -> None:
         }
 
 
-# T-14: what the planner chooses
+# What the planner chooses
 
 
 @pytest.mark.parametrize(("question", "agents"), CHOSEN.values(), ids=CHOSEN)
-async def test_t_14_the_agents_that_the_model_chose_are_planned(
+@pytest.mark.requirement("T-14")
+async def test_the_agents_that_the_model_chose_are_planned(
     house: House, question: str, agents: list[str]
 ) -> None:
     plan = await house.client.plan(question)
@@ -243,8 +250,9 @@ async def test_t_14_the_agents_that_the_model_chose_are_planned(
     assert plan.plan.origin == "model"
 
 
-async def test_t_14_agents_without_steps_get_the_question_each(house: House) -> None:
-    """SPEC B-08: the smaller reply."""
+@pytest.mark.requirement("T-14", "B-08")
+async def test_agents_without_steps_get_the_question_each(house: House) -> None:
+    """The smaller reply."""
     plan = await house.client.plan(WITHOUT_STEPS)
     assert [(step.agent, step.task) for step in plan.plan.steps] == [
         ("sql", WITHOUT_STEPS),
@@ -252,19 +260,22 @@ async def test_t_14_agents_without_steps_get_the_question_each(house: House) -> 
     ]
 
 
-async def test_t_14_aliases_in_the_models_reply_are_understood(house: House) -> None:
+@pytest.mark.requirement("T-14")
+async def test_aliases_in_the_models_reply_are_understood(house: House) -> None:
     plan = await house.client.plan(ALIASES)
     assert [step.agent for step in plan.plan.steps] == ["sql", "computation"]
 
 
-async def test_t_14_small_talk_needs_no_agent_and_never_a_database(house: House) -> None:
+@pytest.mark.requirement("T-14")
+async def test_small_talk_needs_no_agent_and_never_a_database(house: House) -> None:
     for question in (NO_AGENT, DATA_ANYWAY):
         plan = await house.client.plan(question)
         assert plan.intent.intent == Intent.INTENT_GENERAL_QA
         assert not plan.plan.steps
 
 
-async def test_t_14_a_disabled_agent_is_left_out_although_the_model_chose_it(
+@pytest.mark.requirement("T-14")
+async def test_a_disabled_agent_is_left_out_although_the_model_chose_it(
     house: House,
 ) -> None:
     plan = await house.client.plan(CHOSEN["both"][0], disable_agents=["sql"])
@@ -272,7 +283,8 @@ async def test_t_14_a_disabled_agent_is_left_out_although_the_model_chose_it(
     assert from_value(plan.decision.guardrails["disabled_agents"]) == ["sql"]
 
 
-async def test_t_14_preferences_are_shown_to_the_model_and_kept_as_guardrails(
+@pytest.mark.requirement("T-14")
+async def test_preferences_are_shown_to_the_model_and_kept_as_guardrails(
     house: House,
 ) -> None:
     plan = await house.client.plan(CHOSEN["both"][0], prefer_agents=["Calculator"])
@@ -280,13 +292,12 @@ async def test_t_14_preferences_are_shown_to_the_model_and_kept_as_guardrails(
     assert "### Preferred agents\ncomputation" in house.model.requests[-1].prompt
 
 
-# T-14: the safety gates of SQL
+# The safety gates of SQL
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-async def test_t_14_an_unsafe_query_is_blocked_and_the_user_sees_why(
-    house: House, name: str
-) -> None:
+@pytest.mark.requirement("T-14")
+async def test_an_unsafe_query_is_blocked_and_the_user_sees_why(house: House, name: str) -> None:
     queries, reviews = house.queries(), house.calls("QueryReview")
     outcome = await house.ask(unsafe(name))
 
@@ -296,10 +307,11 @@ async def test_t_14_an_unsafe_query_is_blocked_and_the_user_sees_why(
     assert outcome.decision("safety_check")["is_safe"] is False
 
 
-async def test_t_14_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_stands(
+@pytest.mark.requirement("T-14", "D-13")
+async def test_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_stands(
     house: House,
 ) -> None:
-    """SPEC D-13: the corrected query passes the guard again."""
+    """The corrected query passes the guard again."""
     before = house.queries()
     outcome = await house.ask(REVIEWED)
 
@@ -311,11 +323,12 @@ async def test_t_14_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_
     assert "did not pass the guard" in outcome.decision("Review of the query")["verdict"]
 
 
-# T-14: failures of the sandbox
+# Failures of the sandbox
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_t_14_a_program_that_breaks_out_is_a_violation_and_costs_its_part_only(
+@pytest.mark.requirement("T-14")
+async def test_a_program_that_breaks_out_is_a_violation_and_costs_its_part_only(
     house: House, name: str
 ) -> None:
     code, rule = ATTACKS[name]

@@ -1,4 +1,4 @@
-"""SPEC T-16: every case of human approval, over gRPC, REST and server-sent events alike.
+"""Every case of human approval, over gRPC, REST and server-sent events alike.
 
 Effects are counted where they land, at the agent, which is no part of any gateway.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.gateway.v1 import OrchestratorResponse
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("T-16")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,10 +68,11 @@ def names(caller: Caller) -> list[str]:
 
 
 def closing(asked: dict[str, Any]) -> dict[str, Any]:
-    """What M-09 says of the event that closes a request."""
+    """The payload of the event that closes a request."""
     return {"request_id": asked["request_id"], "agent_id": asked["agent_id"]}
 
 
+@pytest.mark.requirement("M-07", "M-09")
 async def test_approve(house: ApprovalHouse, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
@@ -115,6 +116,7 @@ async def test_approve_with_instructions(
     assert names(caller) == ["hitl_required", "hitl_approved"] * 2
 
 
+@pytest.mark.requirement("M-09", "M-11")
 async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
@@ -130,6 +132,7 @@ async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
     assert caller.told[1:] == [("hitl_denied", closing(asked))]
 
 
+@pytest.mark.requirement("M-06", "M-09", "M-12")
 async def test_time_out_and_a_response_after_it(
     house: ApprovalHouse, caller: Caller, service: str
 ) -> None:
@@ -147,6 +150,7 @@ async def test_time_out_and_a_response_after_it(
     assert landed(house, service) == {}
 
 
+@pytest.mark.requirement("M-08")
 async def test_late_response(house: ApprovalHouse, caller: Caller, service: str) -> None:
     """The first decision stands; the same one again is no error and does nothing again."""
     await caller.ask(f"{DEPLOY} {service}")
@@ -163,6 +167,7 @@ async def test_late_response(house: ApprovalHouse, caller: Caller, service: str)
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
+@pytest.mark.requirement("M-03")
 async def test_restart_during_approval(house: ApprovalHouse, way: str, service: str) -> None:
     """The only gateway that its client knows is killed; another one comes to the same address."""
     async with house.worker() as worker, CALLERS[way](worker) as caller:
@@ -179,6 +184,7 @@ async def test_restart_during_approval(house: ApprovalHouse, way: str, service: 
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
+@pytest.mark.requirement("M-03")
 async def test_two_workers(house: ApprovalHouse, caller: Caller, service: str) -> None:
     """The stream is at one, the response goes through the other."""
     await caller.ask(f"{DEPLOY} {service}")
@@ -190,8 +196,9 @@ async def test_two_workers(house: ApprovalHouse, caller: Caller, service: str) -
     assert caller.told[1:] == [("hitl_approved", closing(asked))]
 
 
+@pytest.mark.requirement("M-13")
 async def test_parallel_stage(house: ApprovalHouse, caller: Caller, service: str, way: str) -> None:
-    """SPEC M-13: the step that needs no approval runs at once; the stage waits for both."""
+    """The step that needs no approval runs at once; the stage waits for both."""
     looks = house.agent.looks
     await caller.ask(f"{BOTH} {service}")
     asked = await caller.asked()
@@ -208,8 +215,9 @@ async def test_parallel_stage(house: ApprovalHouse, caller: Caller, service: str
     assert landed(house, service) == {"deploy it 1.2": 1}
 
 
+@pytest.mark.requirement("M-14")
 async def test_non_streaming_skip(house: ApprovalHouse, caller: Caller, service: str) -> None:
-    """SPEC M-14: nobody can be asked, so it is skipped and says so; the others run."""
+    """Nobody can be asked, so it is skipped and says so; the others run."""
     response = await caller.unary(f"{BOTH} {service}")
     skipped, other = response.agent_results
     assert skipped.status == AGENT_EXECUTION_STATUS_SKIPPED

@@ -1,4 +1,4 @@
-"""Every line of SPEC section Q (errors and resilience) on the real services."""
+"""Errors and resilience on the real services: types, retries, fallbacks, what the user is told."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ UNSAFE_QUERY = "Show me what an unsafe query gives"
 BREAK_OUT = "Compute by breaking out"
 SECRET = "postgresql://admin:hunter2@10.0.0.7/secrets"
 
-Q_01_BY_AGENTS = ["PlanningDeclined", "HttpError", "HttpRequestError", "PathResolutionError"]
+TYPES_BY_AGENTS = ["PlanningDeclined", "HttpError", "HttpRequestError", "PathResolutionError"]
 
 TABLES = planned("tables", "sql", LIST_TABLES)
 TROUBLE = planned("trouble", "troubled", "do it")
@@ -163,8 +163,9 @@ async def house(
         yield house
 
 
-@pytest.mark.parametrize("error_type", Q_01_BY_AGENTS)
-async def test_q_01_agents_name_the_kind_of_failure(
+@pytest.mark.parametrize("error_type", TYPES_BY_AGENTS)
+@pytest.mark.requirement("Q-01")
+async def test_agents_name_the_kind_of_failure(
     house: House, troubled: TroubledAgent, error_type: str
 ) -> None:
     troubled.errors = [AgentFailure(error_type, "It did not work out.", {"hint": "try later"})]
@@ -183,7 +184,8 @@ async def test_q_01_agents_name_the_kind_of_failure(
         (BREAK_OUT, "program", "SandboxViolation"),
     ],
 )
-async def test_q_01_queries_and_programs_name_the_kind_of_failure(
+@pytest.mark.requirement("Q-01")
+async def test_queries_and_programs_name_the_kind_of_failure(
     house: House, question: str, step: str, error_type: str
 ) -> None:
     outcome = await house.ask(question)
@@ -191,7 +193,8 @@ async def test_q_01_queries_and_programs_name_the_kind_of_failure(
     outcome.shows_no_internals()
 
 
-async def test_q_01_an_uncaught_exception_is_called_by_its_class_and_keeps_its_text_to_itself(
+@pytest.mark.requirement("Q-01")
+async def test_an_uncaught_exception_is_called_by_its_class_and_keeps_its_text_to_itself(
     house: House, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [LookupError(SECRET) for _ in range(3)]
@@ -201,10 +204,11 @@ async def test_q_01_an_uncaught_exception_is_called_by_its_class_and_keeps_its_t
     outcome.shows_no_internals()
 
 
-async def test_q_02_without_a_person_to_ask_a_protected_action_is_skipped(
+@pytest.mark.requirement("Q-02", "M-14")
+async def test_without_a_person_to_ask_a_protected_action_is_skipped(
     house: House, agents: dict[str, Any]
 ) -> None:
-    """`hitl_skipped_non_streaming`; the other agents run normally (SPEC M-14)."""
+    """`hitl_skipped_non_streaming`; the other agents run normally."""
     response = await house.client.ask(SEND, context=TODAY, trace=True)
     mark, tables = response.agent_results
 
@@ -215,17 +219,19 @@ async def test_q_02_without_a_person_to_ask_a_protected_action_is_skipped(
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
 
 
-async def test_q_02_a_protected_tool_that_the_plan_does_not_name_is_refused(
+@pytest.mark.requirement("Q-02", "M-02")
+async def test_a_protected_tool_that_the_plan_does_not_name_is_refused(
     house: House, agents: dict[str, Any]
 ) -> None:
-    """SPEC M-02, X-39: the tool list of the task decides."""
+    """The tool list of the task decides."""
     outcome = await house.ask(UNNAMED)
 
     assert outcome.results["mark"].error.type == "PermissionDenied"
     assert agents["counting"].effects == []
 
 
-async def test_q_03_a_listed_table_that_does_not_exist_prevents_the_start(
+@pytest.mark.requirement("Q-03")
+async def test_a_listed_table_that_does_not_exist_prevents_the_start(
     company: DatabaseSettings,
 ) -> None:
     wrong = company.model_copy(update={"allowed_tables": ("customers", "no_such_table")})
@@ -235,7 +241,8 @@ async def test_q_03_a_listed_table_that_does_not_exist_prevents_the_start(
             pass
 
 
-async def test_q_03_a_gateway_without_its_store_does_not_start() -> None:
+@pytest.mark.requirement("Q-03")
+async def test_a_gateway_without_its_store_does_not_start() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         nowhere = f"postgresql://bos@127.0.0.1:{probe.getsockname()[1]}/bos"
@@ -251,7 +258,8 @@ async def test_q_03_a_gateway_without_its_store_does_not_start() -> None:
     no_internals(failure.value.message.replace("127.0.0.1", ""))
 
 
-async def test_q_03_all_in_one_names_what_is_missing_before_anything_starts(
+@pytest.mark.requirement("Q-03")
+async def test_all_in_one_names_what_is_missing_before_anything_starts(
     tmp_path: Path, clean_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOS_DATABASE_URL", f"sqlite:///{tmp_path}/absent.db")
@@ -264,7 +272,8 @@ async def test_q_03_all_in_one_names_what_is_missing_before_anything_starts(
     assert "BOS_DATABASE_ALLOWED_TABLES" in failure.value.message
 
 
-async def test_q_04_a_failing_planner_is_replaced_by_the_heuristic(house: House) -> None:
+@pytest.mark.requirement("Q-04")
+async def test_a_failing_planner_is_replaced_by_the_heuristic(house: House) -> None:
     house.model.knobs.fail_next(2, status=500, schema="PlannerReply")
     outcome = await house.ask(LIST_TABLES)
 
@@ -272,7 +281,8 @@ async def test_q_04_a_failing_planner_is_replaced_by_the_heuristic(house: House)
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
 
 
-async def test_q_04_the_next_agent_continues_after_a_failed_one(
+@pytest.mark.requirement("Q-04")
+async def test_the_next_agent_continues_after_a_failed_one(
     house: House, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [AgentFailure("HttpError", "The other side is down.")]
@@ -283,7 +293,8 @@ async def test_q_04_the_next_agent_continues_after_a_failed_one(
     assert len(rows(outcome.response.data)) == 19
 
 
-async def test_q_04_a_failing_composer_still_leaves_an_answer(house: House) -> None:
+@pytest.mark.requirement("Q-04")
+async def test_a_failing_composer_still_leaves_an_answer(house: House) -> None:
     outcome = await house.ask(LIST_TABLES)
 
     assert outcome.errors("composer")
@@ -291,7 +302,8 @@ async def test_q_04_a_failing_composer_still_leaves_an_answer(house: House) -> N
     assert len(rows(outcome.response.data)) == 19
 
 
-async def test_q_05_no_exception_of_an_agent_escapes_to_the_caller(
+@pytest.mark.requirement("Q-05", "C-12")
+async def test_no_exception_of_an_agent_escapes_to_the_caller(
     house: House, troubled: TroubledAgent
 ) -> None:
     for raised in (KeyError(SECRET), RuntimeError(SECRET), ExceptionGroup(SECRET, [OSError()])):
@@ -304,10 +316,11 @@ async def test_q_05_no_exception_of_an_agent_escapes_to_the_caller(
         outcome.shows_no_internals()
 
 
-async def test_q_06_what_may_end_better_next_time_is_retried(
+@pytest.mark.requirement("Q-06", "C-32")
+async def test_what_may_end_better_next_time_is_retried(
     house: House, troubled: TroubledAgent
 ) -> None:
-    """SPEC C-32: transient failures and unexpected exceptions."""
+    """Transient failures and unexpected exceptions."""
     for raised in (Unavailable("Away for a moment."), ZeroDivisionError()):
         troubled.errors = [raised]
         outcome = await house.ask(ALONE)
@@ -315,7 +328,8 @@ async def test_q_06_what_may_end_better_next_time_is_retried(
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
 
 
-async def test_q_06_what_fails_every_time_is_converted_to_a_failed_result(
+@pytest.mark.requirement("Q-06")
+async def test_what_fails_every_time_is_converted_to_a_failed_result(
     house: House, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [Unavailable("Away for good.")] * 10
@@ -337,7 +351,8 @@ async def test_q_06_what_fails_every_time_is_converted_to_a_failed_result(
     ],
     ids=lambda each: getattr(each, "type", type(each).__name__),
 )
-async def test_q_06_what_cannot_end_better_is_not_retried(
+@pytest.mark.requirement("Q-06")
+async def test_what_cannot_end_better_is_not_retried(
     house: House, troubled: TroubledAgent, raised: Exception
 ) -> None:
     troubled.errors = [raised] * 3
@@ -346,13 +361,15 @@ async def test_q_06_what_cannot_end_better_is_not_retried(
 
 
 @pytest.mark.parametrize(("question", "step"), [(UNSAFE_QUERY, "query"), (BREAK_OUT, "program")])
-async def test_q_06_safety_blocks_and_violations_are_not_retried(
+@pytest.mark.requirement("Q-06")
+async def test_safety_blocks_and_violations_are_not_retried(
     house: House, question: str, step: str
 ) -> None:
     assert (await house.ask(question)).attempts(step) == 1
 
 
-async def test_q_06_unexpected_exceptions_of_the_sql_loop_are_not_retried(
+@pytest.mark.requirement("Q-06")
+async def test_unexpected_exceptions_of_the_sql_loop_are_not_retried(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
@@ -366,7 +383,8 @@ async def test_q_06_unexpected_exceptions_of_the_sql_loop_are_not_retried(
     outcome.shows_no_internals()
 
 
-async def test_q_06_an_irreversible_action_is_not_repeated_once_dispatched(
+@pytest.mark.requirement("Q-06")
+async def test_an_irreversible_action_is_not_repeated_once_dispatched(
     house: House, agents: dict[str, Any]
 ) -> None:
     outcome = await house.ask(ACT)
@@ -375,7 +393,8 @@ async def test_q_06_an_irreversible_action_is_not_repeated_once_dispatched(
     assert outcome.results["act"].error.type == "Unavailable"
 
 
-async def test_q_07_every_error_is_traced_and_every_result_is_in_the_response(
+@pytest.mark.requirement("Q-07")
+async def test_every_error_is_traced_and_every_result_is_in_the_response(
     house: House, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [AgentFailure("HttpError", "The other side is down.")]
@@ -390,7 +409,8 @@ async def test_q_07_every_error_is_traced_and_every_result_is_in_the_response(
     assert [each.message for each in failed.trace] == ["The other side is down."]
 
 
-async def test_q_08_something_is_a_partial_response_and_nothing_is_an_error(
+@pytest.mark.requirement("Q-08")
+async def test_something_is_a_partial_response_and_nothing_is_an_error(
     house: House, troubled: TroubledAgent
 ) -> None:
     down = AgentFailure("HttpError", "The other side is down.")
@@ -408,7 +428,8 @@ async def test_q_08_something_is_a_partial_response_and_nothing_is_an_error(
         assert down.message in response.answer
 
 
-async def test_q_09_the_user_sees_why_an_action_was_skipped(house: House) -> None:
+@pytest.mark.requirement("Q-09")
+async def test_the_user_sees_why_an_action_was_skipped(house: House) -> None:
     response = await house.client.ask(SEND, context=TODAY)
 
     assert "requires user approval" in response.answer
@@ -416,7 +437,8 @@ async def test_q_09_the_user_sees_why_an_action_was_skipped(house: House) -> Non
     assert "leave_mark" in response.agent_results[0].error.message
 
 
-async def test_q_09_the_user_sees_why_an_agent_did_not_get_its_turn(house: House) -> None:
+@pytest.mark.requirement("Q-09")
+async def test_the_user_sees_why_an_agent_did_not_get_its_turn(house: House) -> None:
     outcome = await house.ask(BESIDE, max_turns=1)
     skipped = [each for each in outcome.response.agent_results if each.status == SKIPPED]
 
@@ -424,7 +446,8 @@ async def test_q_09_the_user_sees_why_an_agent_did_not_get_its_turn(house: House
     assert "limit of 1 turns" in outcome.response.answer
 
 
-async def test_q_09_the_user_sees_why_a_query_was_blocked(house: House) -> None:
+@pytest.mark.requirement("Q-09")
+async def test_the_user_sees_why_a_query_was_blocked(house: House) -> None:
     outcome = await house.ask(UNSAFE_QUERY)
 
     (result,) = outcome.response.agent_results
