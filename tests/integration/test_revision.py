@@ -13,8 +13,8 @@ import pytest_asyncio
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos_chassis.values import from_value
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import Runs
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import open_database
 from bos_testkit.agents import CountingAgent, EchoAgent, RecordingAgent
 from bos_testkit.model_fixtures import fixture

@@ -25,7 +25,7 @@ import grpc
 from engine_data import value
 from engine_house import Gateway, open_house
 
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect, create_database
 
 if TYPE_CHECKING:

@@ -11,9 +11,12 @@ from prometheus_client import CollectorRegistry
 from bos.runlog.v1 import LogEvent, RunAccepted, RunSettings
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.day_budget import DayBudget, settle
+from bos_gateway.admission.daily_quota import DayBudget
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
+from bos_gateway.run_log.quota import settle
+from bos_gateway.run_log.records import NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect

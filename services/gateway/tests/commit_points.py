@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import asyncpg
 
-from bos_gateway import approvals, lease, log_session, ownership
+from bos_gateway.ownership import lease, owners
+from bos_gateway.run_log import approvals, statements
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,12 +37,12 @@ DECIDE: Final = "decide_approval"
 """A person's decision is stored, or that there was none in time, with its input."""
 
 _STATEMENTS: Final = {
-    ownership._TAKE: TAKE_LEASE,
-    ownership._ADOPT: ADOPT,
-    ownership._RELEASE: RELEASE,
-    ownership._RELEASE_ALL: RELEASE_ALL,
-    ownership._BURY: BURY,
-    ownership._ADD_INPUT: ADD_INPUT,
+    owners._TAKE: TAKE_LEASE,
+    owners._ADOPT: ADOPT,
+    owners._RELEASE: RELEASE,
+    owners._RELEASE_ALL: RELEASE_ALL,
+    owners._BURY: BURY,
+    owners._ADD_INPUT: ADD_INPUT,
     lease._RENEW: RENEW,
     approvals._DECIDE: DECIDE,
 }
@@ -87,8 +88,8 @@ def _observe(method: str, observer: Observer) -> None:
 
 
 def _kinds(sql: str, arguments: tuple[Any, ...]) -> frozenset[str]:
-    if sql == log_session.ACCEPT:
+    if sql == statements.ACCEPT:
         return frozenset({"run_accepted"})
-    if sql in log_session.APPENDS.values():
+    if sql in statements.APPENDS.values():
         return frozenset(arguments[_KINDS_OF_EVENTS])
     return frozenset({_STATEMENTS[sql]}) if sql in _STATEMENTS else frozenset()

@@ -10,7 +10,7 @@ from uuid import uuid4
 from crash_house import CrashHouse, Gateway, ask_anywhere, crashing_gateway, follow_anywhere
 from run_contract import Seen, Verdict, check_contract
 
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 

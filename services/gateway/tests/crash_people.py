@@ -28,8 +28,8 @@ from bos.gateway.v1 import (
     ApprovalStatus,
     RespondApprovalRequest,
 )
-from bos_gateway.failures import OUTCOME_UNKNOWN
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:

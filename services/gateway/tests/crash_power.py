@@ -28,7 +28,7 @@ from crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_nursery import forked_gateway
 from run_contract import Seen, Verdict, check_contract
 
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 

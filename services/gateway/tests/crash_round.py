@@ -48,8 +48,8 @@ from run_contract import (
 )
 
 from bos_chassis.errors import BosError
-from bos_gateway.poison import LEASE_EXPIRED
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.ownership.poison import LEASE_EXPIRED
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect
 from bos_testkit.waiting import eventually
 

@@ -29,7 +29,7 @@ import commit_points
 from bos_chassis.process import run_service
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway import service
-from bos_gateway.bulletin import Bulletin
+from bos_gateway.run_log.notifications import Notifications
 from bos_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def main() -> None:
     if options.replica_id:
         service.uuid4 = lambda: options.replica_id  # type: ignore[attr-defined]
     if options.deaf:
-        Bulletin._heard = lambda *_: None  # type: ignore[method-assign]
+        Notifications._heard = lambda *_: None  # type: ignore[method-assign]
 
     @asynccontextmanager
     async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:

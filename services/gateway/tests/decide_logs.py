@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
@@ -26,10 +27,13 @@ from bos.runlog.v1 import (
     RunSettings,
     StepFinished,
 )
-from bos_gateway.budget import freeze_shares
-from bos_gateway.decide import Classify, Record, RunStep, decide
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.core.budget import freeze_shares
+from bos_gateway.core.decide import Classify, Record, RunStep, decide
+from bos_gateway.core.fold import apply, fold
 from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)

@@ -18,12 +18,14 @@ from google.protobuf.proto import parse_length_prefixed, serialize_length_prefix
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos.runlog.v1 import LogEvent
-from bos_gateway.attempts import journal
-from bos_gateway.projection import project
-from bos_gateway.state import RunState, fold
+from bos_gateway.core.fold import fold
+from bos_gateway.core.public_events import project
+from bos_gateway.core.revision_context import journal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from bos_gateway.core.run_state import RunState
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.binpb"))

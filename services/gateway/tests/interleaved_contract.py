@@ -8,11 +8,13 @@ from interleaved_parts import ONCE
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
-from bos_gateway.state import RunState, fold
+from bos_gateway.core.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
+from bos_gateway.core.fold import fold
 
 if TYPE_CHECKING:
     from interleaved_owners import World
+
+    from bos_gateway.core.run_state import RunState
 
 
 async def check_contract(world: World) -> RunState:

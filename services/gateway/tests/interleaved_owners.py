@@ -50,20 +50,21 @@ from bos.runlog.v1 import (
     RunSettings,
     StepFinished,
 )
-from bos_gateway.decide import MakePlan, Record, RunStep, decide
-from bos_gateway.log_session import are_stored, insert_events, insert_runs
-from bos_gateway.ownership import Ownership
-from bos_gateway.poison import LEASE_EXPIRED
-from bos_gateway.response import composed_response
-from bos_gateway.run_log import Append, NewRun
-from bos_gateway.runs import Runs
+from bos_gateway.core.decide import MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import apply, fold, status_after
+from bos_gateway.core.response import composed_response
+from bos_gateway.ownership.owners import Ownership
+from bos_gateway.ownership.poison import LEASE_EXPIRED
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.statements import are_stored, insert_events, insert_runs
 from bos_gateway.service import new_run_id
-from bos_gateway.state import RunState, apply, fold, status_after
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from bos_gateway.decide import Command
-    from bos_gateway.ownership import Adopted
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
+    from bos_gateway.ownership.owners import Adopted
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from bos.runlog.v1 import LogEvent
-from bos_gateway.decide import Compose, RunStep
-from bos_gateway.orchestrator import Orchestrator
+from bos_gateway.core.decide import Compose, RunStep
+from bos_gateway.runs.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from bos_gateway.decide import Command
-    from bos_gateway.ownership import Ownership
-    from bos_gateway.run_log import Append
-    from bos_gateway.state import RunState
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
+    from bos_gateway.ownership.owners import Ownership
+    from bos_gateway.run_log.records import Append
 
 
 SAFE, ONCE = "safe", "once"

@@ -52,7 +52,7 @@ def build(folder: Path) -> Sequence[str]:
     assert len(versions) == 1, versions
     _replace(versions[0], _VERSION, "SCHEMA_VERSION = 1000")
     _replace(
-        package / "state.py",
+        package / "core" / "fold.py",
         re.compile(r"^(_APPLY.* = \{)$", re.MULTILINE),
         r'\1\n    "noted": lambda state, event: None,',
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from bos_gateway.ownership import Ownership
+from bos_gateway.ownership.owners import Ownership
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from bos_gateway.ownership import Adopted
+    from bos_gateway.ownership.owners import Adopted
 
     Pool = asyncpg.Pool[asyncpg.Record]
 

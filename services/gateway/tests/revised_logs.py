@@ -26,13 +26,14 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_chassis.values import to_value, to_value_map
-from bos_gateway.budget import freeze_shares
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.core.budget import freeze_shares
+from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import apply, fold
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from bos.planner.v1 import Step
+    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)
@@ -99,7 +100,7 @@ def wanted(state: RunState, now: datetime = START) -> list[object]:
     while (commands := decide(state, now)) and isinstance(commands[0], Record):
         for recorded in commands[0].events:
             apply(state, recorded)
-        if state.finished or state.let_go:
+        if state.finished or state.released:
             return []
     return [c.step_id if isinstance(c, RunStep) else c for c in commands]
 

@@ -24,11 +24,12 @@ from streamed import answer_text, logged
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_FAILED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.failures import OUTCOME_UNKNOWN
-from bos_gateway.poison import OWNERS_DIED
-from bos_gateway.projection import project, visible_response
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.state import BrokenLog, fold
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_gateway.core.fold import fold
+from bos_gateway.core.public_events import project, visible_response
+from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.ownership.poison import OWNERS_DIED
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:

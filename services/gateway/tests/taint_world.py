@@ -45,21 +45,23 @@ from bos.runlog.v1 import (
 from bos_chassis.access import AccessRules
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value, to_value_map
-from bos_gateway import composing
-from bos_gateway.acceptance import new_run
-from bos_gateway.attempts import revision_context
-from bos_gateway.continuing import continued
-from bos_gateway.decide import Classify, Compose, MakePlan, Record, RunStep, decide
-from bos_gateway.effects import EffectContext, Room, Tokens
+from bos_gateway.admission.accept import new_run
+from bos_gateway.admission.memory import facts_request, take_in, turn_request
+from bos_gateway.core.clarification import continued
+from bos_gateway.core.decide import Classify, Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import fold, waits
+from bos_gateway.core.proposals import resolved
+from bos_gateway.core.response import composed_response
+from bos_gateway.core.revision import completed, revision_problems
+from bos_gateway.core.revision_context import revision_context
+from bos_gateway.effects import compose
+from bos_gateway.effects.context import EffectContext
+from bos_gateway.effects.memory_budget import MemoryBudget
+from bos_gateway.effects.plan import plan_request, taken_to_add
+from bos_gateway.effects.run_tokens import Tokens
+from bos_gateway.effects.step import run_step
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.planning import plan_request, taken_to_add
-from bos_gateway.proposals import resolved
-from bos_gateway.remembering import facts_request, take_in, turn_request
-from bos_gateway.response import composed_response
-from bos_gateway.revision import completed, revision_problems
 from bos_gateway.settings import GatewaySettings
-from bos_gateway.state import RunState, fold, waits
-from bos_gateway.stepping import run_step
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ if TYPE_CHECKING:
     from bos.common.v1 import LongTermMemory
     from bos.memory.v1 import RecordTurnRequest
     from bos.planner.v1 import Step
-    from bos_gateway.decide import Command
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
 
 MARK = "EVIL"
 READER, LIAR = "reader", "liar"
@@ -164,9 +167,9 @@ class World:
                 names=[READER, LIAR],
                 unavailable={},
             ),
-            vault=SimpleNamespace(seal=lambda *_: None),
-            file_room=Room(1_000_000),
-            result_room=Room(100_000_000),
+            secrets=SimpleNamespace(seal=lambda *_: None),
+            file_budget=MemoryBudget(1_000_000),
+            result_budget=MemoryBudget(100_000_000),
             files=None,
         )
 
@@ -283,7 +286,7 @@ class World:
             case Classify():
                 return [_stamped(LogEvent(instructions_classified=taken_to_add(command)))]
             case Compose():
-                seen = marked(composing._request(state, None))
+                seen = marked(compose._request(state, None))
                 started = AnswerStarted(attempt=state.answer_attempt + 1)
                 output = ComposerOutput(answer=text(seen), followups=[text(seen)])
                 response = composed_response(state, START, output)
@@ -350,7 +353,7 @@ class World:
         context = EffectContext(
             state=state,
             secrets={},
-            services=self.services,
+            deps=self.services,
             emit=emit,
             committed=emit,
             say=lambda *_: None,

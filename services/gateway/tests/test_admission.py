@@ -23,7 +23,8 @@ from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
-from bos_gateway.run_log import Append, LogWriter, NewRun, UserLimit
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.writer import LogWriter, UserLimit
 from bos_gateway.service import migrate_store
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step

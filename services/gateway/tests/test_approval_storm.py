@@ -28,7 +28,7 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
 )
 from bos.runlog.v1 import LogEvent
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step

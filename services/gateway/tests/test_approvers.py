@@ -22,8 +22,8 @@ from bos.gateway.v1 import (
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import ConfigurationError
 from bos_gateway.permits.approvers import ApproverRule, approvers_for
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import READER
+from bos_gateway.run_log.reader import READER
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import acquire, connect, for_user, open_database
 from bos_testkit.deploy import DeployAgent

@@ -55,13 +55,14 @@ from bos.runlog.v1 import (
     PlanFailed,
 )
 from bos_chassis.values import to_value_map
-from bos_gateway.agent_input import agent_input
-from bos_gateway.attempts import journal, revision_context, working_context
-from bos_gateway.decide import Compose, RunStep, decide
-from bos_gateway.proposals import denied_before, done_before
-from bos_gateway.response import composed_response, final_answer
-from bos_gateway.revision import revision_problems
-from bos_gateway.state import BrokenLog, RunState, apply, fold
+from bos_gateway.core.agent_input import agent_input
+from bos_gateway.core.decide import Compose, RunStep, decide
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.proposals import denied_before, done_before
+from bos_gateway.core.response import composed_response, final_answer
+from bos_gateway.core.revision import revision_problems
+from bos_gateway.core.revision_context import journal, revision_context, working_context
+from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from bos.gateway.v1 import (
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.upkeep import Upkeep
+from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail, until_audited
@@ -296,7 +296,7 @@ async def test_operators_who_erase_and_runs_that_expire_are_told_of(
         for _ in range(2):
             await ask(gateway)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bos_gateway.retention", "erase", "--user", "ada"),
+            *(sys.executable, "-m", "bos_gateway.run_log.retention", "erase", "--user", "ada"),
             env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
             stdout=asyncio.subprocess.DEVNULL,
         )
@@ -306,7 +306,7 @@ async def test_operators_who_erase_and_runs_that_expire_are_told_of(
         assert erased["details"] == {"runs": "2"}
         await ask(gateway)
         async with open_database(house.dsn, schema=SCHEMA) as pool:
-            await Upkeep(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
+            await Maintenance(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
     (expired,) = await audit_entries(house.dsn, SCHEMA, "runs.expired")
     assert (expired["actor_kind"], expired["details"]) == ("service", {"runs": "1"})
 

@@ -11,8 +11,13 @@ from gateway_house import result_of
 from bos.common.v1 import TraceEventType
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
-from bos_gateway import composing
-from bos_gateway.results import MAX_ANSWER_BYTES, MAX_TRACE_BYTES, MAX_TRACE_EVENTS, fit_output
+from bos_gateway.core.result_limits import (
+    MAX_ANSWER_BYTES,
+    MAX_TRACE_BYTES,
+    MAX_TRACE_EVENTS,
+    fit_output,
+)
+from bos_gateway.effects import compose
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
 
@@ -46,7 +51,7 @@ def streamed(events: list[Any]) -> list[str]:
 async def test_pieces_of_an_answer_beyond_a_size_are_not_streamed_and_not_lost(
     house: House, monkeypatch: pytest.MonkeyPatch, bound: int, passed: int
 ) -> None:
-    monkeypatch.setattr(composing, "MAX_STREAMED_BYTES", bound)
+    monkeypatch.setattr(compose, "MAX_STREAMED_BYTES", bound)
     await house.add_agent(EchoAgent())
     house.planner.steps = [step("a", "echo")]
     house.composer.deltas = ["one ", "two ", "three"]
@@ -65,7 +70,7 @@ async def test_answer_beyond_its_size_is_streamed_only_in_part_and_cut(house: Ho
     house.composer.deltas = [piece] * 8
     async with house.gateway() as gateway:
         events = await gateway.events()
-    assert len("".join(streamed(events))) == len(piece) * 5 <= composing.MAX_STREAMED_BYTES
+    assert len("".join(streamed(events))) == len(piece) * 5 <= compose.MAX_STREAMED_BYTES
     answer = events[-1].run_finished.response.answer
     assert len(answer.encode()) < MAX_ANSWER_BYTES + 100
     assert answer.endswith("(The answer was longer and is cut off here.)")

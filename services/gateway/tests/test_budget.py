@@ -40,8 +40,8 @@ from bos.runlog.v1 import (
 )
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.errors import Unavailable
-from bos_gateway import budget as budgets
-from bos_gateway.budget import (
+from bos_gateway.core import budget as budgets
+from bos_gateway.core.budget import (
     MIN_STEP_TOKENS,
     counted,
     freeze_shares,
@@ -49,9 +49,9 @@ from bos_gateway.budget import (
     left,
     steps_left,
 )
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide
-from bos_gateway.planning import usable_problems
-from bos_gateway.state import RunState, add_usage, apply, fold
+from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import add_usage, apply, fold
+from bos_gateway.effects.plan import usable_problems
 from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.plans import step
 
@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from gateway_house import House
     from hypothesis.strategies import DataObject
 
-    from bos_gateway.decide import Command
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 

@@ -18,9 +18,9 @@ from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
 from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.clock import DatabaseClock, monotonic
-from bos_gateway.effects import Tokens
+from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.ownership.clock import DatabaseClock, monotonic
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually

@@ -12,10 +12,16 @@ from google.protobuf.struct_pb2 import Struct
 from bos.gateway.v1 import AgentRequest
 from bos_agentkit import agent_card
 from bos_chassis.errors import InvalidArgument
-from bos_gateway import context as contexts
-from bos_gateway.context_secrets import DeclaredKeys, Taken, named_files, take_secrets, told
-from bos_gateway.shown.masking import Masker
-from bos_gateway.token_files import MAX_TOKEN_BYTES, in_token_files
+from bos_gateway.admission import normalise as contexts
+from bos_gateway.admission.context_secrets import (
+    DeclaredKeys,
+    Taken,
+    named_files,
+    take_secrets,
+    told,
+)
+from bos_gateway.admission.token_files import MAX_TOKEN_BYTES, in_token_files
+from bos_gateway.core.shown.masking import Masker
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,9 +31,9 @@ from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
 from bos_agentkit import needs_clarification, succeeded
 from bos_chassis.errors import BosError, FailedPrecondition, InvalidArgument, from_rpc_error
-from bos_gateway.continuing import (
+from bos_gateway.core.clarification import (
     MAX_REPLY_CHARS,
-    Continued,
+    ClarificationReply,
     beside_exchanges,
     clarification_limit,
     continued,
@@ -324,7 +324,7 @@ def test_what_is_kept_of_questions_without_end_is_bounded() -> None:
 def test_what_a_reply_says_itself_is_not_taken_over() -> None:
     before = AgentRequest(prefer_agents=["sql"], disable_agents=["web"], system_prompt="Be brief.")
     reply = AgentRequest(prefer_agents=["rag"], system_prompt="Be long.", question="x")
-    whole = with_inherited(reply, Continued(before, QUESTION, ()))
+    whole = with_inherited(reply, ClarificationReply(before, QUESTION, ()))
     assert (list(whole.prefer_agents), list(whole.disable_agents)) == (["rag"], ["web"])
     assert (whole.question, whole.system_prompt) == ("x", "Be long.")
     assert with_inherited(reply, None) is reply

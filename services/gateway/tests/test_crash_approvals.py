@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
     RespondApprovalRequest,
 )
-from bos_gateway.failures import OUTCOME_UNKNOWN
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from crash_clients import EACH, Clients, at, execute, gateways, lease_ran_out, u
 from crash_house import FAILS, MENDS, WAITS, CrashHouse, cancel_anywhere, crashing_gateway
 
 from bos.runlog.v1 import LogEvent
-from bos_gateway.failures import OUTCOME_UNKNOWN
-from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_gateway.core.fold import apply
+from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_testkit.waiting import eventually
 
 # At which of these commits a gateway with runs in full swing is ended; one commit may hold the same

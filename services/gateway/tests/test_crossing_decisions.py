@@ -32,13 +32,15 @@ from bos.runlog.v1 import (
 )
 from bos_chassis.errors import AlreadyExists
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.approvals import Approvals
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.permits.approvers import Answerer
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
-from bos_gateway.runs import READER
+from bos_gateway.run_log.approvals import Approvals
+from bos_gateway.run_log.maintenance import tidy
+from bos_gateway.run_log.reader import READER
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store, new_run_id
-from bos_gateway.upkeep import tidy
 from bos_postgres import connect, open_database
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
         )
     await asyncio.wait_for(ending, 60)
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED
-    # Nobody looks for it any more; the upkeep takes it away.
+    # Nobody looks for it any more; the maintenance takes it away.
     await tidy(waiting.connection)
     assert await waiting.inputs() == 1
     await waiting.connection.execute("UPDATE runs SET finished_at = now() - interval '1 hour'")

@@ -18,10 +18,14 @@ from bos.gateway.v1 import (
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ConfigurationError, NotFound
-from bos_gateway import day_budget
-from bos_gateway.day_budget import DayLimit, held, settle
-from bos_gateway.retention import Scope, erase, forget_days
-from bos_gateway.run_log import SCHEMA, Append, NewRun, UserLimit
+from bos_gateway.admission import daily_quota
+from bos_gateway.admission.daily_quota import DayLimit
+from bos_gateway.run_log import quota
+from bos_gateway.run_log.quota import held, settle
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.retention import Scope, erase, forget_days
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import UserLimit
 from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect, open_database
@@ -322,9 +326,9 @@ async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Poo
     await pool.execute("UPDATE runs SET finished_at = now() WHERE request_id = '1000'")
     await pool.execute("VACUUM ANALYZE runs")
     statements = {
-        day_budget._READ_USER: ("runs_unsettled", "anna"),
-        day_budget._READ_ALL: ("runs_unsettled", ""),
-        day_budget._SETTLE: ("runs_to_settle", None, 1000),
+        daily_quota._READ_USER: ("runs_unsettled", "anna"),
+        daily_quota._READ_ALL: ("runs_unsettled", ""),
+        quota._SETTLE: ("runs_to_settle", None, 1000),
     }
     for sql, (index, *arguments) in statements.items():
         plan = await pool.fetch(f"EXPLAIN {sql}", *arguments)

@@ -27,8 +27,8 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
-from bos_gateway.budget import freeze_shares
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.core.budget import freeze_shares
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.agents import RecordingAgent, SlowAgent
@@ -149,7 +149,7 @@ async def test_gateways_settle_what_has_ended(house: House) -> None:
     await house.add_agent(Spender(2000))
     house.planner.steps = [step("a", "echo")]
     bounds = {"max_run_tokens": 20_000, "max_user_day_tokens": 20_000}
-    async with house.gateway(auth=as_account(), upkeep_interval_s=0.05, **bounds) as gateway:
+    async with house.gateway(auth=as_account(), maintenance_interval_s=0.05, **bounds) as gateway:
         request = AskRequest(request=AgentRequest(question="What?"))
         await gateway.stub.Ask(request, metadata=AS_ANNA)
         async with connect(house.dsn, schema=SCHEMA) as connection, asyncio.timeout(60):

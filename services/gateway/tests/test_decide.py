@@ -17,9 +17,10 @@ from bos.agent.v1 import (
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunFinished
-from bos_gateway.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
-from bos_gateway.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN, RESULT_TOO_LARGE
-from bos_gateway.state import BrokenLog, UnknownEvent, apply, fold
+from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
+from bos_gateway.core.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN, RESULT_TOO_LARGE
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.run_state import BrokenLog, UnknownEvent
 from bos_testkit.plans import step
 
 

@@ -41,9 +41,10 @@ from bos.gateway.v1 import (
     Approvers,
 )
 from bos.runlog.v1 import CancelRequested, LogEvent
-from bos_gateway.budget import counted
-from bos_gateway.decide import Classify, Compose, Record, RunStep, decide, next_wake
-from bos_gateway.state import BrokenLog, RunState, apply, fold
+from bos_gateway.core.budget import counted
+from bos_gateway.core.decide import Classify, Compose, Record, RunStep, decide, next_wake
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_testkit.plans import step
 
 APPROVERS = Approvers(groups=["finance"], four_eyes=True)
@@ -54,16 +55,16 @@ def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
     (record,) = decide(state, START)
     assert isinstance(record, Record)
     assert recorded(state) == ["run_released"]
-    assert state.let_go
+    assert state.released
     assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
     apply(state, adopted())
-    assert not state.let_go
+    assert not state.released
 
 
 def test_run_with_other_work_is_not_let_go() -> None:
     state, _ = asking(step("b", "echo"), step("c", "echo"))
     assert wanted(state) == ["b", "c"]
-    assert not state.let_go
+    assert not state.released
 
 
 def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:

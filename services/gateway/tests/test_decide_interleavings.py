@@ -23,15 +23,16 @@ from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
 from bos_chassis.values import to_value_map
-from bos_gateway.decide import Classify, Compose, MakePlan, Record, RunStep, decide
-from bos_gateway.response import composed_response
-from bos_gateway.state import RunState, fold
+from bos_gateway.core.decide import Classify, Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import fold
+from bos_gateway.core.response import composed_response
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
 
-    from bos_gateway.decide import Command
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
 
 _SHAPES = [
     [step("a", "echo"), step("b", "echo", "use @{outputs.a.x}"), step("c", "echo", "x", "b")],
@@ -57,7 +58,7 @@ def test_any_interleaving_ends_once_with_every_step_settled_once(
         state = fold("r", events)
         if state.finished:
             break
-        if state.let_go:
+        if state.released:
             events += [adopted(), _decision(events, data)]
             continue
         commands = decide(state, START)

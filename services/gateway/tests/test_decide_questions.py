@@ -32,8 +32,8 @@ from bos.runlog.v1 import (
     LogEvent,
     RunAdopted,
 )
-from bos_gateway.decide import Record, decide
-from bos_gateway.state import apply
+from bos_gateway.core.decide import Record, decide
+from bos_gateway.core.fold import apply
 from bos_testkit.plans import step
 
 # Questions to the user

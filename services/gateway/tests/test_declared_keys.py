@@ -13,7 +13,7 @@ from test_stored_cards import accepted, pool
 
 from bos_agentkit import agent_card
 from bos_chassis.errors import AlreadyExists, from_rpc_error
-from bos_gateway.runs import StoredCards
+from bos_gateway.run_log.reader import StoredCards
 from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.plans import step
 

@@ -17,7 +17,7 @@ from bos.common.v1 import Value
 from bos.gateway.v1 import Approval
 from bos_agentkit.actions import action_digest
 from bos_chassis.values import to_value
-from bos_gateway.shown.display import (
+from bos_gateway.core.shown.display import (
     MAX_LINES,
     MAX_SHOWN_BYTES,
     MAX_TEXT_CHARS,
@@ -25,7 +25,7 @@ from bos_gateway.shown.display import (
     action_display,
     approval_display,
 )
-from bos_gateway.shown.escapes import visible, visible_lines
+from bos_gateway.core.shown.escapes import visible, visible_lines
 from bos_testkit.hostile import HostileText, confusable_values, hostile_texts
 
 NOT_SEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

@@ -9,7 +9,7 @@ from gateway_house import House, gateway_process
 from postgres_proxy import postgres_proxy
 
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step

@@ -15,9 +15,9 @@ from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import Unavailable, from_rpc_error
-from bos_gateway import day_budget
-from bos_gateway.day_budget import DayBudget, DayLimit
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.admission import daily_quota
+from bos_gateway.admission.daily_quota import DayBudget, DayLimit
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect, fetchval, open_database
@@ -111,7 +111,7 @@ async def test_it_counts_for_the_day_on_which_it_began(
         await pool.execute("UPDATE token_days SET day = day - 1")
         return day - timedelta(days=1)
 
-    monkeypatch.setattr(day_budget, "fetchval", yesterday)
+    monkeypatch.setattr(daily_quota, "fetchval", yesterday)
     async with bounded(pool, max_user_day_tokens=10_000).planning("anna") as held:
         held.usage = Usage(input_tokens=300)
     assert await days(pool) == {"anna": 300, "": 300}

@@ -40,7 +40,7 @@ from bos_chassis.errors import (
 )
 from bos_chassis.settings import ServerSettings
 from bos_chassis.values import make_table
-from bos_gateway.results import sound_trace
+from bos_gateway.core.result_limits import sound_trace
 from bos_plans import HEURISTIC_CONFIDENCE
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step

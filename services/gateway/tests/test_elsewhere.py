@@ -13,15 +13,15 @@ from prometheus_client import CollectorRegistry
 from streamed import answer_text, cursor, logged
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
-from bos_gateway.bulletin import Answers, Bulletin
-from bos_gateway.cursors import Cursor
+from bos_gateway.core.public_events import Cursor
+from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.reading import RunReader
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import READER, Look, Runs
+from bos_gateway.run_log.maintenance import LOCK, Maintenance
+from bos_gateway.run_log.notifications import Answers, Notifications
+from bos_gateway.run_log.reader import READER, Look, Runs
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.runs.follow import RunReader
 from bos_gateway.service import migrate_store, new_run_id
-from bos_gateway.state import BrokenLog
-from bos_gateway.upkeep import LOCK, Upkeep
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -200,7 +200,9 @@ async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
     await house.add_agent(slow)
     house.planner.steps = [step("a", "slow")]
     async with house.gateway() as owner, house.gateway() as other:
-        monkeypatch.setattr("bos_gateway.bulletin.Bulletin._heard", lambda *_: None)
+        monkeypatch.setattr(
+            "bos_gateway.run_log.notifications.Notifications._heard", lambda *_: None
+        )
         runs = [await run_under_way(owner, slow) for _ in range(3)]
         followers = [Watching(other, run_id) for run_id in runs]
         await eventually(lambda: all(f.has("step_started") for f in followers))
@@ -306,16 +308,16 @@ async def test_upkeep_takes_what_ends_leave_over_one_gateway_at_a_time(postgres_
         await pool.execute(
             "UPDATE runs SET finished_at = now() - interval '1 hour' WHERE run_id = $1", old
         )
-        upkeep = Upkeep(pool, None, GatewayMetrics(CollectorRegistry()))
+        maintenance = Maintenance(pool, None, GatewayMetrics(CollectorRegistry()))
 
         async def left(table: str) -> set[UUID]:
             return {row["run_id"] for row in await pool.fetch(f"SELECT run_id FROM {table}")}
 
         async with other.transaction():
             await other.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            assert not await upkeep.round()
+            assert not await maintenance.round()
             assert await left("answers") == {going, ended}
-        assert not await upkeep.round()
+        assert not await maintenance.round()
         assert await left("answers") == {going}
         assert await left("run_inputs") == await left("run_secrets") == {going, ended}
 
@@ -355,7 +357,7 @@ async def test_owner_is_told_again_and_again_who_follows_a_run_that_goes_on(
 ) -> None:
     """Also if every look finds more: otherwise it would show nobody elsewhere the text any more."""
     told: list[UUID] = []
-    monkeypatch.setattr(Bulletin, "follow", lambda _, run_id: told.append(run_id))
+    monkeypatch.setattr(Notifications, "follow", lambda _, run_id: told.append(run_id))
     async with (
         open_pool(postgres_dsn) as pool,
         open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
@@ -363,7 +365,7 @@ async def test_owner_is_told_again_and_again_who_follows_a_run_that_goes_on(
         run, ended = await new_run(pool), await new_run(pool)
         await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
         reader = RunReader(
-            Runs(pool, readers), Bulletin(postgres_dsn, uuid4(), pool), lambda _: None
+            Runs(pool, readers), Notifications(postgres_dsn, uuid4(), pool), lambda _: None
         )
         following = [asyncio.create_task(follow(reader, each)) for each in (run, ended)]
         await asyncio.wait_for(following[1], 60)

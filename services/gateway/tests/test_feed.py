@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished, StepProgressed
-from bos_gateway.cursors import Cursor, Piece
-from bos_gateway.feed import RunFeed
+from bos_gateway.core.public_events import Cursor, Piece
+from bos_gateway.runs.feed import RunFeed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,12 +15,13 @@ from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchR
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway.api import LOCAL_USER
-from bos_gateway.decide import decide
-from bos_gateway.log_session import SCHEMA_VERSION
-from bos_gateway.projection import project
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.core.decide import decide
+from bos_gateway.core.fold import _APPLY, apply
+from bos_gateway.core.public_events import project
+from bos_gateway.core.run_state import RunState
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.statements import SCHEMA_VERSION
 from bos_gateway.service import migrate_store, new_run_id
-from bos_gateway.state import _APPLY, RunState, apply
 from bos_postgres import connect
 
 if TYPE_CHECKING:

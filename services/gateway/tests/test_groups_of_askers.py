@@ -28,7 +28,7 @@ from bos_chassis.access import AccessSettings
 from bos_chassis.auth import current_principal, generate_keypair
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, RecordingAgent

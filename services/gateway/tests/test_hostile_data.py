@@ -47,8 +47,14 @@ from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import InvalidArgument, from_rpc_error
 from bos_chassis.values import MAX_DEPTH, make_table
-from bos_gateway.results import MAX_CALL_TOKENS, MAX_RESULT_BYTES, clamp_result, fit, result_problem
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.core.result_limits import (
+    MAX_CALL_TOKENS,
+    MAX_RESULT_BYTES,
+    clamp_result,
+    fit,
+    result_problem,
+)
+from bos_gateway.run_log.session import SCHEMA
 from bos_plans import MAX_VALUES
 from bos_postgres import connect
 from bos_testkit.plans import step

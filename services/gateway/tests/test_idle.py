@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from bos_gateway import ownership
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.ownership import owners
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect
 
@@ -24,12 +24,12 @@ ENDED, WAITING = 20_000, 5_000
 ME = uuid4()
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
 LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "look": (ownership._LOOK, (ME,)),
-    "adopt": (ownership._ADOPT, (ME, 256, [])),
-    "bury": (ownership._BURY, (ME, LATER)),
-    "take": (ownership._TAKE, (ME, 3.0)),
-    "undriven": (ownership._UNDRIVEN, (ME, [])),
-    "release_all": (ownership._RELEASE_ALL, (ME,)),
+    "look": (owners._LOOK, (ME,)),
+    "adopt": (owners._ADOPT, (ME, 256, [])),
+    "bury": (owners._BURY, (ME, LATER)),
+    "take": (owners._TAKE, (ME, 3.0)),
+    "undriven": (owners._UNOWNED, (ME, [])),
+    "release_all": (owners._RELEASE_ALL, (ME,)),
 }
 _INSERT = """
 INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, replica_id,

@@ -35,7 +35,7 @@ from hypothesis.stateful import (
 from interleaved_owners import World
 from interleaved_parts import FAILS, ONCE, SAFE
 
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.plans import step

@@ -8,9 +8,9 @@ import pytest
 from decide_logs import START, accepted, planned
 
 from bos_chassis.errors import ConfigurationError
-from bos_gateway.decide import Record, decide
+from bos_gateway.core.decide import Record, decide
+from bos_gateway.core.fold import fold
 from bos_gateway.settings import GatewaySettings
-from bos_gateway.state import fold
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
 

@@ -13,19 +13,23 @@ from bos.planner.v1 import PlannerServiceStub
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.clock import DatabaseClock
-from bos_gateway.effects import Collaborators, Room, Tokens
-from bos_gateway.feed import RunFeed
-from bos_gateway.files import RunFiles
+from bos_gateway.core.fold import fold
+from bos_gateway.effects.context import Deps
+from bos_gateway.effects.memory_budget import MemoryBudget
+from bos_gateway.effects.registry import Registry
+from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.orchestrator import Orchestrator
-from bos_gateway.ownership import Adopted
-from bos_gateway.registry import Registry
-from bos_gateway.run_log import SCHEMA, LogWriter, NewRun
-from bos_gateway.run_secrets import RunSecrets
+from bos_gateway.ownership.clock import DatabaseClock
+from bos_gateway.ownership.owners import Adopted
+from bos_gateway.run_log.records import NewRun
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.run_log.secrets import RunSecrets
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
+from bos_gateway.runs.feed import RunFeed
+from bos_gateway.runs.orchestrator import Orchestrator
 from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.settings import GatewaySettings
-from bos_gateway.state import fold
 from bos_postgres import open_database
 
 
@@ -60,7 +64,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
             feed,
             {},
             writer,
-            Collaborators(
+            Deps(
                 planner=PlannerServiceStub(nowhere),
                 composer=ComposerServiceStub(nowhere),
                 registry=Registry({}, channels, tokens, telemetry),
@@ -69,10 +73,10 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 metrics=metrics,
                 telemetry=telemetry,
                 clock=DatabaseClock(telemetry, metrics),
-                vault=RunSecrets(None, pool, telemetry),
+                secrets=RunSecrets(None, pool, telemetry),
                 files=RunFiles(None),
-                file_room=Room(0),
-                result_room=Room(0),
+                file_budget=MemoryBudget(0),
+                result_budget=MemoryBudget(0),
             ),
             lambda: held,
         )

@@ -14,12 +14,12 @@ from ownership_rows import adopt, expire, insert_run, owner_of
 
 from bos.runlog.v1 import LogEvent
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.clock import DatabaseClock, monotonic
-from bos_gateway.lease import Lease
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.ownership import Look, Ownership
-from bos_gateway.poison import RESUMED
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.ownership.clock import DatabaseClock, monotonic
+from bos_gateway.ownership.lease import Lease
+from bos_gateway.ownership.owners import Look, Ownership
+from bos_gateway.ownership.poison import RESUMED
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.waiting import eventually
@@ -158,7 +158,7 @@ async def test_run_whose_row_somebody_holds_holds_up_no_other(
     statement: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bos_gateway.ownership._GRACE_S", 0.0)
+    monkeypatch.setattr("bos_gateway.ownership.owners._GRACE_S", 0.0)
     ownership = Ownership(pool, uuid4(), LEASE_S)
     await ownership.take()
     held = await insert_run(pool, ownership.replica_id)

@@ -17,12 +17,12 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
     ListRunsRequest,
 )
-from bos_gateway import approvals as approvals_module
-from bos_gateway import runs as runs_module
-from bos_gateway.approvals import Approvals
 from bos_gateway.permits.approvers import Answerer
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import READER, Runs
+from bos_gateway.run_log import approvals as approvals_module
+from bos_gateway.run_log import reader as runs_module
+from bos_gateway.run_log.approvals import Approvals
+from bos_gateway.run_log.reader import READER, Runs
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import acquire, connect, fetch, open_database
 

@@ -26,7 +26,7 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
-from bos_gateway.state import add_usage
+from bos_gateway.core.fold import add_usage
 from bos_llm import Models
 from bos_llm.errors import ModelRateLimited, ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent

@@ -26,7 +26,7 @@ from bos_client.local import FILE, LOCK, register, write_private
 from bos_gateway.operator import models as operator_models
 from bos_gateway.operator import targets
 from bos_gateway.operator.cards import check_cards
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import MOST_SESSIONS, migrate_store
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent

@@ -27,7 +27,7 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_agentkit import failed, succeeded
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.plans import step

@@ -24,9 +24,9 @@ from bos.gateway.v1 import (
     CancelRunRequest,
     GetRunRequest,
 )
-from bos_gateway import orchestrator
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.state import BrokenLog
+from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.runs import orchestrator
 from bos_postgres import connect
 from bos_testkit.agents import CountingAgent, EchoAgent
 from bos_testkit.plans import step
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway_house import House
 
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.state import RunState
+    from bos_gateway.core.run_state import RunState
 
 _HOLD = """
 CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -25,7 +25,7 @@ from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.gateway.v1 import GetRunRequest, PlanQuestionRequest, RunStatus
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_chassis.errors import FailedPrecondition
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step

@@ -17,7 +17,7 @@ from ownership_rows import adopt, expire, insert_event, insert_run, make_due, ow
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, SlowAgent

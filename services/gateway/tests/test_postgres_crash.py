@@ -21,7 +21,9 @@ from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
 from bos.runlog.v1 import LogEvent, RunAccepted, StepProgressed
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent

@@ -8,7 +8,7 @@ import pytest
 
 from bos.gateway.v1 import AgentRequest, RunEvent
 from bos.runlog.v1 import LogEvent
-from bos_gateway.projection import project
+from bos_gateway.core.public_events import project
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

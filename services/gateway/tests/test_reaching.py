@@ -24,8 +24,8 @@ from bos_chassis.errors import Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_gateway import reaching
-from bos_gateway.reaching import answered, streamed
+from bos_gateway.effects import call_retries
+from bos_gateway.effects.call_retries import answered, streamed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -122,7 +122,7 @@ async def test_service_that_stays_away_is_given_up() -> None:
 
 async def test_call_that_broke_off_late_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By then somebody may have worked on it, or a proxy has lost patience with who does."""
-    monkeypatch.setattr(reaching, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
+    monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
     drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
     server, target = await dropping(PlannerDouble(), drops)
     async with Channels(Telemetry.for_tests()) as channels:
@@ -188,7 +188,7 @@ async def test_budget_of_a_call_that_broke_off_is_not_given_out_again(
 async def test_call_with_a_budget_that_never_left_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reaching, "_WAITS_S", (0.05,) * 200)
+    monkeypatch.setattr(call_retries, "_WAITS_S", (0.05,) * 200)
     planner = PlannerDouble()
     first, target = await dropping(planner, Dropping(grpc.StatusCode.OK, times=0))
     await first.stop(None)

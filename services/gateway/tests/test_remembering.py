@@ -245,7 +245,7 @@ async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(
     # As if some time had passed.
     await unremembered(house, "UPDATE runs SET finished_at = finished_at - interval '1 minute'")
     async with (
-        house.gateway(memory_target=target, upkeep_interval_s=0.05, **PATIENT),
+        house.gateway(memory_target=target, maintenance_interval_s=0.05, **PATIENT),
         all_remembered(house),
     ):
         pass

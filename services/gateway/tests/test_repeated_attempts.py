@@ -15,22 +15,24 @@ from bos_agentkit import AgentFailure
 from bos_chassis.access import AccessRules, AccessSettings
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.clock import DatabaseClock
-from bos_gateway.decide import RunStep, decide
-from bos_gateway.effects import EffectContext, Room, Tokens
-from bos_gateway.files import RunFiles
+from bos_gateway.core.decide import RunStep, decide
+from bos_gateway.core.fold import fold
+from bos_gateway.effects.context import EffectContext
+from bos_gateway.effects.memory_budget import MemoryBudget
+from bos_gateway.effects.registry import Registry
+from bos_gateway.effects.run_tokens import Tokens
+from bos_gateway.effects.step import run_step
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.registry import Registry
+from bos_gateway.ownership.clock import DatabaseClock
+from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.settings import GatewaySettings
-from bos_gateway.state import fold
-from bos_gateway.stepping import run_step
 from bos_testkit.agents import FailingAgent, agent_server
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.effects import Collaborators
+    from bos_gateway.effects.context import Deps
 
 
 class Log:
@@ -75,8 +77,8 @@ async def attempted(
         telemetry=telemetry,
         clock=DatabaseClock(telemetry, metrics),
         files=RunFiles(None, cast("Any", None), telemetry),
-        file_room=Room(0),
-        result_room=Room(0),
+        file_budget=MemoryBudget(0),
+        result_budget=MemoryBudget(0),
         access=AccessRules(AccessSettings()),
     )
     start = accepted()
@@ -86,9 +88,7 @@ async def attempted(
     recorded(state)
     (command,) = decide(state, START)
     assert isinstance(command, RunStep)
-    run = EffectContext(
-        state, {}, cast("Collaborators", services), log.emit, log.committed, log.say
-    )
+    run = EffectContext(state, {}, cast("Deps", services), log.emit, log.committed, log.say)
     return agent, asyncio.create_task(run_step(run, command))
 
 

@@ -28,7 +28,8 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos.runlog.v1 import LogEvent
-from bos_gateway import bulletin, housekeeping
+from bos_gateway.run_log import notifications
+from bos_gateway.runs import background
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -192,8 +193,8 @@ async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gateways of this process look for inputs only when a message says that there are some."""
-    monkeypatch.setattr(bulletin, "POLL_S", 600.0)
-    monkeypatch.setattr(housekeeping, "POLL_S", 600.0)
+    monkeypatch.setattr(notifications, "POLL_S", 600.0)
+    monkeypatch.setattr(background, "POLL_S", 600.0)
 
 
 @pytest.mark.usefixtures("no_polls")

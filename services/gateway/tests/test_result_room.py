@@ -11,9 +11,10 @@ from raw_agents import RawAgent, add_raw_agent, success
 from bos.agent.v1 import AgentResult
 from bos.common.v1 import Value, ValueMap
 from bos.runlog.v1 import StepDispatched, StepFinished, SubTask
-from bos_gateway.effects import Room
-from bos_gateway.results import MAX_RESULT_BYTES
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.result_limits import MAX_RESULT_BYTES
+from bos_gateway.core.run_state import RunState
+from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_room_is_shared_and_comes_back_with_the_state() -> None:
-    room, one, two = Room(100), RunState("one"), RunState("two")
+    room, one, two = MemoryBudget(100), RunState("one"), RunState("two")
     assert room.take(one, 60)
     assert not room.take(two, 41)
     assert room.take(two, 40)
@@ -33,7 +34,7 @@ def test_room_is_shared_and_comes_back_with_the_state() -> None:
 
 
 def test_what_a_run_held_before_it_came_here_counts() -> None:
-    room, adopted = Room(100), RunState("adopted", held_bytes=90)
+    room, adopted = MemoryBudget(100), RunState("adopted", held_bytes=90)
     assert room.take(adopted, known=adopted.held_bytes)
     other = RunState("other")
     assert room.take(other, 10)
@@ -41,7 +42,7 @@ def test_what_a_run_held_before_it_came_here_counts() -> None:
 
 
 def test_result_under_way_is_counted_once_it_is_in_the_state_as_well() -> None:
-    room, state = Room(100), RunState("r")
+    room, state = MemoryBudget(100), RunState("r")
     assert room.take(state, 30)
     assert room.take(state, 30)  # both are on their way into the log
     state.held_bytes = 60

@@ -12,16 +12,18 @@ from prometheus_client import CollectorRegistry
 
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.telemetry import Telemetry
-from bos_gateway import ownership
-from bos_gateway.clock import DatabaseClock
-from bos_gateway.log_session import insert_runs
+from bos_gateway.core.fold import fold
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.ownership import Adopted, Ownership
-from bos_gateway.replica import Replica
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
-from bos_gateway.runs import Runs
+from bos_gateway.ownership import owners
+from bos_gateway.ownership.clock import DatabaseClock
+from bos_gateway.ownership.owners import Adopted, Ownership
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.statements import insert_runs
+from bos_gateway.run_log.writer import LogWriter
+from bos_gateway.runs.replica import Replica
 from bos_gateway.service import migrate_store, new_run_id
-from bos_gateway.state import fold
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -95,7 +97,7 @@ def lines() -> Lines:
 @pytest.fixture
 def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lines) -> Replica:
     logged = SimpleNamespace(logger=lambda _: lines)
-    collaborators = SimpleNamespace(
+    deps = SimpleNamespace(
         telemetry=logged,
         settings=SimpleNamespace(max_active_runs=9, max_failures=3),
         clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
@@ -106,7 +108,7 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
         Ownership(pool, writer.replica_id, 60.0),
         cast("Any", HeldLease()),
         cast("Any", None),
-        cast("Any", collaborators),
+        cast("Any", deps),
         cast("Any", None),
         new_run_id,
     )
@@ -126,8 +128,8 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     pool: asyncpg.Pool[asyncpg.Record],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ownership, "_GRACE_S", 0.0)
-    monkeypatch.setattr(ownership, "_STRAYS_S", 0.0)
+    monkeypatch.setattr(owners, "_GRACE_S", 0.0)
+    monkeypatch.setattr(owners, "_STRAYS_S", 0.0)
     resumed = await accepted(writer)
     await replica.take_lease()
     await writer.waiting.wait()
@@ -163,7 +165,7 @@ async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
     postgres_dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ownership, "_GRACE_S", 0.0)
+    monkeypatch.setattr(owners, "_GRACE_S", 0.0)
     locked, *_ = [await accepted(writer) for _ in range(3)]
     owned = Ownership(pool, writer.replica_id, 60.0)
     async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
-from bos_gateway.files import RunFiles
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.retention import Scope, cancel, erase
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.upkeep import Upkeep
+from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.retention import Scope, cancel, erase
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
@@ -49,7 +49,7 @@ async def run_ids(pool: asyncpg.Pool[asyncpg.Record]) -> set[str]:
 async def command(house: House, *arguments: str) -> tuple[int | None, str, str]:
     """The command as a process: exit status, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bos_gateway.retention", *arguments),
+        *(sys.executable, "-m", "bos_gateway.run_log.retention", *arguments),
         env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -69,10 +69,10 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
         [UUID(run_id) for run_id in old],
     )
     metrics = GatewayMetrics(CollectorRegistry())
-    off = Upkeep(pool, None, metrics)
+    off = Maintenance(pool, None, metrics)
     assert not await off.round()
     assert len(await run_ids(pool)) == 4
-    day = Upkeep(pool, 1.0, metrics, batch=2)
+    day = Maintenance(pool, 1.0, metrics, batch=2)
     assert await day.round()
     assert len(await run_ids(pool)) == 2
     assert not await day.round()
@@ -99,8 +99,8 @@ async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
         await only.execute(
             "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
         )
-        upkeep = Upkeep(only, SECOND, GatewayMetrics(CollectorRegistry()), files)
-        task = asyncio.create_task(upkeep.round())
+        maintenance = Maintenance(only, SECOND, GatewayMetrics(CollectorRegistry()), files)
+        task = asyncio.create_task(maintenance.round())
         await files.called.wait()
         async with acquire(only) as session:
             assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
@@ -119,7 +119,7 @@ async def test_run_under_way_is_never_too_old(
         asked = asyncio.create_task(gateway.ask())
         await slow.started.wait()
         await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
-        await Upkeep(pool, SECOND, GatewayMetrics(CollectorRegistry())).round()
+        await Maintenance(pool, SECOND, GatewayMetrics(CollectorRegistry())).round()
         slow.release.set()
         assert await run_ids(pool) == {(await asked).run_id}
 
@@ -190,7 +190,7 @@ async def test_nothing_of_a_run_is_left_in_any_table(
         await pool.execute(
             "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
         )
-        await Upkeep(pool, 1.0, GatewayMetrics(CollectorRegistry())).round()
+        await Maintenance(pool, 1.0, GatewayMetrics(CollectorRegistry())).round()
     for table in tables:
         left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
         assert gone not in {row["run_id"] for row in left}, table

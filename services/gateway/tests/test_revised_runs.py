@@ -25,8 +25,8 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_agentkit import AgentFailure, agent_card
-from bos_gateway.bulletin import CHANNEL
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.notifications import CHANNEL
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.deploy import DeployAgent

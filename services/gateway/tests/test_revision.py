@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from revised_logs import (
@@ -40,10 +40,13 @@ from bos.runlog.v1 import (
     RunAdopted,
 )
 from bos_chassis.values import to_value_map
-from bos_gateway.attempts import definitive_failure, revision_context
-from bos_gateway.decide import MakePlan, next_wake
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.core.decide import MakePlan, next_wake
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.revision_context import definitive_failure, revision_context
 from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from bos_gateway.core.run_state import RunState
 
 # When there is another plan
 

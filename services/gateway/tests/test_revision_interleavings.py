@@ -15,17 +15,18 @@ from bos.composer.v1 import ComposerOutput
 from bos.planner.v1 import PlannerDecision
 from bos.runlog.v1 import AnswerStarted, LogEvent, PlanFailed, RunAdopted, RunFinished, StepFinished
 from bos_chassis.values import to_value_map
-from bos_gateway.attempts import journal, revision_context
-from bos_gateway.decide import Command, Compose, MakePlan, Record, RunStep, decide
-from bos_gateway.response import composed_response
-from bos_gateway.revision import completed, revision_problems
-from bos_gateway.state import RunState, fold
+from bos_gateway.core.decide import Command, Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import fold
+from bos_gateway.core.response import composed_response
+from bos_gateway.core.revision import completed, revision_problems
+from bos_gateway.core.revision_context import journal, revision_context
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
 
     from bos.planner.v1 import Step
+    from bos_gateway.core.run_state import RunState
 
 _ERRORS = ["HttpError", "QueryError", "SandboxViolation", "OutcomeUnknown", ""]
 _TASKS = ["look", "use @{outputs.NEED.x}", "use @{outputs.NEED.nowhere}"]

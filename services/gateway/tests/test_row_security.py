@@ -13,8 +13,8 @@ import pytest
 
 from bos.gateway.v1 import ListRunsRequest
 from bos_chassis.errors import ConfigurationError, NotFound
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import _LOOK, READER, Look, Runs
+from bos_gateway.run_log.reader import _LOOK, READER, Look, Runs
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import acquire, connect, for_user, open_database
 

@@ -10,7 +10,7 @@ from run_contract import MISCHIEF, Execution, Seen, Verdict, check_contract
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
 from bos.runlog.v1 import LogEvent
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:

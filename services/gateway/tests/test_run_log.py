@@ -29,10 +29,13 @@ from bos.runlog.v1 import (
 )
 from bos_chassis.errors import Unavailable
 from bos_chassis.telemetry import Telemetry
+from bos_gateway.core.fold import WAITING_FOR_APPROVAL
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, Append, LogRefused, LogWriter, LostRun, NewRun
+from bos_gateway.run_log.lanes import LogRefused
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter, LostRun
 from bos_gateway.service import migrate_store, new_run_id
-from bos_gateway.state import WAITING_FOR_APPROVAL
 from bos_postgres import connect
 
 if TYPE_CHECKING:

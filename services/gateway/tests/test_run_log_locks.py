@@ -18,9 +18,11 @@ from bos.runlog.v1 import (
     LogEvent,
     RunAdopted,
 )
-from bos_gateway import lanes, run_log
-from bos_gateway.lanes import StoreFull
-from bos_gateway.run_log import SCHEMA, Append, LogRefused
+from bos_gateway.run_log import lanes
+from bos_gateway.run_log import writer as run_log
+from bos_gateway.run_log.lanes import LogRefused, StoreFull
+from bos_gateway.run_log.records import Append
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 

@@ -18,10 +18,10 @@ from google.protobuf.struct_pb2 import Struct
 from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
 from bos_agentkit import agent_card
 from bos_chassis.errors import ConfigurationError
+from bos_gateway.key_ring import SealedSecrets, SecretsKeyRing, SecretsUnreadable
 from bos_gateway.operator.deployment import Deployment
 from bos_gateway.operator.store import check_secrets
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.run_secrets import SealedSecrets, SecretsKeyRing, SecretsUnreadable
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, FailingAgent, SlowAgent

@@ -44,8 +44,8 @@ from bos_chassis.auth import (
 from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.settings import AuthSettings
 from bos_gateway import service
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.run_tokens import Attempts
+from bos_gateway.ownership.attempt_checks import Attempts
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import open_database

@@ -23,12 +23,13 @@ from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_chassis.errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
-from bos_gateway.effects import Room
-from bos_gateway.files import MAX_FILE_BYTES, RunFiles, StepFiles
+from bos_gateway.effects.memory_budget import MemoryBudget
+from bos_gateway.effects.step_files import MAX_FILE_BYTES, StepFiles
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.retention import Scope, erase, too_old
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.upkeep import Upkeep
+from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.retention import Scope, erase, too_old
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
@@ -175,7 +176,7 @@ async def test_the_command_erases_files_too_also_those_that_no_log_names(
     mine = Owner(LOCAL_USER, UUID(gone))
     await open_artefacts(folder.as_uri()).put(mine, b"put, and then the gateway died")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bos_gateway.retention", "erase", "--run", gone),
+        *(sys.executable, "-m", "bos_gateway.run_log.retention", "erase", "--run", gone),
         env={
             **os.environ,
             "BOS_GATEWAY_STORE_URL": house.dsn,
@@ -199,10 +200,10 @@ async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
         with_files = (await gateway.ask()).run_id
     metrics = GatewayMetrics(CollectorRegistry())
     async with open_database(house.dsn, schema=SCHEMA) as pool:
-        await Upkeep(pool, 0.0, metrics).round()
+        await Maintenance(pool, 0.0, metrics).round()
         left = await pool.fetch("SELECT run_id FROM runs")
         assert [str(row["run_id"]) for row in left] == [with_files]
-        await Upkeep(pool, 0.0, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
+        await Maintenance(pool, 0.0, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
         assert await pool.fetchval("SELECT count(*) FROM runs") == 0
     assert blobs(folder) == []
 
@@ -334,7 +335,7 @@ async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
 async def test_bounds_of_files_hold_one_by_one_and_together(
     folder: Path, sizes: list[int], names: list[str]
 ) -> None:
-    files = StepFiles(Room(64 * MIB))
+    files = StepFiles(MemoryBudget(64 * MIB))
     for number, size in enumerate(sizes):
         sent(files, str(number), size, parts=2 if size > 1 else 1)
     found, problems = await kept(files, folder)
@@ -344,7 +345,7 @@ async def test_bounds_of_files_hold_one_by_one_and_together(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u202ea", "x" * 256])
 async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -> None:
-    files = StepFiles(Room(64 * MIB))
+    files = StepFiles(MemoryBudget(64 * MIB))
     sent(files, name, 1)
     sent(files, "good.txt", 1)
     found, problems = await kept(files, folder)
@@ -354,7 +355,7 @@ async def test_names_that_lead_elsewhere_are_not_kept(folder: Path, name: str) -
 
 
 async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> None:
-    files = StepFiles(Room(64 * MIB))
+    files = StepFiles(MemoryBudget(64 * MIB))
     sent(files, "whole.txt", 10)
     sent(files, "half.txt", 10, last=False)
     assert await kept(files, folder) == (
@@ -364,7 +365,7 @@ async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> No
 
 
 async def test_files_of_steps_side_by_side_share_the_memory_of_the_process(folder: Path) -> None:
-    room = Room(3 * MIB)
+    room = MemoryBudget(3 * MIB)
     first, second = StepFiles(room), StepFiles(room)
     sent(first, "first", 2 * MIB)
     sent(second, "too much", 2 * MIB)

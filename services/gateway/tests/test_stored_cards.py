@@ -10,10 +10,10 @@ import pytest
 
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_agentkit import agent_card
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import Runs, StoredCards
+from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.run_log.reader import Runs, StoredCards
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
-from bos_gateway.state import BrokenLog
 from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
@@ -82,7 +82,7 @@ async def test_events_that_hold_their_cards_themselves_are_left_alone(pool: Pool
 
 
 async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bos_gateway.runs._CARDS_KEPT", 2)
+    monkeypatch.setattr("bos_gateway.run_log.reader._CARDS_KEPT", 2)
     cards = StoredCards(pool)
     events = [await cards.without(accepted(agent_card(f"a{n}", "Does."))) for n in range(4)]
     for n, event in enumerate(events):

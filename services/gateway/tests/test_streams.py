@@ -9,37 +9,37 @@ from prometheus_client import CollectorRegistry
 
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.errors import ResourceExhausted
-from bos_gateway.api import Streams
+from bos_gateway.api import StreamLimiter
 from bos_gateway.metrics import GatewayMetrics
 
 
-def refused(streams: Streams, user_id: str) -> str:
+def refused(streams: StreamLimiter, user_id: str) -> str:
     """Why one more call is refused."""
-    with pytest.raises(ResourceExhausted) as caught, streams.one_more(user_id):
+    with pytest.raises(ResourceExhausted) as caught, streams.slot(user_id):
         pass
     return caught.value.reason
 
 
 def test_account_that_follows_too_much_is_refused_and_others_are_not() -> None:
     registry = CollectorRegistry()
-    streams = Streams(5, 2, GatewayMetrics(registry))
+    streams = StreamLimiter(5, 2, GatewayMetrics(registry))
     with ExitStack() as calls:
         for _ in range(2):
-            calls.enter_context(streams.one_more("ada"))
+            calls.enter_context(streams.slot("ada"))
         assert refused(streams, "ada") == "USER_STREAM_LIMIT"
-        calls.enter_context(streams.one_more("eve"))
+        calls.enter_context(streams.slot("eve"))
         # Where nobody signs in, all callers are one.
         for _ in range(2):
-            calls.enter_context(streams.one_more(LOCAL_USER))
+            calls.enter_context(streams.slot(LOCAL_USER))
         assert refused(streams, LOCAL_USER) == refused(streams, "eve") == "REPLICA_FULL"
         assert streams.open == 5
     assert streams.open == 0
-    with streams.one_more("ada"):
+    with streams.slot("ada"):
         assert streams.open == 1
     assert registry.get_sample_value("bos_runs_refused_total", {"reason": "user_stream_limit"}) == 1
 
 
 def test_without_a_bound_an_account_may_follow_what_the_replica_can() -> None:
-    streams = Streams(2, 0, GatewayMetrics(CollectorRegistry()))
-    with streams.one_more("ada"), streams.one_more("ada"):
+    streams = StreamLimiter(2, 0, GatewayMetrics(CollectorRegistry()))
+    with streams.slot("ada"), streams.slot("ada"):
         assert refused(streams, "ada") == "REPLICA_FULL"

@@ -36,13 +36,13 @@ from bos.gateway.v1 import APPROVAL_STATUS_PENDING, AgentRequest, Approval
 from bos.memory.v1 import OpenTurnResponse
 from bos.runlog.v1 import ApprovalRequested, RunAccepted, RunFinished
 from bos_chassis.errors import FailedPrecondition
-from bos_gateway import orchestrator
-from bos_gateway.decide import RunStep
-from bos_gateway.remembering import take_in, turn_request
-from bos_gateway.response import explained_response
-from bos_gateway.state import apply
-from bos_gateway.stepping import run_step
-from bos_gateway.taint import begins_tainted, is_tainted, mark, outcome_is_tainted
+from bos_gateway.admission.memory import take_in, turn_request
+from bos_gateway.core.decide import RunStep
+from bos_gateway.core.fold import apply
+from bos_gateway.core.response import explained_response
+from bos_gateway.core.taint import begins_tainted, is_tainted, mark, outcome_is_tainted
+from bos_gateway.effects.step import run_step
+from bos_gateway.runs import orchestrator
 from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.plans import step
 

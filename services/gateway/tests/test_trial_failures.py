@@ -40,8 +40,8 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_agentkit import tool
-from bos_gateway.failures import OUTCOME_UNKNOWN
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.plans import step
 

@@ -30,7 +30,7 @@ from bos.gateway.v1 import (
     AskStreamRequest,
     WatchRunRequest,
 )
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.plans import step
 
@@ -146,14 +146,14 @@ SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bos-%'
 async def test_frozen_replica_holds_nothing_once_its_runs_are_taken_over(house: House) -> None:
     """Not a lock, not a snapshot that keeps VACUUM from its work, not the queue of NOTIFY."""
     gated = await gated_and_good(house)
-    async with replica(house, upkeep_interval_s=0.2) as (frozen, client, _):
+    async with replica(house, maintenance_interval_s=0.2) as (frozen, client, _):
         call = client.stream("gated?")
         await call.read()
         await gated.arrived.wait()
         sessions = [row["pid"] for row in await fetch(house, SESSIONS)]
         assert sessions
         frozen.send_signal(signal.SIGSTOP)
-        async with replica(house, upkeep_interval_s=0.2) as (_, other, _):
+        async with replica(house, maintenance_interval_s=0.2) as (_, other, _):
             await until(house, "bool_and(epoch > 1) FROM runs")
             gated.gate.set()
             await until(
@@ -176,7 +176,7 @@ async def test_frozen_replica_holds_nothing_once_its_runs_are_taken_over(house: 
 
 @asynccontextmanager
 async def transaction_of_upkeep(house: House) -> AsyncIterator[None]:
-    """Let whoever has upkeep's advisory lock wait inside its transaction."""
+    """Let whoever has maintenance's advisory lock wait inside its transaction."""
     async with connect(house.dsn, schema=SCHEMA) as connection, connection.transaction():
         await connection.execute("LOCK TABLE run_inputs, run_secrets IN ACCESS EXCLUSIVE MODE")
         await until(
@@ -189,12 +189,16 @@ async def transaction_of_upkeep(house: House) -> AsyncIterator[None]:
 
 async def test_replica_frozen_inside_a_transaction_keeps_nobody_from_upkeep(house: House) -> None:
     await gated_and_good(house)
-    async with replica(house, upkeep_interval_s=0.2, retention_days=1e-7) as (frozen, client, _):
+    async with replica(house, maintenance_interval_s=0.2, retention_days=1e-7) as (
+        frozen,
+        client,
+        _,
+    ):
         async with transaction_of_upkeep(house):
             frozen.send_signal(signal.SIGSTOP)
-        async with replica(house, upkeep_interval_s=0.2, retention_days=1e-7) as (_, other, _):
+        async with replica(house, maintenance_interval_s=0.2, retention_days=1e-7) as (_, other, _):
             await all_succeed(other, ["good?"])
-            # Upkeep deletes it: the lock has passed on.
+            # Maintenance deletes it: the lock has passed on.
             await until(house, "count(*) = 0 FROM runs WHERE question = 'good?'")
             frozen.send_signal(signal.SIGCONT)
         async with asyncio.timeout(60):

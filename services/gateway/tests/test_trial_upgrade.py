@@ -21,7 +21,7 @@ from trial_house import (
 )
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.plans import step
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from decide_logs import (
@@ -35,10 +36,13 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_TIMED_OUT,
 )
 from bos.runlog.v1 import CancelRequested, LogEvent
-from bos_gateway.decide import Record, decide
-from bos_gateway.proposals import MAX_APPROVAL_BYTES
-from bos_gateway.state import RunState, apply, fold
+from bos_gateway.core.decide import Record, decide
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.proposals import MAX_APPROVAL_BYTES
 from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from bos_gateway.core.run_state import RunState
 
 LATE = START + timedelta(seconds=92)
 CANCEL = event(cancel_requested=CancelRequested(reason="enough"))

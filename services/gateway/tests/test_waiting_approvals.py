@@ -15,9 +15,9 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
-from bos_gateway.housekeeping import WaitingApprovals
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.approvals import ApprovalGauges
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
@@ -99,10 +99,10 @@ async def test_what_waits_no_more_is_shown_as_none(house: House, agent: DeployAg
             "WHERE approval_id = $1",
             first[0].approval_id,
         )
-        waiting = WaitingApprovals(pool, metrics)
+        waiting = ApprovalGauges(pool, metrics)
 
         async def seen() -> tuple[float | None, float]:
-            await waiting.look()
+            await waiting.refresh()
             age_s = registry.get_sample_value(OLDEST, DEPLOYING)
             assert age_s is not None
             return registry.get_sample_value(WAITING, DEPLOYING), age_s

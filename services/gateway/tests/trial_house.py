@@ -28,7 +28,7 @@ from bos.runlog.v1 import LogEvent
 from bos_agentkit import agent_card
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:

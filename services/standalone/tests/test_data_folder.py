@@ -9,7 +9,7 @@ import pytest
 
 from bos_chassis.errors import ConfigurationError
 from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
-from bos_gateway.run_secrets import SecretsKeyRing
+from bos_gateway.key_ring import SecretsKeyRing
 from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from bos_bench.measure import Sample, medians
 from bos_bench.processes import child
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_gateway.run_log import SCHEMA
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, agent_server
 

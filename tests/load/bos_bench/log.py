@@ -21,7 +21,9 @@ from bos.runlog.v1 import LogEvent, RunAccepted, StepFinished
 from bos_bench.measure import Sample, closed_loop, medians, warm_up
 from bos_chassis.values import to_value_map
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.run_log import SCHEMA, Append, LogWriter, NewRun
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_postgres import connect
 

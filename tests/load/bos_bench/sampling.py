@@ -30,7 +30,7 @@ _LOOP = "event loop, grpc in C"
 _LOOP_ITSELF = asyncio.BaseEventLoop.run_forever.__code__  # what is outside it starts the bench
 _GROUPS = {
     "asyncpg": "log writer, asyncpg",
-    "run_log.py": "log writer, asyncpg",
+    "run_log": "log writer, asyncpg",
     "bos_postgres": "log writer, asyncpg",
     "opentelemetry": "spans",
     "prometheus_client": "metrics",

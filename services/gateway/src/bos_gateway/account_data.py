@@ -1,4 +1,4 @@
-"""Deleting and exporting the runs of an account, when identity asks for it."""
+"""Export and deletion of an account's runs, for the identity service."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bos.account.v1 import (
 from bos_artefacts import Owner
 from bos_chassis.account_data import ERASE, EXPORT, account_to, parts
 from bos_chassis.errors import NotFound
-from bos_gateway.retention import erase_some
-from bos_gateway.runs import run_of
+from bos_gateway.run_log.reader import run_of
+from bos_gateway.run_log.retention import erase_some
 from bos_postgres import acquire, fetch, statement_errors
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
-    from bos_gateway.files import RunFiles
-    from bos_gateway.reading import RunReader
+    from bos_gateway.run_log.run_files import RunFiles
+    from bos_gateway.runs.follow import RunReader
 
 _RUN_IDS = """
 SELECT run_id FROM runs WHERE user_id = $1 AND ($2::uuid IS NULL OR run_id > $2)

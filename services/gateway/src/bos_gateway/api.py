@@ -20,11 +20,10 @@ from bos_chassis.auth import (
 )
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_chassis.roles import require_role
-from bos_gateway.cursors import Cursor, Piece
+from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
 from bos_gateway.permits.approvers import Answerer
-from bos_gateway.projection import project, project_text, visible_response
-from bos_gateway.reading import is_end
-from bos_gateway.runs import run_of
+from bos_gateway.run_log.reader import run_of
+from bos_gateway.runs.follow import is_end
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
 
     from bos_chassis.access import AccessRules
     from bos_chassis.session_check import SessionCheck
-    from bos_gateway.approvals import Approvals
-    from bos_gateway.clock import DatabaseClock
-    from bos_gateway.dry_run import DryRun
-    from bos_gateway.files import RunFiles
+    from bos_gateway.admission.dry_run import DryRun
+    from bos_gateway.effects.registry import Registry
     from bos_gateway.metrics import GatewayMetrics
-    from bos_gateway.registry import Registry
-    from bos_gateway.replica import Replica
-    from bos_gateway.run_tokens import Attempts
-    from bos_gateway.runs import Runs
+    from bos_gateway.ownership.attempt_checks import Attempts
+    from bos_gateway.ownership.clock import DatabaseClock
+    from bos_gateway.run_log.approvals import Approvals
+    from bos_gateway.run_log.reader import Runs
+    from bos_gateway.run_log.run_files import RunFiles
+    from bos_gateway.runs.replica import Replica
     from bos_postgres.audit import AuditEntry
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
@@ -52,7 +51,7 @@ _PART_BYTES = 256 * 1024
 
 
 @define(eq=False)
-class Streams:
+class StreamLimiter:
     """Counts the calls that stay open until a run ends.
 
     The bound is below that of all calls of the server (``BOS_SERVER_MAX_CONCURRENT_RPCS``), so that
@@ -73,7 +72,7 @@ class Streams:
         return self._of_users.total()
 
     @contextmanager
-    def one_more(self, user_id: str) -> Iterator[None]:
+    def slot(self, user_id: str) -> Iterator[None]:
         """Room for one more call of a user, for as long as it is entered.
 
         Raises:
@@ -111,7 +110,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _runs: Runs
     _registry: Registry
     _dry_run: DryRun
-    _streams: Streams
+    _streams: StreamLimiter
     _files: RunFiles
     _clock: DatabaseClock
     _access: AccessRules
@@ -120,7 +119,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
-        with self._streams.one_more(caller()):
+        with self._streams.slot(caller()):
             run_id = await self._accept(request.request, interactive=False)
             async for _, shown in self._replica.reader.follow(run_id, Cursor(), caller()):
                 if is_end(shown):
@@ -132,7 +131,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
         self, request: gateway.AskStreamRequest, context: Any
     ) -> AsyncIterator[gateway.AskStreamResponse]:
         """Run a question and stream its events."""
-        with self._streams.one_more(caller()):
+        with self._streams.slot(caller()):
             run_id = await self._accept(request.request, interactive=True)
             async for event in self._events(run_id, Cursor()):
                 yield gateway.AskStreamResponse(event=event)
@@ -154,7 +153,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
         self, request: gateway.WatchRunRequest, context: Any
     ) -> AsyncIterator[gateway.WatchRunResponse]:
         """The events of one of the caller's runs, from any position."""
-        with self._streams.one_more(caller()):
+        with self._streams.slot(caller()):
             run_id = await self._runs.find(request.run_id, caller())
             after = Cursor(request.after_sequence, request.after_offset)
             async for event in self._events(run_id, after):
@@ -173,7 +172,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
         self, request: gateway.DownloadFileRequest, context: Any
     ) -> AsyncIterator[gateway.DownloadFileResponse]:
         """A file of one of the caller's runs."""
-        with self._streams.one_more(caller()):
+        with self._streams.slot(caller()):
             run_id = await self._runs.find(request.run_id, caller())
             digest = request.digest.removeprefix("sha256:")
             file = await self._replica.reader.file(run_id, digest, caller())

@@ -1,4 +1,4 @@
-"""Work beside the runs that goes round for ever; what fails is logged and tried again."""
+"""Background loops that repeat while the process lives; failures are logged and tried again."""
 
 from __future__ import annotations
 

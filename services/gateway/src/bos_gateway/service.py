@@ -22,8 +22,10 @@ from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
-from bos_gateway import run_tokens
 from bos_gateway.account_data import AccountDataServicer
+from bos_gateway.admission.daily_quota import DayBudget
+from bos_gateway.admission.dry_run import DryRun
+from bos_gateway.admission.memory import MemoryClient
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
     RUN_TOKEN_SERVICE_NAME,
@@ -31,29 +33,29 @@ from bos_gateway.api import (
     ApprovalServicer,
     OrchestratorServicer,
     RunTokenServicer,
-    Streams,
+    StreamLimiter,
 )
-from bos_gateway.approvals import Approvals
-from bos_gateway.bulletin import Bulletin
-from bos_gateway.clock import DatabaseClock
-from bos_gateway.day_budget import DayBudget
-from bos_gateway.dry_run import DryRun
-from bos_gateway.effects import Collaborators, Room, Tokens
-from bos_gateway.files import RunFiles
-from bos_gateway.housekeeping import WaitingApprovals, running_replica
-from bos_gateway.lease import Lease
+from bos_gateway.effects.context import Deps
+from bos_gateway.effects.memory_budget import MemoryBudget
+from bos_gateway.effects.registry import Registry, watched_registry
+from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.overseeing.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
 from bos_gateway.overseeing.api import OperatorServicer
-from bos_gateway.ownership import Ownership
-from bos_gateway.registry import Registry, watched_registry
-from bos_gateway.remembering import Remembering
-from bos_gateway.replica import Replica
-from bos_gateway.run_log import SCHEMA, LogWriter
-from bos_gateway.run_secrets import RunSecrets
-from bos_gateway.runs import READER, Runs, StoredCards
-from bos_gateway.sessions import session_name
-from bos_gateway.upkeep import Upkeep, running_upkeep
+from bos_gateway.ownership import attempt_checks
+from bos_gateway.ownership.clock import DatabaseClock
+from bos_gateway.ownership.lease import Lease
+from bos_gateway.ownership.owners import Ownership
+from bos_gateway.run_log.approvals import ApprovalGauges, Approvals
+from bos_gateway.run_log.maintenance import Maintenance, running_maintenance
+from bos_gateway.run_log.notifications import Notifications
+from bos_gateway.run_log.reader import READER, Runs, StoredCards
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.run_log.secrets import RunSecrets
+from bos_gateway.run_log.session import SCHEMA, session_name
+from bos_gateway.run_log.writer import LogWriter
+from bos_gateway.runs.background import running_replica
+from bos_gateway.runs.replica import Replica
 from bos_postgres import migrate, open_database, require_session_features
 from bos_postgres.audit import (
     Refusals,
@@ -106,7 +108,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     artefacts = open_artefacts(url) if url else None
     metrics = GatewayMetrics(telemetry.registry)
     clock = DatabaseClock(telemetry, metrics)
-    signer = run_tokens.signer_of(settings, clock.timestamp, telemetry)
+    signer = attempt_checks.signer_of(settings, clock.timestamp, telemetry)
     tokens = Tokens(signer)
     replica_id = uuid4()
     await require_session_features(settings.store_url)
@@ -137,7 +139,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
         )
-        collaborators = Collaborators(
+        deps = Deps(
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
             composer=ComposerServiceStub(channels.get(settings.composer_target)),
             registry=registry,
@@ -146,10 +148,10 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             metrics=metrics,
             telemetry=telemetry,
             clock=clock,
-            vault=RunSecrets(settings.secrets_key_ring(), pool, telemetry),
+            secrets=RunSecrets(settings.secrets_key_ring(), pool, telemetry),
             files=files,
-            file_room=Room(settings.max_waiting_file_bytes),
-            result_room=Room(settings.max_held_result_bytes),
+            file_budget=MemoryBudget(settings.max_waiting_file_bytes),
+            result_budget=MemoryBudget(settings.max_held_result_bytes),
         )
         runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
@@ -161,28 +163,28 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             telemetry=telemetry,
             clock=clock,
         )
-        bulletin = Bulletin(settings.store_url, replica_id, pool)
-        remembering = None
+        notifications = Notifications(settings.store_url, replica_id, pool)
+        memory_client = None
         if settings.memory_target is not None:
             memory = channels.get(settings.memory_target)
             memory.get_state(try_to_connect=True)  # no question has the time to wait for that
-            remembering = Remembering(
+            memory_client = MemoryClient(
                 MemoryTurnServiceStub(memory), runs, pool, tokens, settings, metrics, telemetry
             )
-            await enter(remembering.running())
+            await enter(memory_client.running())
         day = DayBudget(pool, settings)
         replica = Replica(
-            writer, runs, ownership, lease, bulletin, collaborators, day, new_run_id, remembering
+            writer, runs, ownership, lease, notifications, deps, day, new_run_id, memory_client
         )
         approvals = Approvals(pool, readers, refusals)
-        await enter(running_replica(replica, approvals, WaitingApprovals(pool, metrics), telemetry))
-        upkeep = Upkeep(pool, settings.retention_days, metrics, files)
-        await enter(running_upkeep(upkeep, settings.upkeep_interval_s, telemetry))
-        streams = Streams(settings.max_streams, settings.max_streams_per_user, metrics)
-        dry_run = DryRun(collaborators, runs, day)
+        await enter(running_replica(replica, approvals, ApprovalGauges(pool, metrics), telemetry))
+        maintenance = Maintenance(pool, settings.retention_days, metrics, files)
+        await enter(running_maintenance(maintenance, settings.maintenance_interval_s, telemetry))
+        streams = StreamLimiter(settings.max_streams, settings.max_streams_per_user, metrics)
+        dry_run = DryRun(deps, runs, day)
         audit = partial(record_alone, pool)
         servicer = OrchestratorServicer(
-            replica, runs, registry, dry_run, streams, files, clock, collaborators.access, audit
+            replica, runs, registry, dry_run, streams, files, clock, deps.access, audit
         )
         identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         sessions = SessionCheck(channels, identity) if identity else None
@@ -202,10 +204,10 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         if signer is not None:
             services.append(
                 Servicer(
-                    RunTokenServicer(run_tokens.Attempts(pool)),
+                    RunTokenServicer(attempt_checks.Attempts(pool)),
                     gateway.add_RunTokenServiceServicer_to_server,
                     RUN_TOKEN_SERVICE_NAME,
-                    auth=run_tokens.verifier(signer, settings.auth, telemetry),
+                    auth=attempt_checks.verifier(signer, settings.auth, telemetry),
                 )
             )
         server = await enter(

@@ -13,10 +13,10 @@ from bos.runlog.v1 import RunSettings
 from bos_chassis.access import AccessSettings, ToolPattern
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
-from bos_gateway import audiences
-from bos_gateway.budget import MAX_RUN_TOKENS, freeze_shares
+from bos_gateway.core.budget import MAX_RUN_TOKENS, freeze_shares
+from bos_gateway.key_ring import SecretsKeyRing
+from bos_gateway.permits import audiences
 from bos_gateway.permits.approvers import ApproverRule
-from bos_gateway.run_secrets import SecretsKeyRing
 from bos_postgres.audit import AuditSettings
 
 Text = Annotated[str, Field(min_length=1)]
@@ -184,7 +184,7 @@ class GatewaySettings(Settings):
     gateway is one"""
     retention_days: float | None = Field(default=None, gt=0)
     """Runs are deleted this long after their end; unset: never"""
-    upkeep_interval_s: Seconds = 10.0
+    maintenance_interval_s: Seconds = 10.0
     """Time between two looks for what is to be deleted"""
 
     memory_target: str | None = Field(default=None, min_length=1)

@@ -4,8 +4,8 @@
 
     python -m bos_memory.retention erase --user U
 
-Erase the user's runs first (``python -m bos_gateway.retention erase --user U``): a run that ends
-later is told of, and begins anew.
+Erase the user's runs first (``python -m bos_gateway.run_log.retention erase --user U``): a run that
+ends later is told of, and begins anew.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MOST_AT_ONCE: Final = 200
 """Different entries of a minute; what is beyond is told by action and count alone."""
 _WINDOW_S: Final = 60.0
 _EVERY_S: Final = 1.0
-_FAREWELL_S: Final = 3.0
+_SHUTDOWN_TIMEOUT_S: Final = 3.0
 
 _Key = tuple[str, str, str, str]
 
@@ -68,7 +68,7 @@ class Refusals:
                 yield
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_FAREWELL_S):
+                async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
                     await self._try_to_write(all_of_it=True)
 
     async def _for_ever(self) -> None:

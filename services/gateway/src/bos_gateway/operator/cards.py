@@ -9,14 +9,14 @@ import protovalidate
 from google.protobuf.json_format import MessageToDict
 
 from bos.agent.v1 import SideEffectClass
-from bos_gateway.audiences import DEFAULT, NEVER, refused
 from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.permits.audiences import DEFAULT, NEVER, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bos.agent.v1 import AgentCard
-    from bos_gateway.audiences import Audiences
+    from bos_gateway.permits.audiences import Audiences
 
 _FIX: Final = "Correct the card in the agent's code."
 

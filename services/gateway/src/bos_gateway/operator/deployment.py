@@ -16,7 +16,7 @@ from pydantic_settings import SettingsConfigDict
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings, TlsSettings, settings_from
 from bos_client.connection import Connection, NoConnection, find_connection
-from bos_gateway.audiences import DEFAULT
+from bos_gateway.permits.audiences import DEFAULT
 from bos_gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from bos_chassis.settings import Source
-    from bos_gateway.audiences import Audiences
-    from bos_gateway.run_secrets import SecretsKeyRing
+    from bos_gateway.key_ring import SecretsKeyRing
+    from bos_gateway.permits.audiences import Audiences
 
 
 # A standalone speaks plain text, whatever the environment says.

@@ -18,12 +18,13 @@ from google.protobuf.json_format import MessageToDict
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, NotFound, Unavailable
 from bos_client.render.text import one_line, run_status_text
-from bos_gateway.attempts import journal
+from bos_gateway.core.fold import apply
+from bos_gateway.core.revision_context import journal
+from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.deployment import find_store
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.runs import EVENTS, PAGE_BYTES, PAGE_EVENTS
-from bos_gateway.state import BrokenLog, RunState, UnknownEvent, apply
+from bos_gateway.run_log.reader import EVENTS, PAGE_BYTES, PAGE_EVENTS
+from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, statement_errors
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import bos_postgres as postgres
 from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
 from bos.runlog.v1 import LogEvent
 from bos_chassis.errors import BosError, ConfigurationError, Unavailable
-from bos_gateway.log_session import SCHEMA_VERSION
+from bos_gateway.key_ring import SealedSecrets, SecretsUnreadable
 from bos_gateway.operator.findings import Finding, Level, ok, problem, warning
-from bos_gateway.run_log import SCHEMA
-from bos_gateway.run_secrets import SealedSecrets, SecretsUnreadable
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.statements import SCHEMA_VERSION
 from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bos_client import BosClient
 from bos_client.errors import BosError as ClientError
 from bos_gateway.operator.certificates import check_shown, open_certificates
 from bos_gateway.operator.findings import Finding, ok, problem, warning
-from bos_gateway.run_tokens import FILE_VARIABLE
+from bos_gateway.ownership.attempt_checks import FILE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,9 +16,9 @@ from bos.gateway import v1 as gateway
 from bos_chassis.auth import OPERATOR, current_principal
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.roles import require_role
+from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.overseeing.overview import add_state, overview_of_row
 from bos_gateway.overseeing.rows import page_of_runs, row_of_run
-from bos_gateway.state import BrokenLog
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_gateway.replica import Replica
+    from bos_gateway.runs.replica import Replica
     from bos_postgres.audit import AuditEntry
 
 SERVICE_NAME = "bos.gateway.v1.OperatorService"

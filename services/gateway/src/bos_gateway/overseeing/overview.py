@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_gateway.run_state import RunState, StepState
+    from bos_gateway.core.run_state import RunState, StepState
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _OTHER: Final = "Other"

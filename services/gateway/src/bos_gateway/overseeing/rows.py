@@ -7,7 +7,7 @@ from uuid import UUID
 
 from bos_chassis.errors import InvalidArgument
 from bos_chassis.paging import decoded, encoded, foreign_token
-from bos_gateway.runs import UNDER_WAY, not_found
+from bos_gateway.run_log.reader import UNDER_WAY, not_found
 from bos_postgres import fetch
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Agents and tools that the asker of a question may use: what is offered, and what is sent. Pure.
+"""Agents and tools that a user may use: what is offered, and what is sent. Pure.
 
 The cards that are frozen into a run are those that its asker may use, so no planner is offered any
 other, and a plan that names another is none. Before a step is sent it is looked at once more, by

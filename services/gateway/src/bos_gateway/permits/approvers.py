@@ -1,4 +1,4 @@
-"""Who may answer an approval request beside whoever asked: roles, groups, four eyes. Pure.
+"""Approvers of a request: roles, groups, four eyes. Pure.
 
 What an operator has configured for a tool is fixed into the request when it is made, so that every
 replica, and whoever reads the log later, judges an answer alike.

@@ -1,0 +1,139 @@
+"""Normalises a request: agent names, bounds, date keys. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from bos.gateway.v1 import AgentRequest
+from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_gateway.admission.context_secrets import without_secrets
+from bos_plans import OutOfBounds, extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from google.protobuf.struct_pb2 import Struct
+
+    from bos.agent.v1 import AgentCard
+    from bos_gateway.admission.context_secrets import DeclaredKeys
+
+_TEXTS = ("question", "request_id", "conversation_id", "continues_run_id", "system_prompt")
+
+
+def normalise(
+    request: AgentRequest,
+    cards: Sequence[AgentCard],
+    *,
+    max_context_bytes: int,
+    configured: Iterable[str] = (),
+) -> AgentRequest:
+    """The request with canonical agent names, or the reasons why it cannot be run.
+
+    Names are lower-cased, aliases replaced, empty ones and repetitions dropped.
+
+    Args:
+        request: As the client sent it.
+        cards: The agents that answered.
+        max_context_bytes: Largest context.
+        configured: Names of agents that exist, whether or not they have answered yet.
+
+    Raises:
+        InvalidArgument: names every unusable field and its fix.
+    """
+    canonical = {name: name for name in configured}
+    canonical |= {alias.lower(): c.name for c in cards for alias in (c.name, *c.aliases)}
+    violations: list[FieldViolation] = []
+    if not request.question.strip():
+        violations.append(FieldViolation("request.question", "must not be empty"))
+    if problem := _context_problem(request.context, max_context_bytes):
+        violations.append(FieldViolation("request.context", problem))
+    normalised = AgentRequest()
+    normalised.CopyFrom(request)
+    for field in ("prefer_agents", "disable_agents"):
+        names = [raw.strip() for raw in getattr(request, field) if raw.strip()]
+        known = {name: canonical[name.lower()] for name in names if name.lower() in canonical}
+        getattr(normalised, field)[:] = dict.fromkeys(known.values())
+        violations += [
+            FieldViolation(
+                f"request.{field}",
+                f'"{name}" is not an agent; the agents are {", ".join(sorted(set(canonical)))}',
+            )
+            for name in names
+            if name not in known
+        ]
+    _refuse(violations)
+    return normalised
+
+
+def check_texts(request: AgentRequest) -> None:
+    """Refuse texts that PostgreSQL cannot hold.
+
+    Raises:
+        InvalidArgument: names every such field.
+    """
+    _refuse(
+        [
+            FieldViolation(f"request.{field}", "must not contain the character U+0000; remove it")
+            for field in _TEXTS
+            if "\0" in getattr(request, field)
+        ]
+    )
+
+
+def check_context(request: AgentRequest, max_bytes: int) -> None:
+    """Refuse a context that is too large to be looked through.
+
+    Raises:
+        InvalidArgument: says what is wrong with it.
+    """
+    if problem := _context_problem(request.context, max_bytes):
+        _refuse([FieldViolation("request.context", problem)])
+
+
+def attach_temporal_context(context: Struct, now: datetime) -> None:
+    """Fill in the temporal keys that the caller left out, in place.
+
+    The boundaries follow the effective ``current_date``, which may be the caller's own.
+    """
+    date = context["current_date"] if "current_date" in context else now.date().isoformat()
+    defaults = {
+        "current_datetime_utc": now.isoformat(),
+        "current_date": date,
+        "current_date_start_hour": f"{date} 00",
+        "current_date_end_hour": f"{date} 23",
+    }
+    context.update({key: value for key, value in defaults.items() if key not in context})
+
+
+def digest(request: AgentRequest, keys: DeclaredKeys) -> bytes:
+    """Identifies a request's content: equal for equal requests.
+
+    Neither the request id counts nor credentials: a repetition may carry a fresh token, and a hash
+    of a secret does not belong into a database.
+    """
+    copy = AgentRequest()
+    copy.CopyFrom(request)
+    copy.request_id = ""
+    without_secrets(copy.context, keys)
+    return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
+
+
+def _context_problem(context: Struct, max_bytes: int) -> str:
+    """What makes a context unusable, and what to do about it; empty if nothing."""
+    if (size := context.ByteSize()) > max_bytes:
+        limit = f"at most {max_bytes} are allowed"
+        return f"holds {size} bytes; {limit}. Upload large inputs as documents."
+    try:
+        extent(context.fields.values())
+    except OutOfBounds as error:
+        return f"{error}. Send it flatter, or as text."
+    return ""
+
+
+def _refuse(violations: Sequence[FieldViolation]) -> None:
+    """Refuse a request that has violations, naming all of them."""
+    if violations:
+        text = "; ".join(f"{v.field}: {v.description}" for v in violations)
+        raise InvalidArgument(f"The request cannot be run: {text}", violations)

@@ -1,0 +1,159 @@
+"""Failed results that the gateway itself writes, and which failures may be retried. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentResult
+from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
+from bos.runlog.v1 import LogEvent, StepFinished, StepProgressed
+from bos_gateway.core.run_state import FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime
+
+    from bos.agent.v1 import AgentCard, AgentExecutionStatus, ProposedAction, SideEffectClass
+    from bos.planner.v1 import Step
+    from bos_gateway.core.run_state import StepState
+
+NEUTRAL = "Something went wrong inside the service. The failure has been logged."
+
+# Values of AgentError.type that the gateway gives, beside those of agents.
+REFERENCE_UNRESOLVED = "ReferenceUnresolved"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+TURNS_EXHAUSTED = "MaxTurnsReached"
+STEPS_EXHAUSTED = "MaxStepsReached"
+BUDGET_EXHAUSTED = "BudgetExhausted"
+OUTCOME_UNKNOWN = "OutcomeUnknown"
+CANCELLED = "Cancelled"
+INVALID_PLAN = "InvalidPlan"
+NO_NEW_PLAN = "NoNewPlan"
+NOT_RUN = "NotRun"
+AGENT_UNKNOWN = "AgentUnknown"
+NOT_PERMITTED = "PermissionDenied"
+"""Whoever asked may not use the agent, or a tool of it."""
+AGENT_PROTOCOL = "AgentProtocolError"
+CLARIFICATION_LIMIT = "ClarificationLimit"
+"""It is still unclear after all rounds of questions, and nothing may be assumed."""
+CREDENTIAL_LOST = "CredentialLost"
+RESULT_TOO_LARGE = "ResultTooLarge"
+COMPOSING_FAILED = "ComposingFailed"
+HITL_SKIPPED = "hitl_skipped_non_streaming"
+HITL_TIMEOUT = "hitl_timeout"
+DENIED = "denied_by_user"
+DONE_BEFORE = "DoneBefore"
+"""An earlier attempt of the run has done just this, or may have."""
+
+# Failures of a model's endpoint: it is down, too slow, admits no more calls or refuses the key. By
+# type, and by reason for those that a service tells of in an error of another type. Whoever made
+# the call has repeated it as often as that was worth it.
+_MODEL_TYPES = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"})
+_MODEL_REASONS = frozenset(
+    {
+        *("MODEL_UNAVAILABLE", "MODEL_TIMEOUT", "MODEL_CIRCUIT_OPEN", "MODEL_REPLY_FOREIGN"),
+        *("MODEL_LOADING", "MODEL_RATE_LIMITED", "MODEL_NOT_CONFIGURED", "MODEL_KEY_REJECTED"),
+        *("MODEL_NOT_FOUND", "MODEL_IDENTITY_MISSING", "MODEL_IDENTITY_UNAVAILABLE"),
+    }
+)
+_REASON = "reason"
+
+_READS = frozenset({SIDE_EFFECT_CLASS_NONE})
+_HARMLESS = _READS | {SIDE_EFFECT_CLASS_IDEMPOTENT}
+
+
+def failed_result(
+    step: StepState, error_type: str, message: str, status: AgentExecutionStatus = FAILED
+) -> AgentResult:
+    """A result in the agent's stead."""
+    return AgentResult(
+        agent_id=step.agent_id,
+        agent_name=step.step.agent,
+        status=status,
+        error=AgentError(type=error_type, message=message),
+        task_description=step.sub_task.task if step.sub_task else step.step.task,
+        depends_on=sorted(step.needs),
+    )
+
+
+def ended(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]:
+    """The end of a step with a result that no agent gave, and the trace event of it."""
+    step_id, error = step.step.step_id, result.error
+    trace = error_trace(step.step.agent, error.type, error.message, now)
+    progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
+    finished = StepFinished(
+        revision=step.revision, step_id=step_id, result=result, attempts=step.attempt
+    )
+    return [LogEvent(step_progressed=progressed), LogEvent(step_finished=finished)]
+
+
+def reason_of(error: AgentError) -> str:
+    """The stable reason of a service's error that an agent's failure tells of; empty if none."""
+    return error.details[_REASON].string_value if _REASON in error.details else ""
+
+
+def is_model_failure(error: AgentError) -> bool:
+    """Whether a model's endpoint failed, so that neither a repetition nor another plan helps.
+
+    Either would ask the same endpoint the same thing: more load on one that is down, and one that
+    is slow would do all its work once more.
+    """
+    return error.type in _MODEL_TYPES or reason_of(error) in _MODEL_REASONS
+
+
+def credentials_lost(keys: Sequence[str]) -> str:
+    """What a user is told whose credentials did not survive their gateway."""
+    return (
+        f"The service was interrupted, and the credentials given with this question are gone: "
+        f"{', '.join(keys)}. Ask again, with context.{keys[0]} set."
+    )
+
+
+def error_trace(agent: str, error_type: str, message: str, now: datetime) -> TraceEvent:
+    """The trace event of a failure."""
+    event = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=agent, message=message, create_time=now)
+    event.data["type"].string_value = error_type
+    return event
+
+
+def may_repeat(
+    card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
+) -> bool:
+    """Whether sending the step again cannot double an effect of an earlier attempt."""
+    return not _could_double(card, step, performing, _HARMLESS)
+
+
+def may_have_acted(card: AgentCard | None, step: Step, begun: Iterable[ProposedAction]) -> bool:
+    """Whether another plan for the work of this step, once it was sent, could double an effect.
+
+    Stricter than :func:`may_repeat`: a new plan has other keys, so nobody knows its repetitions.
+    """
+    return _could_double(card, step, begun, _READS)
+
+
+def acts(card: AgentCard | None, step: Step) -> bool:
+    """Whether the step could change the world, by itself or once a person allows it."""
+    return card is None or any(
+        tool.requires_approval or tool.side_effect not in _READS
+        for tool in card.tools
+        if (tool.name in step.tools if step.tools else not tool.requires_approval)
+    )
+
+
+def _could_double(
+    card: AgentCard | None,
+    step: Step,
+    approved: Iterable[ProposedAction],
+    harmless: AbstractSet[SideEffectClass],
+) -> bool:
+    """Whether the step's tools, or the approved actions, have effects other than ``harmless``.
+
+    Tools that need approval do not act without one, so of these only the actions count.
+    """
+    unprotected = card is None or any(
+        tool.side_effect not in harmless and not tool.requires_approval
+        for tool in card.tools
+        if not step.tools or tool.name in step.tools
+    )
+    return unprotected or any(action.side_effect not in harmless for action in approved)

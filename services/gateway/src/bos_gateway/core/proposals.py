@@ -1,0 +1,290 @@
+"""Proposed actions and their approvals, in terms of a run's events. Pure.
+
+A person is also asked what is to become of approved actions that may have been performed or not:
+whoever performed them is gone, or did not answer, and nobody can tell. What was approved is asked
+about once more, the same actions with the same digests: an approval has them done again, anything
+else leaves them as they are, and the step says that its outcome is unknown. Only what somebody was
+asked about before is asked about again, so nobody is in a run whose client cannot be asked.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import NAMESPACE_OID, uuid5
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, ApprovalContext, PerformedAction
+from bos.common.v1 import Value
+from bos.gateway import v1 as gateway
+from bos.gateway.v1 import Approval
+from bos.runlog.v1 import ApprovalRequested, ApprovalResolved, LogEvent
+from bos_gateway.core.failures import DENIED, HITL_TIMEOUT, OUTCOME_UNKNOWN, ended, failed_result
+from bos_gateway.core.run_state import SKIPPED
+from bos_plans import MAX_TASK_CHARS, is_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
+    from bos.gateway.v1 import Approvers
+    from bos_gateway.core.run_state import RunState, StepState
+
+MAX_APPROVAL_BYTES: Final = 128 * 1024
+"""Largest request: a person has to read it, and it is stored with each of its events."""
+
+_DENIED: Final = (gateway.APPROVAL_STATUS_DENIED, gateway.APPROVAL_STATUS_TIMED_OUT)
+_MIN_TIMEOUT_S: Final = 1.0
+_MAX_TIMEOUT_S: Final = 30 * 24 * 3600.0
+# Agents word it as long as they like, and a task may hold whole outputs of other steps by now.
+_MAX_KNOWN_CHARS: Final = 1000
+_ASKS: Final = (
+    "It is not known whether this was done: {known} Approve to have it done again, exactly as "
+    "before; deny to leave it as it is.\n\n{task}"
+)
+
+
+def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
+    """What makes proposed actions unfit to be asked about, in words; None if they are fine.
+
+    A tool that the step may not use is not made usable by an approval.
+    """
+    actions = result.proposed_actions
+    if not actions:
+        return "it waits for approval of nothing"
+    if len({action.action_id for action in actions}) < len(actions):
+        return "two of its proposed actions have one id"
+    if not all(action.digest for action in actions):
+        return "one of its proposed actions has no digest"
+    known = {tool.name for tool in card.tools} if card else set()
+    allowed = set(step.step.tools) & known if step.step.tools else known
+    foreign = sorted({action.tool for action in actions} - allowed)
+    if foreign:
+        return f"it proposes to use tools that its step may not use: {', '.join(foreign)}"
+    return None
+
+
+def drop_impossible_timeouts(result: AgentResult) -> list[str]:
+    """Drop approval time-outs that JSON of a duration cannot say, in place; what was dropped."""
+    actions = [*result.proposed_actions, *(each.action for each in result.performed_actions)]
+    impossible = [action for action in actions if not is_duration(action.approval_timeout)]
+    for action in impossible:
+        action.ClearField("approval_timeout")
+    return ["approval_timeout"] if impossible else []
+
+
+def proposal_timeout(
+    actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
+) -> timedelta:
+    """How long a person may take to decide: of several actions the shortest time counts.
+
+    Args:
+        actions: What is proposed.
+        by_tool: Seconds by name of the tool; these come before what the agent asks for.
+        default_s: Seconds for all others.
+    """
+
+    def seconds(action: ProposedAction) -> float:
+        if action.tool in by_tool:
+            return by_tool[action.tool]
+        asked = action.HasField("approval_timeout")
+        return action.approval_timeout.ToNanoseconds() / 1e9 if asked else default_s
+
+    shortest = min(seconds(action) for action in actions)
+    return timedelta(seconds=max(_MIN_TIMEOUT_S, min(_MAX_TIMEOUT_S, shortest)))
+
+
+def approval_for(
+    state: RunState,
+    step: StepState,
+    result: AgentResult,
+    now: datetime,
+    timeout: timedelta,
+    approvers: Approvers | None = None,
+) -> Approval:
+    """The request about what ``result`` proposes."""
+    task = result.task_description or step.step.task
+    kind = gateway.APPROVAL_KIND_PROPOSED
+    return _request(state, step, now, timeout, task, result.proposed_actions, kind, approvers)
+
+
+def asked_again(
+    state: RunState, step: StepState, now: datetime, known: str
+) -> ApprovalRequested | None:
+    """The request about what ``step`` was performing; None if it performed nothing approved.
+
+    Args:
+        state: The run.
+        step: The step.
+        now: When it is asked (UTC).
+        known: What is known, in a sentence for a person.
+    """
+    former = step.approval
+    if not step.performing or former is None:
+        return None
+    task = step.sub_task.task if step.sub_task is not None else step.step.task
+    text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
+    timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
+    kind = gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
+    # Whoever could answer before may answer now, and nobody else.
+    approvers = former.approvers if former.HasField("approvers") else None
+    approval = _request(state, step, now, timeout, text, former.actions, kind, approvers)
+    return ApprovalRequested(revision=step.revision, approval=approval)
+
+
+def _request(
+    state: RunState,
+    step: StepState,
+    now: datetime,
+    timeout: timedelta,
+    text: str,
+    actions: Iterable[ProposedAction],
+    kind: gateway.ApprovalKind,
+    approvers: Approvers | None,
+) -> Approval:
+    """A request to a person.
+
+    Its id follows from run, step and count, so a request made again by another owner before it was
+    stored is the same one.
+    """
+    name = f"{state.run_id}/{step.revision}/{step.step.step_id}/{step.proposals + 1}"
+    return Approval(
+        approval_id=str(uuid5(NAMESPACE_OID, name)),
+        run_id=state.run_id,
+        step_id=step.step.step_id,
+        agent_id=step.agent_id,
+        agent_name=step.step.agent,
+        task_description=text,
+        actions=actions,
+        status=gateway.APPROVAL_STATUS_PENDING,
+        user_id=state.request.user_id,
+        kind=kind,
+        approvers=approvers,
+        create_time=now,
+        expire_time=now + timeout,
+    )
+
+
+def actions_of(step: StepState) -> Sequence[ProposedAction]:
+    """The approved actions that the step is performing; none if it performs none."""
+    return step.approval.actions if step.performing and step.approval is not None else ()
+
+
+def approval_context(step: StepState) -> ApprovalContext | None:
+    """What the agent is told of the decision: exactly the actions, or the instructions."""
+    approval = step.approval
+    if approval is None or approval.status != gateway.APPROVAL_STATUS_APPROVED:
+        return None
+    return ApprovalContext(
+        approval_id=approval.approval_id,
+        approved_actions=actions_of(step),
+        user_instructions=step.instructions,
+        instruction_mode=step.instruction_mode,
+    )
+
+
+def denied_before(state: RunState, result: AgentResult) -> list[str]:
+    """Tools of proposed actions that nobody allowed in an earlier attempt: not to be asked again.
+
+    A revised plan does not plan denied work anew, but in other words it may come to it.
+    """
+    steps = [step for attempt in state.past for step in attempt.kept]
+    approvals = [step.approval for step in steps if step.approval is not None]
+    return _again(result, (a for each in approvals if each.status in _DENIED for a in each.actions))
+
+
+def done_before(state: RunState, result: AgentResult) -> list[str]:
+    """Tools of proposed actions that were performed in an earlier attempt, or may have been.
+
+    Who is asked about them in a new plan does not see that it would be once more.
+    """
+    steps = [step for attempt in state.past for step in attempt.steps.values()]
+    begun = (action for step in steps for action in step.begun)
+    return _again(result, (a for a in begun if a.side_effect != SIDE_EFFECT_CLASS_NONE))
+
+
+def _again(result: AgentResult, before: Iterable[ProposedAction]) -> list[str]:
+    digests = {action.digest for action in before}
+    return _tools(action for action in result.proposed_actions if action.digest in digests)
+
+
+def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
+    """Approved actions of an unfinished step that may have been performed; none if none were begun.
+
+    That a person was asked about them once more, or has said what is to become of them, does not
+    change what was done before that.
+    """
+    approval = step.approval
+    if approval is None:
+        return ()
+    asked = approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
+    return approval.actions if step.performing or asked else ()
+
+
+def left_unknown(step: StepState, why: str) -> AgentResult:
+    """The result of a step of whose actions nobody will find out whether they were done.
+
+    Args:
+        step: The step, with :func:`uncertain_actions`.
+        why: Why it ends, in a sentence.
+    """
+    actions = uncertain_actions(step)
+    text = f"{why} It is not known whether this was done: {', '.join(_tools(actions))}."
+    result = failed_result(step, OUTCOME_UNKNOWN, text)
+    result.performed_actions.extend(
+        PerformedAction(action=action, outcome_unknown=True) for action in actions
+    )
+    return result
+
+
+def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
+    """The end of a step whose actions nobody allowed; ``tainted`` is what the step is."""
+    approval = step.approval or Approval()
+    if approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
+        result = left_unknown(step, "It was not done again.")
+    else:
+        tools = _tools(approval.actions)
+        if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
+            reason, why = HITL_TIMEOUT, "Nobody decided in time"
+        else:
+            reason, why = DENIED, "The approval was denied"
+        text = f"{why}, so this was not done: {', '.join(tools)}."
+        result = failed_result(step, reason, text, SKIPPED)
+        result.task_description = approval.task_description
+        told = result.partial_data.fields
+        told["reason"].string_value = reason
+        told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
+    result.tainted = tainted
+    # Nothing was consumed since the request, and that is known.
+    result.usage.SetInParent()
+    return ended(step, result, now)
+
+
+def closed(state: RunState, now: datetime, status: gateway.ApprovalStatus) -> list[LogEvent]:
+    """The end of all requests that nobody has decided, with the run: cancelled or expired."""
+    return [
+        LogEvent(approval_resolved=ApprovalResolved(approval=resolved(step.approval, status, now)))
+        for step in state.steps.values()
+        if step.awaits and step.approval is not None
+    ]
+
+
+def resolved(
+    approval: Approval,
+    status: gateway.ApprovalStatus,
+    now: datetime,
+    instructions: str = "",
+    decided_by: str = "",
+) -> Approval:
+    """The request in its final state."""
+    final = Approval()
+    final.CopyFrom(approval)
+    final.status = status
+    final.user_instructions = instructions
+    final.decided_by = decided_by
+    final.respond_time.FromDatetime(now)
+    return final
+
+
+def _tools(actions: Iterable[ProposedAction]) -> list[str]:
+    return sorted({action.tool for action in actions})

@@ -1,0 +1,1 @@
+"""Calls of planner, agents and composer, which end in events."""

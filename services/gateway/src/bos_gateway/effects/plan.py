@@ -1,0 +1,292 @@
+"""Plans a run: asks the planner, checks its plan once more; agents read ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+
+from bos.agent import v1 as agent
+from bos.common.v1 import AgentError, Usage
+from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
+from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
+from bos_chassis.errors import BosError, from_rpc_error
+from bos_gateway.core import failures, result_limits
+from bos_gateway.core.budget import steps_left
+from bos_gateway.core.clarification import question_of, questions_limit
+from bos_gateway.core.decide import run_deadline, steps_deadline
+from bos_gateway.core.revision import completed, revision_problems
+from bos_gateway.core.revision_context import revision_context
+from bos_gateway.effects.call_retries import answered
+from bos_gateway.effects.context import PLANNER
+from bos_plans import heuristic_plan, plan_problems, select
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.planner.v1 import RevisionContext
+    from bos.runlog.v1 import RunAccepted
+    from bos_gateway.core.decide import Classify, MakePlan
+    from bos_gateway.core.run_state import RunState
+    from bos_gateway.effects.context import Deps, EffectContext
+    from bos_gateway.effects.run_tokens import Metadata
+
+# Of each thing that a planner says beside its plan.
+_MAX_BESIDE_BYTES = 32 * 1024
+_CLASSIFY_TIMEOUT_S = 20.0
+# What takes longer than making a plan is hardly ahead of the steps any more.
+_PREPARE_TIMEOUT_S = 5.0
+_MAX_PREPARING = 8
+_KEYWORDS_PLAN = "Keywords of the question choose the agents instead."
+
+
+async def make_plan(run: EffectContext, command: MakePlan) -> None:
+    """Ask the planner; ends in Planned or PlanFailed."""
+    await run.emit(run.stamped(await _planned(run, command)))
+
+
+async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
+    state, revision = run.state, command.revision
+    settings = state.request.settings
+    max_steps = steps_left(state)
+    if max_steps <= 0:  # which in a request means no limit
+        text = f"The limit of {settings.max_steps} steps over all plans was reached."
+        return _failed(run, revision, failures.STEPS_EXHAUSTED, text, MakePlanResponse(usage={}))
+    left_s = run.left_s(run_deadline(state))
+    if state.replanning is not None:  # then a step must be able to run as well
+        left_s = run.left_s(steps_deadline(state)) / 2
+    timeout_s = min(settings.plan_timeout.ToNanoseconds() / 1e9, left_s)
+    revising = None if state.replanning is None else revision_context(state)
+    request = plan_request(state.request, max_steps, command.token_budget, revising)
+    try:
+        token = run.token(PLANNER, timeout_s)
+        answer = await ask_planner(run.deps, request, timeout_s, token)
+    except BosError as error:
+        return _without_plan(run, command, request, type(error).__name__, error.message, None)
+    error_type, problems = _problems(state, answer, max_steps)
+    if problems:
+        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+            log = run.deps.telemetry.logger("bos.gateway.plan")
+            log.error("planner made an invalid plan", run=state.run_id, problems=problems)
+        return _without_plan(run, command, request, error_type, " ".join(problems), answer)
+    asks = answer.HasField("clarification")
+    planned = Planned(
+        revision=revision,
+        # Questions come instead of a plan: one that is there as well was never looked at.
+        plan=None if asks else answer.plan,
+        clarification=answer.clarification if asks else None,
+        decision=answer.decision,
+        intent=answer.intent,
+        trace=answer.trace,
+        usage=answer.usage,
+        only_plan=answer.only_plan,
+    )
+    return LogEvent(planned=planned)
+
+
+def _without_plan(
+    run: EffectContext,
+    command: MakePlan,
+    request: MakePlanRequest,
+    error_type: str,
+    text: str,
+    answer: MakePlanResponse | None,
+) -> LogEvent:
+    """What comes of a planner that is away, or whose plan cannot be run.
+
+    The first plan is made of keywords then, so that the run loses what a model would have planned
+    and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in
+    the place of questions beyond the limit: what is unclear stays unclear.
+    """
+    if request.HasField("revision") or error_type == failures.CLARIFICATION_LIMIT:
+        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+            text = f"The question could not be planned: {text}"
+        return _failed(run, command.revision, error_type, text, answer)
+    made = plan_by_keywords(request, text)
+    trace = failures.error_trace(PLANNER, error_type, f"{text} {_KEYWORDS_PLAN}", run.now())
+    # Nobody will say what a call that broke off has consumed.
+    lost = Usage(unreported_tokens=request.token_budget)
+    planned = Planned(
+        revision=command.revision,
+        plan=made.plan,
+        decision=made.decision,
+        intent=made.intent,
+        trace=[*(answer.trace if answer else ()), trace],
+        usage=answer.usage if answer else lost,
+    )
+    return LogEvent(planned=planned)
+
+
+def plan_by_keywords(request: MakePlanRequest, why: str) -> MakePlanResponse:
+    """A plan without the planner, for a question that was not planned before."""
+    return heuristic_plan(
+        request.question,
+        select(request),
+        max_steps=request.max_steps,
+        why=f"{why} {_KEYWORDS_PLAN}",
+    )
+
+
+def plan_request(
+    accepted: RunAccepted, max_steps: int, tokens: int | None, revision: RevisionContext | None
+) -> MakePlanRequest:
+    """What the planner is asked about an accepted request."""
+    request = accepted.request
+    return MakePlanRequest(
+        question=question_of(accepted),
+        clarifications=accepted.clarifications,
+        context=request.context,
+        long_term_memory=accepted.long_term_memory,
+        conversation_history=accepted.conversation_history,
+        prefer_agents=request.prefer_agents,
+        disable_agents=request.disable_agents,
+        cards=accepted.cards,
+        fallback_agent=accepted.settings.fallback_agent,
+        max_steps=max_steps,
+        token_budget=tokens,
+        revision=revision,
+    )
+
+
+async def ask_planner(
+    deps: Deps, request: MakePlanRequest, timeout_s: float, token: Metadata
+) -> MakePlanResponse:
+    """The planner's answer; what it says beside its plan is brought within bounds.
+
+    Raises:
+        BosError: it did not answer.
+    """
+    answer = await answered(deps.planner.MakePlan, request, timeout_s, token)
+    answer.DiscardUnknownFields()
+    result_limits.clamp_usage(answer.usage)
+    result_limits.shorten(answer.clarification, result_limits.MAX_CLARIFICATION_BYTES)
+    if result_limits.values_problem(answer.decision.guardrails.values()):
+        answer.decision.guardrails.clear()
+    for part in (answer.decision, answer.intent):
+        result_limits.clamp(part, result_limits.MAX_CONFIDENCE)
+        result_limits.shorten(part, _MAX_BESIDE_BYTES)
+    result_limits.sound_trace(answer.trace, deps.clock.now())
+    return answer
+
+
+def usable_problems(
+    answer: MakePlanResponse, accepted: RunAccepted, max_steps: int, completed: Sequence[str] = ()
+) -> list[str]:
+    """Why the plan must not be run; a disabled agent counts as unknown."""
+    disabled = accepted.request.disable_agents
+    usable = {card.name: card for card in accepted.cards if card.name not in disabled}
+    return plan_problems(answer.plan, usable, max_steps=max_steps, completed=completed)
+
+
+def _problems(state: RunState, answer: MakePlanResponse, max_steps: int) -> tuple[str, list[str]]:
+    """Why the answer is no plan, by type and in words; no words if it is one."""
+    if answer.HasField("clarification"):
+        limit = questions_limit(state.request, answer.clarification)
+        return failures.CLARIFICATION_LIMIT, [limit] if limit else []
+    forbidden: list[str] = []
+    if state.replanning is not None:
+        error_type, forbidden = revision_problems(state, answer.plan)
+        if error_type:
+            return error_type, forbidden
+    kept = [step.step.step_id for step in completed(state)]
+    problems = usable_problems(answer, state.request, max_steps, kept)
+    return failures.INVALID_PLAN, problems + forbidden
+
+
+def _failed(
+    run: EffectContext, revision: int, error_type: str, text: str, answer: MakePlanResponse | None
+) -> LogEvent:
+    trace = failures.error_trace(PLANNER, error_type, text, run.now())
+    failed = PlanFailed(
+        revision=revision,
+        error=AgentError(type=error_type, message=text),
+        trace=[*(answer.trace if answer else ()), trace],
+        usage=answer.usage if answer else None,
+    )
+    return LogEvent(plan_failed=failed)
+
+
+async def classify(run: EffectContext, command: Classify) -> None:
+    """Ask the planner how a person's instructions relate to the task of a step.
+
+    Ends in InstructionsClassified. What goes wrong leaves the task in force.
+    """
+    step = run.state.steps[command.step_id]
+    approval = step.approval
+    assert approval is not None
+    timeout_s = min(_CLASSIFY_TIMEOUT_S, run.left_s(steps_deadline(run.state, run.now())))
+    request = ClassifyInstructionsRequest(
+        task=step.sub_task.task if step.sub_task else step.step.task,
+        instructions=approval.user_instructions,
+        proposal="\n".join(action.summary for action in approval.actions),
+        token_budget=command.token_budget,
+    )
+    classified = taken_to_add(command)
+    try:
+        ask, token = run.deps.planner.ClassifyInstructions, run.token(PLANNER, timeout_s)
+        answer = await answered(ask, request, timeout_s, token)
+    except BosError as error:
+        text = f"The instructions could not be classified and add to the task: {error.message}"
+        trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())
+        classified.trace.append(trace)
+        # Nobody will say what a call that broke off has consumed.
+        classified.usage.unreported_tokens = command.token_budget or 0
+    else:
+        answer.DiscardUnknownFields()
+        if answer.mode == agent.INSTRUCTION_MODE_OVERRIDE:
+            classified.mode = answer.mode
+        result_limits.sound_trace(answer.trace, run.now())
+        classified.trace.extend(answer.trace)
+        result_limits.clamp_usage(answer.usage)
+        classified.usage.CopyFrom(answer.usage)
+    await run.emit(run.stamped(LogEvent(instructions_classified=classified)))
+
+
+def taken_to_add(command: Classify) -> InstructionsClassified:
+    """What holds as long as nothing else is known."""
+    return InstructionsClassified(
+        revision=command.revision,
+        step_id=command.step_id,
+        approval_id=command.approval_id,
+        mode=agent.INSTRUCTION_MODE_ENHANCE,
+    )
+
+
+async def prepare_agents(run: EffectContext) -> None:
+    """Have agents read ahead while the first plan is being made; returns when they are done.
+
+    Nothing depends on it, so nothing of it is in the run's log: planning does not wait for it,
+    failures are counted and forgotten, and a replica that adopts the run does without.
+    """
+    accepted = run.state.request
+    barred = {*accepted.request.disable_agents, *accepted.unavailable_agents}
+    cards = [card for card in accepted.cards if card.prepares and card.name not in barred]
+    # Those first that the user prefers.
+    cards.sort(key=lambda card: card.name not in accepted.request.prefer_agents)
+    await asyncio.gather(*(_prepare(run, card) for card in cards[:_MAX_PREPARING]))
+
+
+async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
+    stub = run.deps.registry.stub(card.name)
+    if stub is None:
+        return
+    accepted = run.state.request
+    metadata = agent.TaskMetadata(
+        user_id=accepted.user_id,
+        run_id=run.state.run_id,
+        conversation_id=accepted.request.conversation_id,
+    )
+    request = agent.PrepareRequest(metadata=metadata, question=question_of(accepted))
+    timeout_s = min(_PREPARE_TIMEOUT_S, run.left_s(run_deadline(run.state)))
+    token = run.agent_token(card.name, card, timeout_s)
+    call = stub.Prepare(request, timeout=timeout_s, metadata=token)
+    outcome = "cancelled"
+    try:
+        await call
+        outcome = "done"
+    except grpc.RpcError as error:
+        outcome = from_rpc_error(error).code.name.lower()
+    finally:
+        call.cancel()
+        run.deps.metrics.preparations.labels(card.name, outcome).inc()

@@ -1,0 +1,378 @@
+"""Runs a step: attempts at one agent until a result counts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import grpc
+
+from bos.agent.v1 import AgentResult, ExecuteRequest
+from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
+from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
+from bos_artefacts import Owner
+from bos_chassis import errors
+from bos_gateway.core import failures, proposals, result_limits, taint
+from bos_gateway.core.agent_input import agent_input, missing_secrets
+from bos_gateway.core.budget import counted, for_attempt
+from bos_gateway.core.clarification import clarification_limit
+from bos_gateway.core.decide import steps_deadline
+from bos_gateway.core.fold import add_usage
+from bos_gateway.core.run_state import (
+    AWAITING_APPROVAL,
+    FAILED,
+    NEEDS_CLARIFICATION,
+    SKIPPED,
+    SUCCEEDED,
+)
+from bos_gateway.effects.step_files import StepFiles
+from bos_gateway.permits.agents import listed_tools, step_problem
+from bos_gateway.permits.approvers import approvers_for
+
+if TYPE_CHECKING:
+    from bos_gateway.core.decide import RunStep
+    from bos_gateway.effects.context import EffectContext
+
+# Not a call that took longer than its step may: the same again would take as long, and its model
+# would do all its work once more.
+_TRANSIENT = (errors.Unavailable, errors.ResourceExhausted)
+# Agents fail by their results; with these they have not begun.
+_TURNED_AWAY = (errors.InvalidArgument, errors.PermissionDenied, errors.Unauthenticated)
+# The agent ends by itself at its time-out; only then can it hand over what it has. Where models are
+# slow, the machine is often busy with them, and so is the agent's answer late.
+_MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
+_NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
+_MIN_TIMEOUT_S = 0.1
+_STORE_FILES_S = 10.0
+_WITH_FILES = (SUCCEEDED, FAILED)
+# Kept of what an agent says beside its proposal, so that the event always fits into the log.
+_MAX_BESIDE_BYTES = 64 * 1024
+_ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
+
+
+async def run_step(run: EffectContext, command: RunStep) -> None:
+    """Have the agent run the step whose dispatch is in the log.
+
+    Ends in StepFinished, or in ApprovalRequested if the agent proposes something.
+    """
+    await _StepRun(run, command).run()
+
+
+class _StepRun:
+    """All attempts at one step."""
+
+    def __init__(self, run: EffectContext, command: RunStep) -> None:
+        self._run = run
+        self._command = command
+        self._step = run.state.steps[command.step_id]
+        self._agent = self._step.step.agent
+        self._card = run.state.card(self._agent)
+        self._access = run.deps.access.of(run.state.request.groups)
+        self._performing = command.approval.approved_actions if command.approval else ()
+        self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
+        self._tainted = taint.is_tainted(run.state, self._step)
+        """Of what it is handed, whatever the agent says, or of what the agent says it has read."""
+        self._traced = len(self._step.trace)
+        self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
+        run.deps.result_budget.take(run.state, known=run.state.held_bytes)
+
+    async def run(self) -> None:
+        state, command, attempt = self._run.state, self._command, self._command.attempt
+        attempts_left = self._card.max_retries if self._card else 0
+        wait_s = self._run.deps.settings.backoff_s
+        started = time.monotonic()
+        spent = Usage()
+        while True:
+            tokens = None
+            if state.request.settings.max_tokens > 0:
+                tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
+            result, transient = await self._attempt(attempt, tokens)
+            if not result.HasField("usage"):
+                # A call that broke off, or an agent that does not count: nobody will say.
+                result.usage.unreported_tokens = tokens or 0
+            add_usage(spent, result.usage)
+            again = transient and self._repeatable and attempts_left > 0
+            if not again or self._left_s() <= wait_s:
+                break
+            self._run.deps.metrics.step_retries.labels(self._agent).inc()
+            await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
+            # Jitter keeps steps that failed together from coming back together.
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
+            wait_s *= state.request.settings.backoff_multiplier
+            attempts_left -= 1
+            attempt += 1
+            await self._dispatched(attempt)
+        result.usage.CopyFrom(spent)
+        taint.mark(result, tainted=self._tainted)
+        result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
+        if (asked := self._to_be_asked(result)) is not None:
+            event = LogEvent(approval_requested=asked)
+        else:
+            fitting = await self._fitted(result)
+            finished = StepFinished(
+                revision=command.revision, step_id=command.step_id, result=fitting, attempts=attempt
+            )
+            event = LogEvent(step_finished=finished)
+        await self._run.emit(self._run.stamped(event))
+
+    async def _dispatched(self, attempt: int) -> None:
+        """Have the next attempt in the log before it is made, by an owner that still is one."""
+        dispatched = StepDispatched(
+            revision=self._command.revision,
+            step_id=self._command.step_id,
+            agent_id=self._step.agent_id,
+            sub_task=self._command.sub_task,
+            attempt=attempt,
+            reserved_tokens=self._command.reserved_tokens,
+        )
+        await self._run.committed(self._run.stamped(LogEvent(step_dispatched=dispatched)))
+
+    async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
+        """One call of the agent: its result, and whether another could end better."""
+        run = self._run
+        stub = run.deps.registry.stub(self._agent)
+        if stub is None:
+            text = f'No agent named "{self._agent}" is configured here.'
+            return await self._failed(failures.AGENT_UNKNOWN, text, unsent=True), False
+        if barred := step_problem(self._step.step, self._access, self._performing):
+            return await self._failed(failures.NOT_PERMITTED, barred, unsent=True), False
+        if lost := missing_secrets(run.state, self._step, run.secrets):
+            text = failures.credentials_lost(lost)
+            return await self._failed(failures.CREDENTIAL_LOST, text, unsent=True), False
+        timeout_s = min(self._timeout_s(), self._left_s())
+        request = self._request(attempt, timeout_s, tokens)
+        if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
+            text = f"The inputs of this step are too large: {size} bytes of {most}."
+            return await self._failed(failures.RESULT_TOO_LARGE, text, unsent=True), False
+        step_key = self._command.sub_task.sub_task_id
+        token = run.agent_token(self._agent, self._card, timeout_s, step_key)
+        margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
+        call = stub.Execute(request, timeout=timeout_s + margin_s, metadata=token)
+        files, begun = StepFiles(run.deps.file_budget), False
+        try:
+            async for message in call:
+                begun = True
+                message.DiscardUnknownFields()  # no bound could see into them
+                kind = message.WhichOneof("payload")
+                # Before anything is cut: half a credential is not found.
+                if kind == "file":
+                    message.file.name = run.masker.text(message.file.name)
+                else:
+                    run.masker.mask(message)
+                match kind:
+                    case "result":
+                        # Also of a result that cannot be used, or that another attempt follows.
+                        self._tainted |= message.result.tainted
+                        result = await self._checked(message.result)
+                        await self._keep_files(result, files)
+                        return result, _is_transient(result)
+                    case "file":
+                        files.take(message.file)
+                    case _:
+                        await self._progress(*message.trace.events)
+        except grpc.RpcError as error:
+            failure = errors.from_rpc_error(error)
+            refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
+            unsent = refused and not begun
+            said = run.masker.text(failure.message)
+            text = f"The agent {self._agent} could not do its part: {said}"
+            result = await self._failed(
+                type(failure).__name__, text, unsent=unsent, unknown=not unsent
+            )
+            # An error has no place where the agent could say what it has read.
+            result.tainted = errors.is_worded_by_peer(error)
+            return result, isinstance(failure, _TRANSIENT)
+        finally:
+            call.cancel()
+        text = f"The agent {self._agent} ended without a result."
+        return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True), True
+
+    def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
+        step_input = agent_input(
+            self._run.state,
+            self._step,
+            self._command.sub_task,
+            attempt=attempt,
+            timeout_s=timeout_s,
+            token_budget=tokens,
+            secrets=self._run.secrets,
+        )
+        step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
+        if self._command.approval is not None:
+            step_input.approval_context.CopyFrom(self._command.approval)
+        return ExecuteRequest(input=step_input)
+
+    async def _checked(self, result: AgentResult) -> AgentResult:
+        """The agent's own result made whole, or a failure if it makes no sense."""
+        clamped = result_limits.clamp_result(result) + proposals.drop_impossible_timeouts(result)
+        if problem := result_limits.result_problem(result):
+            text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
+            return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True)
+        if clamped:
+            names = ", ".join(clamped)
+            await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")
+        result_limits.shorten(result.clarification, result_limits.MAX_CLARIFICATION_BYTES)
+        del result.trace[:]  # which is what it has told of on the way
+        result.agent_id = self._step.agent_id
+        result.agent_name = self._agent
+        result.depends_on[:] = sorted(self._step.needs)
+        if result.status == AWAITING_APPROVAL:
+            return await self._proposal(result)
+        if limit := clarification_limit(self._run.state.request, result):
+            return await self._failed(failures.CLARIFICATION_LIMIT, limit)
+        if result.status not in _ENDED:
+            text = f"The agent {self._agent} returned a result without a final status."
+            return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True)
+        return result
+
+    async def _proposal(self, result: AgentResult) -> AgentResult:
+        """The result whose actions a person is to be asked about, unless nobody can, or need, be.
+
+        Then the proposed actions do not happen.
+        """
+        state = self._run.state
+        if problem := proposals.proposal_problem(self._card, self._step, result):
+            text = f"The agent {self._agent} cannot be asked about: {problem}."
+            return await self._failed(failures.AGENT_PROTOCOL, text)
+        actions, description = result.proposed_actions, result.task_description
+        shown = AgentResult(proposed_actions=actions, task_description=description)
+        if (size := shown.ByteSize()) > proposals.MAX_APPROVAL_BYTES:
+            text = f"What it proposes is too large to be shown: {size} bytes."
+            return await self._failed(failures.RESULT_TOO_LARGE, text)
+        if denied := proposals.denied_before(state, result):
+            reason = failures.DENIED
+            text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
+        elif done := proposals.done_before(state, result):
+            reason = failures.DONE_BEFORE
+            text = f"This was done before, or may have been, so not again: {', '.join(done)}."
+        elif not state.request.interactive:
+            reason = failures.HITL_SKIPPED
+            tools = ", ".join(sorted({action.tool for action in actions}))
+            text = f"This action needs a person's approval and was not performed: {tools}."
+            result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
+        else:
+            return result
+        result.status = SKIPPED
+        result.error.type, result.error.message = reason, text
+        result.partial_data.fields["reason"].string_value = reason
+        return result
+
+    async def _keep_files(self, result: AgentResult, files: StepFiles) -> None:
+        """List the files of a result that counts; what cannot be kept is said in the trace."""
+        del result.files[:]
+        if result.status not in _WITH_FILES:
+            return
+        owner = Owner(self._run.state.request.user_id, UUID(self._run.state.run_id))
+        timeout_s = min(_STORE_FILES_S, self._left_s() / 2)
+        stored, problems = await files.store(owner, self._run.deps.files, timeout_s)
+        result.files.extend(stored)
+        for text in problems:
+            await self._tell(text)
+
+    def _to_be_asked(self, result: AgentResult) -> ApprovalRequested | None:
+        """The request to a person that ends the step's work until there is a decision, if any."""
+        state, step, now = self._run.state, self._step, self._run.now()
+        if result.status == AWAITING_APPROVAL:
+            settings, actions = self._run.deps.settings, result.proposed_actions
+            by_tool, default_s = settings.approval_timeouts, settings.approval_timeout_s
+            timeout = proposals.proposal_timeout(actions, by_tool, default_s)
+            approvers = approvers_for(settings.approvers, self._agent, actions)
+            approval = proposals.approval_for(state, step, result, now, timeout, approvers)
+            del result.proposed_actions[:]  # they are in the request
+            (beside,) = result_limits.fit([result], _MAX_BESIDE_BYTES)
+            revision = self._command.revision
+            return ApprovalRequested(revision=revision, approval=approval, result=beside)
+        if not self._is_unknown(result):
+            return None
+        asked = proposals.asked_again(state, step, now, result.error.message)
+        if asked is not None:
+            asked.result.usage.CopyFrom(result.usage)
+            asked.result.tainted = result.tainted
+        return asked
+
+    def _is_unknown(self, result: AgentResult) -> bool:
+        """Whether nobody can tell if what was approved was done, and repeating it may double it."""
+        if not self._performing or self._repeatable:
+            return False
+        performed = result.performed_actions
+        told = len(performed) == len(self._performing) and all(p.outcome_unknown for p in performed)
+        failed = result.status == FAILED
+        return failed and (told or result.error.type == failures.OUTCOME_UNKNOWN)
+
+    async def _fitted(self, result: AgentResult) -> AgentResult:
+        """The result, cut if it is too large to be kept; that is said in the trace."""
+        settings, state, size = self._run.deps.settings, self._run.state, result.ByteSize()
+        rest = settings.max_run_result_bytes - state.held_bytes
+        limit, wanted = result_limits.MAX_RESULT_BYTES, max(0, min(settings.max_result_bytes, rest))
+        if self._run.deps.result_budget.take(state, min(wanted, size), known=state.held_bytes):
+            limit = max(limit, wanted)
+        (fitting,) = result_limits.fit([result], limit)
+        if fitting is not result:
+            text = f"The result of {size} bytes was cut; at most {limit} bytes can be kept."
+            await self._tell(text)
+        return fitting
+
+    async def _failed(
+        self, error_type: str, message: str, *, unsent: bool = False, unknown: bool = False
+    ) -> AgentResult:
+        """A failure in the agent's stead, with its trace event.
+
+        Args:
+            error_type: Of the error.
+            message: In words for people.
+            unsent: Whether the attempt cannot have consumed anything.
+            unknown: Whether nobody knows how far the agent came.
+        """
+        now = self._run.now()
+        await self._progress(failures.error_trace(self._agent, error_type, message, now))
+        result = failures.failed_result(self._step, error_type, message)
+        if unsent:
+            result.usage.SetInParent()
+        if unknown and not self._repeatable:
+            result.error.type = failures.OUTCOME_UNKNOWN
+            result.error.message += " What it was to do may have been done all the same."
+        return result
+
+    async def _tell(self, message: str) -> None:
+        said = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)
+        await self._progress(said)
+
+    async def _progress(self, *events: TraceEvent) -> None:
+        """Store trace events, as many as a step may have."""
+        kept = list(events[: max(0, result_limits.MAX_TRACE_EVENTS - self._traced)])
+        self._traced += len(events)
+        self._traced_bytes += sum(event.ByteSize() for event in events)
+        if not kept or self._traced_bytes > result_limits.MAX_TRACE_BYTES:
+            return
+        result_limits.sound_trace(kept, self._run.now())  # which says when, where nobody has
+        revision, step_id = self._command.revision, self._command.step_id
+        progressed = StepProgressed(revision=revision, step_id=step_id, events=kept)
+        await self._run.emit(self._run.stamped(LogEvent(step_progressed=progressed)))
+
+    def _timeout_s(self) -> float:
+        step, card = self._step.step, self._card
+        if step.HasField("timeout"):
+            wanted = step.timeout.ToNanoseconds() / 1e9
+        elif card is not None and card.HasField("default_timeout"):
+            wanted = card.default_timeout.ToNanoseconds() / 1e9
+        else:
+            wanted = self._run.deps.settings.agent_timeout_s
+        return max(_MIN_TIMEOUT_S, wanted)
+
+    def _left_s(self) -> float:
+        return self._run.left_s(steps_deadline(self._run.state, self._run.now()))
+
+
+def _is_transient(result: AgentResult) -> bool:
+    """Whether the agent failed and says, in the details of its error, that another could do better.
+
+    Not after a failure of its model, whatever it says: the model's endpoint has been asked again
+    already, or is so slow that it must not be asked twice.
+    """
+    if result.status != FAILED or failures.is_model_failure(result.error):
+        return False
+    retryable = result.error.details.get("retryable")
+    return retryable is not None and retryable.bool_value

@@ -1,0 +1,1 @@
+"""Which replica owns a run: leases, epochs, adoption."""
