@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bos_chassis.access import AccessRules, AccessSettings, ConflictingRoles
-from bos_chassis.auth import ROLES, Principal, RunTokenSigner, generate_keypair
+from bos_chassis.auth import Principal, RunTokenSigner, generate_keypair
 from bos_chassis.errors import ConfigurationError, PermissionDenied
+from bos_chassis.names import ROLES
 from bos_chassis.roles import require_role
 
 NOBODY: dict[str, Any] = {}

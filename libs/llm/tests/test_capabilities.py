@@ -22,8 +22,8 @@ from bos_llm import (
     user,
 )
 from bos_llm.capabilities import Ladder
+from bos_llm.error_reply import read_refusal
 from bos_llm.providers import PROVIDERS, Capabilities, provider_row
-from bos_llm.refusals import read_refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -26,7 +26,7 @@ from bos_chassis.errors import (
 )
 from bos_chassis.settings import AuthSettings
 from bos_identity.accounts import LOCAL_USER_ID
-from bos_identity.tokens import digest
+from bos_identity.opaque_tokens import digest
 from bos_postgres import connect
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from bos_mcp_db.backend import Limits
 from bos_mcp_db.databases import Database, open_databases
 from bos_mcp_db.envelope import result_envelope
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryRefused
-from bos_mcp_db.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend, ServerError
+from bos_mcp_db.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
 from bos_mcp_db.mssql_driver import parse_address
+from bos_mcp_db.mssql_session import ServerError
 from bos_mcp_db.mssql_wire import ConnectionFailed
 from bos_mcp_db.names import literal
 from bos_mcp_db.places import Places

@@ -15,8 +15,8 @@ from bos.identity.v1 import (
     RegisterUserRequest,
     SignInMethod,
 )
-from bos_chassis.auth import ROLES
 from bos_chassis.errors import ConfigurationError
+from bos_chassis.names import ROLES
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.errors import NotFound

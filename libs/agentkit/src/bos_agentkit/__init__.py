@@ -29,9 +29,8 @@ from bos_agentkit.prompts import (
 from bos_agentkit.results import awaiting_approval, failed, needs_clarification, succeeded
 from bos_agentkit.service import AgentServiceSettings, agent_service, serve_agent
 from bos_agentkit.servicer import AgentServicer
-from bos_agentkit.task import AgentTask
-from bos_agentkit.toolbox import Toolbox
-from bos_agentkit.tools import AgentTool, ToolContext, tool
+from bos_agentkit.task import AgentTask, Toolbox, ToolContext
+from bos_agentkit.tools import AgentTool, tool
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 

@@ -10,7 +10,7 @@ from google.protobuf import duration_pb2
 
 from bos.agent.v1 import AgentCard, AgentResult, OutputField
 from bos_agentkit.results import succeeded
-from bos_agentkit.toolbox import result_fields
+from bos_agentkit.task import result_fields
 from bos_agentkit.tools import AgentTool
 from bos_chassis.errors import ConfigurationError
 

@@ -1,29 +1,48 @@
-"""One step as an agent sees it."""
+"""One step as an agent sees it; its tools: permission, approval and trace around every call."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry import trace as otel
+
+from bos.agent.v1 import PerformedAction, ProposedAction
 from bos.common.v1 import ValueMap
+from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
+from bos_agentkit.failures import ApprovalNeeded
 from bos_agentkit.files import Files
 from bos_agentkit.prompts import format_clarifications, format_user_profile
-from bos_agentkit.toolbox import Toolbox
+from bos_agentkit.tools import FilledIn, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
-from bos_chassis.values import from_value, from_value_map, to_value
+from bos_chassis.errors import (
+    BosError,
+    Cancelled,
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    PermissionDenied,
+    Unavailable,
+)
+from bos_chassis.values import from_value, from_value_map, to_value, to_value_map
 from bos_llm import TokenBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from opentelemetry.trace import Tracer
 
-    from bos.agent.v1 import AgentInput
+    from bos.agent.v1 import AgentInput, Tool
     from bos_agentkit.tools import AgentTool
 
 DEFAULT_TIMEOUT_S = 30.0
+
+# After these the destination may or may not have acted; every other Bos error is a clear no.
+_OUTCOME_UNKNOWN = (Cancelled, DeadlineExceeded, Internal, Unavailable)
 
 
 class AgentTask:
@@ -125,3 +144,200 @@ class AgentTask:
     def taint(self) -> None:
         """Untrusted content was read: from now on every side effect needs approval."""
         self.tainted = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext(FilledIn):
+    """The step for which a tool is called. A parameter of this type is filled in, not asked for."""
+
+    task: AgentTask
+    """User profile, time left, usage, secrets, trace."""
+    idempotency_key: str
+    """Send it to destinations that de-duplicate: the same for every attempt at the same action."""
+
+
+class Toolbox:
+    """The tools that the plan allows for this step.
+
+    An empty list in the input allows every tool that needs no approval. A protected tool runs only
+    if the input carries the approval of exactly this call, each approval once. On a tainted step
+    that goes for every tool with a side effect.
+    """
+
+    def __init__(
+        self, tools: Sequence[AgentTool], task: AgentTask, tracer: otel.Tracer | None = None
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._task = task
+        self._listed = frozenset(task.input.tools)
+        self._tracer = tracer or otel.NoOpTracer()
+        self._approved = list(task.input.approval_context.approved_actions)
+        self._action_ids: Counter[str] = Counter()
+        self._performed: dict[str, PerformedAction] = {}
+        self.irreversible_dispatched = False
+        """Whether something happened that a second attempt would do twice."""
+
+    @property
+    def allowed(self) -> tuple[Tool, ...]:
+        """Cards of the tools that may be called, for prompts."""
+        return tuple(tool.card for tool in self._tools.values() if self._permits(tool))
+
+    @property
+    def performed(self) -> tuple[PerformedAction, ...]:
+        """The approved actions that were begun so far."""
+        return tuple(self._performed.values())
+
+    async def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Call a tool by name and return what it returns.
+
+        Raises:
+            PermissionDenied: the plan does not allow the tool for this step.
+            InvalidArgument: the arguments do not fit its schema.
+            ApprovalNeeded: a person has to approve this call first.
+        """
+        found = self._find(tool)
+        checked = found.check(arguments)
+        if not self._needs_approval(found):
+            # Only effects need an identity that destinations can tell apart.
+            action_id = self._action_id(found, checked) if found.has_side_effect else found.name
+            return await self._run(found, checked, action_id)
+        action = self._action(found, checked)
+        approved = self._take_approved(action.digest)
+        if approved is None:
+            self._task.trace.decision(f"{tool} waits for approval", digest=action.digest)
+            raise ApprovalNeeded(action)
+        return await self._perform(approved, found, checked)
+
+    def propose(
+        self, tool: str, arguments: Mapping[str, Any], *, summary: str = ""
+    ) -> ProposedAction:
+        """The action that ``call`` would need approval for, without calling anything.
+
+        Raises:
+            PermissionDenied, InvalidArgument: as :meth:`call` does.
+        """
+        found = self._find(tool)
+        return self._action(found, found.check(arguments), summary)
+
+    async def perform(self, action: ProposedAction) -> Any:
+        """Perform one approved action exactly, at most once; returns what the tool returns.
+
+        Raises:
+            PermissionDenied: the action was not approved for this step, was changed since, or has
+                been performed already.
+        """
+        found = self._find(action.tool)
+        checked = found.check(from_value_map(action.arguments))
+        # The digest of what the tool would really be called with, after conversion and defaults: a
+        # tool that changed since the approval must not do something else now.
+        approved = self._take_approved(_digest(found, checked))
+        if approved is None:
+            raise PermissionDenied(
+                f"This call of {action.tool} is not one that was approved, so it was not made.",
+                reason="ACTION_NOT_APPROVED",
+            )
+        return await self._perform(approved, found, checked)
+
+    def _take_approved(self, digest: str) -> ProposedAction | None:
+        """An approval of the call with ``digest``, used up by this."""
+        for index, action in enumerate(self._approved):
+            if action.digest == digest:
+                return self._approved.pop(index)
+        return None
+
+    def _find(self, name: str) -> AgentTool:
+        found = self._tools.get(name)
+        if found is None or not self._permits(found):
+            raise PermissionDenied(
+                f"The plan does not allow the tool {name} for this step.", reason="TOOL_NOT_ALLOWED"
+            )
+        return found
+
+    def _permits(self, tool: AgentTool) -> bool:
+        if self._listed:
+            return tool.name in self._listed
+        return not tool.card.requires_approval
+
+    def _needs_approval(self, tool: AgentTool) -> bool:
+        return tool.card.requires_approval or (tool.has_side_effect and self._task.tainted)
+
+    def _action(
+        self, tool: AgentTool, checked: Mapping[str, Any], summary: str = ""
+    ) -> ProposedAction:
+        return ProposedAction(
+            action_id=self._action_id(tool, checked),
+            tool=tool.name,
+            arguments=_value_map(tool, checked),
+            digest=_digest(tool, checked),
+            summary=summary or tool.summarise(checked),
+            side_effect=tool.card.side_effect,
+            tainted=self._task.tainted,
+        )
+
+    def _action_id(self, tool: AgentTool, checked: Mapping[str, Any]) -> str:
+        """Unique within the step, and the same for the same call in every attempt at it."""
+        stem = f"{tool.name}-{_digest(tool, checked).removeprefix('sha256:')[:12]}"
+        self._action_ids[stem] += 1
+        count = self._action_ids[stem]
+        return stem if count == 1 else f"{stem}-{count}"
+
+    async def _perform(
+        self, action: ProposedAction, tool: AgentTool, checked: Mapping[str, Any]
+    ) -> Any:
+        # Until the tool has answered, nobody knows; a cancelled step must not claim otherwise.
+        self._performed[action.action_id] = PerformedAction(action=action, outcome_unknown=True)
+        try:
+            result = await self._run(tool, checked, action.action_id)
+        except BosError as error:
+            if not isinstance(error, _OUTCOME_UNKNOWN):
+                del self._performed[action.action_id]
+            raise
+        self._performed[action.action_id] = PerformedAction(
+            action=action, result=to_value_map(result_fields(result))
+        )
+        return result
+
+    async def _run(self, tool: AgentTool, checked: Mapping[str, Any], action_id: str) -> Any:
+        step_key = self._task.input.metadata.step_key
+        context = ToolContext(self._task, idempotency_key=f"{step_key}/{action_id}")
+        if not tool.is_repeatable:
+            self.irreversible_dispatched = True
+        started = time.perf_counter()
+        failure = ""
+        with self._tracer.start_as_current_span(
+            f"execute_tool {tool.name}",
+            attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                return await tool.invoke(checked, context)
+            except BaseException as error:
+                failure = type(error).__name__
+                span.set_attribute("error.type", failure)
+                span.set_status(otel.StatusCode.ERROR)
+                raise
+            finally:
+                self._task.trace.tool(
+                    tool.name,
+                    arguments={name: plain(value) for name, value in checked.items()},
+                    duration_ms=round((time.perf_counter() - started) * 1000, 1),
+                    **({"failed": failure} if failure else {}),
+                )
+
+
+def result_fields(result: Any) -> dict[str, Any]:
+    """What a tool returned, as named fields; anything that is no map is called ``result``."""
+    fields = plain(result)
+    return fields if isinstance(fields, dict) else {"result": fields}
+
+
+def _value_map(tool: AgentTool, checked: Mapping[str, Any]) -> Any:
+    try:
+        return to_value_map({name: plain(value) for name, value in checked.items()})
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument.field(tool.name, f"an argument cannot be recorded: {error}") from None
+
+
+def _digest(tool: AgentTool, checked: Mapping[str, Any]) -> str:
+    return action_digest(tool.name, _value_map(tool, checked))

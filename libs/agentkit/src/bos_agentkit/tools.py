@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import string
 import typing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, struct_pb2
@@ -18,7 +17,6 @@ from bos_chassis.values import render_value, to_value
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from bos_agentkit.task import AgentTask
 
 _REPEATABLE = frozenset(
     {SideEffectClass.SIDE_EFFECT_CLASS_NONE, SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT}
@@ -26,14 +24,10 @@ _REPEATABLE = frozenset(
 _MAX_SUMMARY_ARGUMENT_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
-    """The step for which a tool is called. A parameter of this type is filled in, not asked for."""
+class FilledIn:
+    """Base of the types of parameters that are filled in, and not asked for."""
 
-    task: AgentTask
-    """User profile, time left, usage, secrets, trace."""
-    idempotency_key: str
-    """Send it to destinations that de-duplicate: the same for every attempt at the same action."""
+    __slots__ = ()
 
 
 def tool(
@@ -154,7 +148,7 @@ class AgentTool:
         listed = (f"{k}={v[:_MAX_SUMMARY_ARGUMENT_CHARS]}" for k, v in shown.items())
         return f"{self.name}({', '.join(listed)})"
 
-    async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+    async def invoke(self, arguments: Mapping[str, Any], context: FilledIn) -> Any:
         """Run the function; asks nobody. For ``Toolbox`` and for unit tests of the tool itself."""
         extra = {self._context_parameter: context} if self._context_parameter else {}
         positional = () if self._instance is None else (self._instance,)
@@ -193,7 +187,7 @@ def _arguments_model(
             raise TypeError(f"{function.__name__}: parameter {name} cannot be passed by name")
         if name not in hints:
             raise TypeError(f"{function.__name__}: parameter {name} has no annotation")
-        if hints[name] is ToolContext:
+        if isinstance(hints[name], type) and issubclass(hints[name], FilledIn):
             context_parameter = name
             continue
         default = ... if parameter.default is parameter.empty else parameter.default

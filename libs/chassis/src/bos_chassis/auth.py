@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bos_chassis.ed25519 import public_pem
 from bos_chassis.errors import Unauthenticated
-from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, required_names
+from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, USER, Role, required_names
 from bos_chassis.run_token_keys import MergedKeys, fixed_source, key_sources, signing_keys
 from bos_chassis.static_keys import StaticKeys
 
@@ -41,11 +41,6 @@ API_KEY_PREFIX = "bosk_"
 
 LOCAL_USER = "local"
 """Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
-
-Role = Literal["user", "approver", "operator", "administrator"]
-USER, APPROVER, OPERATOR, ADMINISTRATOR = ROLES = get_args(Role)
-"""What an account may do: ask questions; answer other people's approval requests; look at and stop
-other people's runs; manage accounts. No role includes another one."""
 
 Use = Literal["service", "step"]
 """What a run token is for: a call of the gateway's own, to one service; or the work of one attempt

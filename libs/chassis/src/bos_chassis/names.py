@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator
 
@@ -43,3 +43,8 @@ def _group(value: str) -> str:
 
 GroupName = Annotated[str, AfterValidator(_group)]
 """For settings that name groups."""
+
+Role = Literal["user", "approver", "operator", "administrator"]
+USER, APPROVER, OPERATOR, ADMINISTRATOR = ROLES = get_args(Role)
+"""What an account may do: ask questions; answer other people's approval requests; look at and stop
+other people's runs; manage accounts. No role includes another one."""

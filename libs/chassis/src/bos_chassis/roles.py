@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from bos_chassis.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from bos_chassis.auth import Principal, Role
+    from bos_chassis.auth import Principal
+    from bos_chassis.names import Role
 
 
 def require_role(principal: Principal | None, role: Role) -> None:

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from bos_chassis.auth import USER, Role
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.names import MAX_NAMES, GroupName
+from bos_chassis.names import MAX_NAMES, USER, GroupName, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

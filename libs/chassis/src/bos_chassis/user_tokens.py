@@ -15,8 +15,6 @@ import jwt
 from bos_chassis.api_keys import ApiKeyVerifier, exchange_at
 from bos_chassis.auth import (
     LOCAL_USER,
-    ROLES,
-    USER,
     AnyOf,
     Bearer,
     Principal,
@@ -29,7 +27,7 @@ from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors import Sampled
 from bos_chassis.jwks import KeySet
 from bos_chassis.jwks_sources import key_source
-from bos_chassis.names import required_names
+from bos_chassis.names import ROLES, USER, required_names
 from bos_chassis.run_token_keys import key_sources
 from bos_chassis.scopes import data_scope, key_and_scopes
 
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.auth import Accepts, Authenticator, Role
+    from bos_chassis.auth import Accepts, Authenticator
+    from bos_chassis.names import Role
     from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 
@@ -11,8 +11,6 @@ from bos_client.transport import current_transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from bos_client.sign_in import TokenSource
 
     Metadata = tuple[tuple[str, str], ...]
 
@@ -99,3 +97,15 @@ class ServiceClient:
 def bearer(credential: str) -> Metadata:
     """Metadata of a call made with a token or key."""
     return (("authorization", f"Bearer {credential}"),)
+
+
+class TokenSource(Protocol):
+    """Where a client takes the token of each call from."""
+
+    async def access_token(self) -> str:
+        """A token that is valid for a while yet.
+
+        Raises:
+            Unauthenticated: nobody is signed in any more.
+            Unavailable: identity cannot be reached.
+        """

@@ -60,9 +60,8 @@ if TYPE_CHECKING:
         RunEvent,
         RunOverview,
     )
-    from bos_client.calling import Metadata
+    from bos_client.calling import Metadata, TokenSource
     from bos_client.requests import AskOptions
-    from bos_client.sign_in import TokenSource
 
 _SERVICE = "bos.gateway.v1.OrchestratorService"
 _APPROVAL_SERVICE = "bos.gateway.v1.ApprovalService"

@@ -20,7 +20,7 @@ from bos_client.local import FILE, NotBelieved, read_believed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bos_client.sign_in import TokenSource
+    from bos_client.calling import TokenSource
 
 CONNECTION_FILE = Path(".data", FILE)
 

@@ -17,7 +17,7 @@ import os
 import time
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bos.identity.v1 import (
     GetUserRequest,
@@ -45,18 +45,6 @@ _LOCK_POLL_S = 0.02
 _GIVING_UP_S = 3.0
 # Refreshed this long before it expires, so that none expires on its way.
 _MARGIN_S = 30.0
-
-
-class TokenSource(Protocol):
-    """Where a client takes the token of each call from."""
-
-    async def access_token(self) -> str:
-        """A token that is valid for a while yet.
-
-        Raises:
-            Unauthenticated: nobody is signed in any more.
-            Unavailable: identity cannot be reached.
-        """
 
 
 class IdentityClient(ServiceClient):

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from bos_llm.capabilities import Ladder
     from bos_llm.endpoint import Endpoint, ReplyStream
+    from bos_llm.error_reply import Refusal
     from bos_llm.observe import ObservedCall
     from bos_llm.providers import Capabilities
-    from bos_llm.refusals import Refusal
     from bos_llm.request import Request, RequestWriter
     from bos_llm.retry import RetryPolicy
     from bos_llm.settings import ModelSettings

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from bos_llm.error_reply import Refusal
     from bos_llm.providers import Capabilities, LimitName, StructuredMode
-    from bos_llm.refusals import Refusal
 
 Parameter = Literal[
     "temperature",

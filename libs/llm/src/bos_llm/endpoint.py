@@ -28,10 +28,11 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream
 
 from bos_chassis.errors import BosError
 from bos_llm.breaker import CircuitBreaker
+from bos_llm.error_reply import is_about_request, read_refusal
 from bos_llm.errors import ModelRateLimited, ModelUnavailable
 from bos_llm.identity import AzureTokens
 from bos_llm.keys import KeyPool
-from bos_llm.refusals import is_about_request, judge_refusal, key_trouble, read_refusal
+from bos_llm.refusals import judge_refusal, key_trouble
 from bos_llm.retry import Verdict
 from bos_llm.sse import EventReader
 from bos_llm.transport import ModelHttpClient
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
     from bos_llm import keys
     from bos_llm.agent_config import Access
+    from bos_llm.error_reply import Refusal
     from bos_llm.profiles import KeysNow
-    from bos_llm.refusals import Refusal
 
 R = TypeVar("R")
 

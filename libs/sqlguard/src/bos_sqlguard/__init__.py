@@ -2,7 +2,8 @@
 
 from bos_sqlguard.bounded import BoundedParser, TooComplex
 from bos_sqlguard.guard import FORBIDDEN_KEYWORDS, Guard, Verdict, Verdicts, check_both
-from bos_sqlguard.policy import DIALECTS, Dialect, Functions, GuardPolicy, load_functions
+from bos_sqlguard.names import DIALECTS, Dialect
+from bos_sqlguard.policy import Functions, GuardPolicy, load_functions
 from bos_sqlguard.rules import Rule, Violation, load_rules
 
 __all__ = [

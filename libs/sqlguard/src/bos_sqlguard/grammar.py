@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlglot.generator import Generator
     from sqlglot.parser import Parser
 
-    from bos_sqlguard.policy import Dialect
+    from bos_sqlguard.names import Dialect
 
 
 # Legitimate queries take fewer than 2 steps a token.

@@ -20,7 +20,7 @@ from bos_sqlguard.limits import (
     count_listed_rows,
     write_row_limit,
 )
-from bos_sqlguard.policy import Dialect, GuardPolicy, load_functions
+from bos_sqlguard.policy import GuardPolicy, load_functions
 from bos_sqlguard.rules import Violation, load_rules
 from bos_sqlguard.wording import same_text, same_wording
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sqlglot import Token
+
+    from bos_sqlguard.names import Dialect
 
 # Words that change or execute something, in any dialect.
 FORBIDDEN_KEYWORDS = frozenset(

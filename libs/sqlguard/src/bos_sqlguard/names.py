@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bos_sqlguard.policy import Dialect
+from typing import Literal, get_args
 
 # Servers fold ASCII letters only; folding more here would let two names meet that differ there.
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -44,3 +41,7 @@ def is_system_table(dialect: Dialect, schema: str, table: str) -> bool:
     if schema in _SYSTEM_SCHEMAS or schema.startswith("pg_"):
         return True
     return table.startswith(_SYSTEM_TABLE_PREFIXES[dialect])
+
+
+Dialect = Literal["postgres", "sqlite", "tsql"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)

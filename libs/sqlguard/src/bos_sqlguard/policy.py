@@ -5,12 +5,9 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Literal, get_args
 
-from bos_sqlguard.names import fold, is_system_table
+from bos_sqlguard.names import DIALECTS, Dialect, fold, is_system_table
 
-Dialect = Literal["postgres", "sqlite", "tsql"]
-DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _DEFAULT_SCHEMAS: dict[Dialect, str] = {"postgres": "public", "sqlite": "main", "tsql": "dbo"}
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bos_sqlguard.guard import FORBIDDEN_KEYWORDS
+from bos_sqlguard.names import DIALECTS
 from bos_sqlguard.nodes import NODES, TYPES
-from bos_sqlguard.policy import DIALECTS, load_functions
+from bos_sqlguard.policy import load_functions
 from bos_sqlguard.rules import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bos_sqlguard.policy import Dialect
+    from bos_sqlguard.names import Dialect
 
 _PREFACE = """\
 # Rules of the SQL guard

@@ -12,13 +12,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
-from bos_chassis.auth import (
-    AUTHORIZATION_KEY,
-    LOCAL_USER,
-    USER,
-    current_principal,
-)
+from bos_chassis.auth import AUTHORIZATION_KEY, LOCAL_USER, current_principal
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
+from bos_chassis.names import USER
 from bos_chassis.roles import require_role
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
 from bos_gateway.permits.approvers import Answerer

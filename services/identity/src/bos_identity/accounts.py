@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from bos.identity.v1 import User
-from bos_chassis.auth import ADMINISTRATOR, USER
 from bos_chassis.errors import AlreadyExists
+from bos_chassis.names import ADMINISTRATOR, USER
+from bos_identity.account import Account
 from bos_identity.sessions import END_OTHERS
 from bos_postgres import execute, fetchrow, for_user
 from bos_postgres.audit import By, deed, record
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 SERVICE = By("identity", "service")
 """What identity does by itself, in the audit trail."""
@@ -94,16 +91,6 @@ class NewAccount:
     display_name: str
     password: str = field(repr=False)
     """The hash."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A user, and the hash of the password."""
-
-    user_id: UUID
-    user: User
-    password: str | None = field(repr=False)
-    password_changed_at: datetime
 
 
 class Accounts:

@@ -21,15 +21,16 @@ from bos_chassis.errors import (
 from bos_chassis.user_tokens import refused_token
 from bos_identity.administration.registration import check_password
 from bos_identity.names import clean_name
+from bos_identity.opaque_tokens import digest, new_refresh_token
 from bos_identity.throttle import THROTTLED
-from bos_identity.tokens import digest, new_refresh_token
 from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos.identity.v1 import LogInRequest, User
-    from bos_identity.accounts import Account, Accounts
+    from bos_identity.account import Account
+    from bos_identity.accounts import Accounts
     from bos_identity.administration.resets import Resets
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.attempts import Attempts

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_identity.accounts import Account
+    from bos_identity.account import Account
     from bos_identity.settings import IdentitySettings
 
 MOST_LISTED = 200

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from bos_identity.sessions import StoredSession
     from bos_identity.settings import IdentitySettings
 
-_REFRESH_PREFIX = "bosr_"  # so that scanners for leaked secrets recognise them
-_SECRET_BYTES = 32
 _DATA_S = 60.0
 
 
@@ -77,18 +73,3 @@ class AccessTokens:
         }
         headers = {"kid": key.key_id, "typ": "at+jwt"}
         return jwt.encode(claims, key.private, algorithm=ALGORITHM, headers=headers)
-
-
-def new_refresh_token() -> str:
-    """A token that nobody can guess."""
-    return _REFRESH_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-
-
-def new_code(prefix: str) -> str:
-    """A code that nobody can guess, to be passed on by people."""
-    return prefix + secrets.token_urlsafe(_SECRET_BYTES)
-
-
-def digest(secret: str) -> bytes:
-    """What the store keeps of tokens and codes. They are random, so a plain hash hides them."""
-    return hashlib.sha256(secret.encode()).digest()

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bos_mcp_db.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.blocking import BlockingCalls, Clock
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, ResultTooLarge
 from bos_mcp_db.mssql_schema import describe_tables
+from bos_mcp_db.mssql_session import OpenSession, ServerError, Session
 from bos_mcp_db.mssql_wire import ConnectionFailed, TooManyBytes
 from bos_mcp_db.names import literal
 from bos_mcp_db.rows import RowCollector, check_columns, check_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from bos_mcp_db.backend import Limits, TableInfo
     from bos_sqlguard import Dialect
@@ -98,45 +98,6 @@ ORDER BY column_ordinal
 _BEGIN = "BEGIN TRANSACTION"
 _ROLLBACK = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
 _COST = re.compile(r'StatementSubTreeCost="([0-9.eE+-]{1,40})"')
-
-
-class ServerError(Exception):
-    """The server's own error: ``number`` and message, which is about the query."""
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.number = number
-        self.message = message
-
-
-class Session(Protocol):
-    """One connection, from one thread.
-
-    Every method raises :class:`ServerError`, ``TimeoutError`` when the clock is over,
-    ``ConnectionFailed`` or ``TooManyBytes``.
-    """
-
-    def execute(self, sql: str) -> None:
-        """Send one batch; a batch under way is stopped first."""
-
-    def row(self) -> Sequence[Any] | None:
-        """Return the next row of the batch's result, None after the last."""
-
-    def rows(self) -> list[Sequence[Any]]:
-        """Return all rows of a small result, and finish the batch."""
-
-    def allow(self, received: int) -> None:
-        """Bound the bytes received from now on."""
-
-    def stop(self, clock: Clock) -> None:
-        """Stop what is under way; the server confirms it within ``clock``."""
-
-
-class OpenSession(Protocol):
-    """Opens sessions; the real one is :func:`bos_mcp_db.mssql_driver.session_opener`."""
-
-    def __call__(self, clock: Clock) -> AbstractContextManager[Session]:
-        """Open a session that goes by ``clock``; leaving the context closes the connection."""
 
 
 class MssqlBackend:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from bos_mcp_db.mssql import ServerError
+from bos_mcp_db.mssql_session import ServerError
 from bos_mcp_db.mssql_wire import ConnectionFailed, TooManyBytes, Wire, connect, tls_context
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bos_mcp_db.blocking import Clock
-    from bos_mcp_db.mssql import OpenSession, Session
+    from bos_mcp_db.mssql_session import OpenSession, Session
 
 _CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 1433
@@ -115,7 +115,7 @@ def _log_in(wire: Wire, address: MssqlAddress) -> Any:
 
 
 class _Session:
-    """A session of the driver; see :class:`~bos_mcp_db.mssql.Session`."""
+    """A session of the driver; see :class:`~bos_mcp_db.mssql_session.Session`."""
 
     def __init__(self, wire: Wire, connection: Any) -> None:
         self._wire = wire

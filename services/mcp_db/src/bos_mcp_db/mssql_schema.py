@@ -12,7 +12,7 @@ from bos_mcp_db.names import literal, split_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bos_mcp_db.mssql import Session
+    from bos_mcp_db.mssql_session import Session
 
 _TEXT_TYPES = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext"})
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})

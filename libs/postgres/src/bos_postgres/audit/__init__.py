@@ -9,7 +9,7 @@ Entries name users by id and hold no content: no question, no answer, no value, 
 """
 
 from bos_postgres.audit.actors import OPERATOR, By, stranger
-from bos_postgres.audit.chain import Defect, verify
+from bos_postgres.audit.chain import Checkpoint, Defect, SealedEntry, verify
 from bos_postgres.audit.entries import (
     AuditEntry,
     columns_of,
@@ -25,7 +25,7 @@ from bos_postgres.audit.sealing import (
     migrate_audit,
     running_audit,
 )
-from bos_postgres.audit.trail import Checkpoint, SealedEntry, checkpoint, drop_older, read, seal
+from bos_postgres.audit.trail import checkpoint, drop_older, read, seal
 
 __all__ = [
     "AUDIT_MIGRATIONS",

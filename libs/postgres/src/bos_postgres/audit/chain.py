@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_postgres.audit.trail import Checkpoint, SealedEntry
+    from collections.abc import Iterable, Mapping
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -60,3 +58,28 @@ def verify(start: Checkpoint, entries: Iterable[SealedEntry]) -> Defect | None:
         if entry.hash != before:
             return Defect(position, "changed: its hash does not belong to it and the row before")
     return None
+
+
+@frozen
+class SealedEntry:
+    """A row of the trail; see :class:`bos_postgres.audit.AuditEntry`."""
+
+    position: int
+    """Counted from 1, without gaps."""
+    occurred_at: datetime
+    actor: str
+    actor_kind: str
+    action: str
+    target: str
+    outcome: str
+    address: str
+    details: Mapping[str, str]
+    hash: bytes
+
+
+@frozen
+class Checkpoint:
+    """The row behind which the trail begins: position 0 and no hash if nothing was dropped yet."""
+
+    position: int
+    hash: bytes

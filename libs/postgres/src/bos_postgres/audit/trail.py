@@ -6,9 +6,9 @@ import json
 from datetime import datetime  # noqa: TC003  attrs reads the annotation
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from bos_postgres.audit.chain import next_hash
+from bos_postgres.audit.chain import Checkpoint, SealedEntry, next_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,31 +62,6 @@ DELETE FROM audit_trail WHERE position IN (
     SELECT position FROM audit_trail WHERE position <= (SELECT position FROM audit_checkpoint)
     ORDER BY position LIMIT $1)
 """
-
-
-@frozen
-class SealedEntry:
-    """A row of the trail; see :class:`bos_postgres.audit.AuditEntry`."""
-
-    position: int
-    """Counted from 1, without gaps."""
-    occurred_at: datetime
-    actor: str
-    actor_kind: str
-    action: str
-    target: str
-    outcome: str
-    address: str
-    details: Mapping[str, str]
-    hash: bytes
-
-
-@frozen
-class Checkpoint:
-    """The row behind which the trail begins: position 0 and no hash if nothing was dropped yet."""
-
-    position: int
-    hash: bytes
 
 
 async def seal(session: Session) -> Checkpoint | None:

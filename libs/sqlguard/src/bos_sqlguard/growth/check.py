@@ -16,7 +16,9 @@ from bos_sqlguard.growth.series import LONGEST_SERIES, rows_of_series
 from bos_sqlguard.growth.sizes import (
     KEEPING,
     NUMBER,
+    TABLE,
     Size,
+    Source,
     largest,
     size_of_call,
     size_of_cast,
@@ -28,8 +30,6 @@ from bos_sqlguard.growth.sizes import (
 )
 from bos_sqlguard.growth.sources import (
     QUERIES,
-    TABLE,
-    Source,
     alias_of,
     all_of,
     by_need,
@@ -49,8 +49,8 @@ from bos_sqlguard.growth.work import TooMuchWork, Work
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bos_sqlguard.growth.sources import Scope
-    from bos_sqlguard.policy import Dialect
+    from bos_sqlguard.growth.sizes import Scope
+    from bos_sqlguard.names import Dialect
 
 _VALUE_BYTES = 100_000
 _VALUE_COPIES = 200

@@ -18,7 +18,7 @@ from bos_sqlguard.growth.sources import QUERIES, alias_of, children_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bos_sqlguard.growth.sources import Scope
+    from bos_sqlguard.growth.sizes import Scope
     from bos_sqlguard.growth.work import Work
 
 _BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ _USUAL_BYTES = 1_000.0
 # Digits of a number to a power that only the data tell.
 _LONGEST_NUMBER = 20_000.0
 _ENDLESS = 1e12
+UNNAMED = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,3 +293,43 @@ _RULES: Mapping[str, Callable[[Sequence[exp.Expr], Sequence[Size]], Size]] = {
     "pow": size_of_power,
     "exp": lambda _arguments, _sizes: Size(5_000.0),
 }
+
+
+@dataclass(slots=True)
+class Source:
+    """What a query, table or function gives: the sizes of its columns and how many rows."""
+
+    columns: list[tuple[str, Size]] = field(default_factory=list)
+    rows: float = 1.0
+    """Rows that the query makes itself; those of tables are not counted."""
+    natural: bool = False
+    """Whether tables add rows."""
+    open: bool = False
+    """Whether it has columns that are not listed: those of a table."""
+    crossed: bool = False
+    """Whether it puts every row of a table beside every row of another."""
+
+    def named(self, name: str) -> Size | None:
+        """The size of the column with that name, if there is one."""
+        found = [size for column, size in self.columns if column in (name, UNNAMED + name)]
+        return largest(found) if found else None
+
+    @property
+    def unnamed(self) -> Size:
+        """The size of a column that the query gives no name, so that the server chooses one."""
+        return largest([size for name, size in self.columns if name.startswith(UNNAMED)])
+
+    @property
+    def any_column(self) -> Size:
+        """The size of a column whose name tells nothing."""
+        sizes = [size for _, size in self.columns]
+        return largest([*sizes, NATURAL] if self.open else sizes)
+
+    @property
+    def row(self) -> Size:
+        """The size of a whole row."""
+        return total([size for _, size in self.columns]) + (NATURAL if self.open else Size())
+
+
+TABLE = Source(natural=True, open=True)
+Scope = dict[str, Source]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from bos_sqlguard.growth.recursion import rows_of_recursion
 from bos_sqlguard.growth.series import LONGEST_SERIES
-from bos_sqlguard.growth.sizes import AGGREGATES, NATURAL, Size, largest, number_of, total
+from bos_sqlguard.growth.sizes import (
+    AGGREGATES,
+    NATURAL,
+    UNNAMED,
+    Scope,
+    Size,
+    Source,
+    largest,
+    number_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,47 +27,6 @@ if TYPE_CHECKING:
     from bos_sqlguard.growth.work import Work
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Values)
-_UNNAMED = "?"
-
-
-@dataclass(slots=True)
-class Source:
-    """What a query, table or function gives: the sizes of its columns and how many rows."""
-
-    columns: list[tuple[str, Size]] = field(default_factory=list)
-    rows: float = 1.0
-    """Rows that the query makes itself; those of tables are not counted."""
-    natural: bool = False
-    """Whether tables add rows."""
-    open: bool = False
-    """Whether it has columns that are not listed: those of a table."""
-    crossed: bool = False
-    """Whether it puts every row of a table beside every row of another."""
-
-    def named(self, name: str) -> Size | None:
-        """The size of the column with that name, if there is one."""
-        found = [size for column, size in self.columns if column in (name, _UNNAMED + name)]
-        return largest(found) if found else None
-
-    @property
-    def unnamed(self) -> Size:
-        """The size of a column that the query gives no name, so that the server chooses one."""
-        return largest([size for name, size in self.columns if name.startswith(_UNNAMED)])
-
-    @property
-    def any_column(self) -> Size:
-        """The size of a column whose name tells nothing."""
-        sizes = [size for _, size in self.columns]
-        return largest([*sizes, NATURAL] if self.open else sizes)
-
-    @property
-    def row(self) -> Size:
-        """The size of a whole row."""
-        return total([size for _, size in self.columns]) + (NATURAL if self.open else Size())
-
-
-TABLE = Source(natural=True, open=True)
-Scope = dict[str, Source]
 
 
 def size_of_column(node: exp.Column, scopes: tuple[Scope, ...]) -> Size:
@@ -172,7 +140,7 @@ def output_name(node: exp.Expr) -> str:
         return node.alias.lower()
     if isinstance(node, exp.Column):
         return node.name.lower()
-    return _UNNAMED + (node.name.lower() if isinstance(node, exp.Anonymous) else "")
+    return UNNAMED + (node.name.lower() if isinstance(node, exp.Anonymous) else "")
 
 
 def is_aggregated(node: exp.Expr) -> bool:

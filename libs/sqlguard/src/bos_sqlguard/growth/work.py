@@ -9,7 +9,7 @@ from sqlglot import exp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_sqlguard.growth.sources import Scope, Source
+    from bos_sqlguard.growth.sizes import Scope, Source
 
 _STEPS = 20_000
 _COLUMNS = 2_000

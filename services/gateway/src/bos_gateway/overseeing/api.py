@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from bos.gateway import v1 as gateway
-from bos_chassis.auth import OPERATOR, current_principal
+from bos_chassis.auth import current_principal
 from bos_chassis.errors import PermissionDenied
+from bos_chassis.names import OPERATOR
 from bos_chassis.roles import require_role
 from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.overseeing.overview import add_state, overview_of_row

@@ -12,9 +12,8 @@ from attrs import frozen
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bos.gateway.v1 import Approvers
-from bos_chassis.auth import ROLES, USER, Role
 from bos_chassis.errors import PermissionDenied
-from bos_chassis.names import MAX_NAMES, GroupName
+from bos_chassis.names import MAX_NAMES, ROLES, USER, GroupName, Role
 from bos_chassis.roles import require_role
 
 if TYPE_CHECKING:

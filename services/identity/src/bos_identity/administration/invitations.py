@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from bos.identity.v1 import Invitation
-from bos_chassis.auth import USER
+from bos_chassis.names import USER
 from bos_identity.administration.makers import MAY_NOT_ADMINISTER
 from bos_identity.credentials.callers import no_administrator
-from bos_identity.tokens import digest, new_code
+from bos_identity.opaque_tokens import digest, new_code
 from bos_postgres import execute, fetch, fetchval
 from bos_postgres.audit import deed, record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bos_chassis.auth import ADMINISTRATOR
+from bos_chassis.names import ADMINISTRATOR
 
 MAY_NOT_ADMINISTER: Final = (
     "((password IS NOT NULL"

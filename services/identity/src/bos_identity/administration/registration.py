@@ -12,8 +12,8 @@ from bos_chassis.errors import InvalidArgument, PermissionDenied
 from bos_chassis.settings import is_loopback
 from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
 from bos_identity.names import clean_name
+from bos_identity.opaque_tokens import digest
 from bos_identity.passwords.weak import weakness
-from bos_identity.tokens import digest
 from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from bos_identity.administration.makers import MAY_NOT_ADMINISTER
 from bos_identity.administration.users import no_user
 from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.credentials.callers import no_administrator
+from bos_identity.opaque_tokens import digest, new_code
 from bos_identity.sessions import END_OTHERS
-from bos_identity.tokens import digest, new_code
 from bos_postgres import execute, fetchval
 from bos_postgres.audit import By, deed, record
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.identity.v1 import SignIn, SignInMethod
-from bos_chassis.auth import ADMINISTRATOR, current_principal
+from bos_chassis.auth import current_principal
 from bos_chassis.errors import NotFound, PermissionDenied
+from bos_chassis.names import ADMINISTRATOR
 from bos_chassis.user_tokens import refused_token
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.sessions import Rights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bos_chassis.api_keys import KeyTurns, key_refused
-from bos_identity.tokens import digest
+from bos_identity.opaque_tokens import digest
 
 if TYPE_CHECKING:
     from bos_identity.api_keys.store import ApiKeys

@@ -23,7 +23,7 @@ from bos_chassis.errors import (
     PermissionDenied,
     Unauthenticated,
 )
-from bos_identity.accounts import Account
+from bos_identity.account import Account
 from bos_identity.names import clean_name
 from bos_identity.openid.claims import (
     display_name_of,
