@@ -113,7 +113,7 @@ WITH dead AS (
 ), {_TOLD}
 SELECT d.replica_id FROM dead AS d LEFT JOIN told ON true
 """  # noqa: S608  our own text
-# By the names that `sessions.py` gives.
+# By the names that `session.py` gives.
 _END_SESSIONS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()

@@ -1,6 +1,6 @@
 """Poison runs: what counts as progress, and how a run without any is ended. Pure.
 
-Failures are counted in the run's row by the statements that free it (``ownership.py``): the death
+Failures are counted in the run's row by the statements that free it (``owners.py``): the death
 of an owner, and whatever made an owner let it go. An owner that dies of reading the run's log could
 write nothing into it.
 """
