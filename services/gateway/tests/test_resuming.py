@@ -110,7 +110,6 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
         cast("Any", None),
         cast("Any", deps),
         cast("Any", None),
-        new_run_id,
     )
 
 

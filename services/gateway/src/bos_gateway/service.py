@@ -23,6 +23,7 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.session_check import SessionCheck
 from bos_chassis.user_tokens import open_authenticator
 from bos_gateway.account_data import AccountDataServicer
+from bos_gateway.admission.accept import Admission
 from bos_gateway.admission.daily_quota import DayBudget
 from bos_gateway.admission.dry_run import DryRun
 from bos_gateway.admission.memory import MemoryClient
@@ -173,8 +174,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             )
             await enter(memory_client.running())
         day = DayBudget(pool, settings)
+        admission = Admission(runs, writer, deps, day, new_run_id, memory_client)
         replica = Replica(
-            writer, runs, ownership, lease, notifications, deps, day, new_run_id, memory_client
+            writer, runs, ownership, lease, notifications, deps, admission, memory_client
         )
         approvals = Approvals(pool, readers, refusals)
         await enter(running_replica(replica, approvals, ApprovalGauges(pool, metrics), telemetry))

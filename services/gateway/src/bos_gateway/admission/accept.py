@@ -1,19 +1,30 @@
-"""From a request to the first event of its run."""
+"""Admission of a question: checked, made fit to be run, stored as a run, or refused."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from attrs import define
 
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth import LOCAL_USER
 from bos_chassis.credential_forms import MAX_PARTS, TooManyParts
-from bos_chassis.errors import AlreadyExists, InvalidArgument, ResourceExhausted
+from bos_chassis.errors import (
+    AlreadyExists,
+    BosError,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
 from bos_gateway.admission import normalise
-from bos_gateway.admission.context_secrets import DeclaredKeys, take_secrets, told
+from bos_gateway.admission.context_secrets import DeclaredKeys, named_files, take_secrets, told
+from bos_gateway.admission.daily_quota import DayLimit
+from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.budget import MAX_RUN_TOKENS
 from bos_gateway.core.clarification import continued, freeze, with_inherited
 from bos_gateway.core.shown.masking import Masker
@@ -21,20 +32,152 @@ from bos_gateway.core.taint import begins_tainted
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log.reader import not_found
 from bos_gateway.run_log.records import NewRun
+from bos_gateway.run_log.writer import UserLimit
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
     from bos_gateway.admission.context_secrets import Taken
+    from bos_gateway.admission.daily_quota import DayBudget
+    from bos_gateway.admission.memory import MemoryClient
     from bos_gateway.core.clarification import ClarificationReply
     from bos_gateway.effects.context import Deps
     from bos_gateway.run_log.reader import Runs, StoredRun
+    from bos_gateway.run_log.writer import LogWriter
+    from bos_postgres.audit import By
 
 # A run takes seconds; asking again at once would find the same runs still in work.
 _USER_LIMIT_RETRY_S = 2.0
+
+
+class Asked(NamedTuple):
+    """A call that asks a question."""
+
+    request: AgentRequest
+    """As the client sent it."""
+    user_id: str
+    """Whose run it will be."""
+    groups: Iterable[str]
+    """Of the user; what they may use is all that the run has."""
+    interactive: bool
+    """Whether somebody follows the run and can be asked."""
+    traceparent: str
+    """W3C trace context of the request."""
+    by: By
+    """Who asks, for the audit trail."""
+
+
+@define(eq=False)
+class Admission:
+    """The one way from a question to a stored run."""
+
+    _runs: Runs
+    _writer: LogWriter
+    _deps: Deps
+    _day: DayBudget
+    _new_id: Callable[[], UUID]
+    _memory: MemoryClient | None = None
+    """What is remembered about users; None for nothing."""
+
+    async def admit(
+        self,
+        asked: Asked,
+        require_room: Callable[[], None],
+        begin: Callable[[NewRun, Mapping[str, str]], Awaitable[bool]],
+    ) -> UUID:
+        """Store a run and start it, or find the one that this request already started.
+
+        Args:
+            asked: Question and caller.
+            require_room: Raises while the replica takes no more runs.
+            begin: Has the run stored, by :meth:`store`, and driven; false if the request has a run.
+
+        Raises:
+            InvalidArgument: the request cannot be run; names fields and fixes.
+            PermissionDenied: the user may not use any agent.
+            NotFound: it replies to a run that the user does not have.
+            FailedPrecondition: it replies to a run that has not asked anything.
+            AlreadyExists: the request id belongs to a request with another body.
+            ResourceExhausted: too many runs are under way, here or of this user.
+            Unavailable: the replica is stopping, or no agent has ever answered.
+        """
+        request, user_id, keys = asked.request, asked.user_id, declared_keys(self._deps)
+        digest = self._checked(request, keys)
+        if known := await self._repeated(request.request_id, user_id, digest):
+            return known
+        require_room()
+        reply = await continued_by(request, user_id, self._runs)
+        run, secrets = await self._normalised(asked, keys, reply)
+        if self._memory is not None:
+            run = await self._memory.opened(run)
+        require_room()  # others may have taken it meanwhile; from here on it is taken
+        try:
+            if await begin(run, secrets):
+                return run.run_id
+            refused: BosError = NotFound("The run of this request is gone.")
+        except DayLimit as limit:
+            refused = limit
+        except UserLimit:
+            refused = user_limit()
+        # Somebody else may have stored the same request in between.
+        if known := await self._repeated(run.request_id, user_id, digest):
+            return known
+        if isinstance(refused, ResourceExhausted):
+            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
+            self._deps.metrics.refused.labels(bound).inc()
+        raise refused
+
+    async def store(self, run: NewRun) -> NewRun | None:
+        """Store the first event of a run; returns the run as its day admits it.
+
+        Returns:
+            None if the user has a run of this request.
+
+        Raises:
+            DayLimit, UserLimit, BosError: it was not stored.
+        """
+        async with self._day.admitted(run) as run:
+            event = await self._runs.cards.without(run.event)
+            if not await self._writer.accept(replace(run, event=event)):
+                return None
+        if self._memory is not None:
+            self._memory.asked(run)
+        return run
+
+    def _checked(self, request: AgentRequest, keys: DeclaredKeys) -> bytes:
+        """The digest by which a repeated request is known, once its bounds are checked."""
+        request.DiscardUnknownFields()  # no bound could see into them
+        normalise.check_texts(request)
+        normalise.check_context(request, self._deps.settings.max_context_bytes)
+        return normalise.digest(request, keys)
+
+    async def _repeated(self, request_id: str, user_id: str, digest: bytes) -> UUID | None:
+        """The run that this request started before."""
+        known = await self._runs.find_request(user_id, request_id) if request_id else None
+        return None if known is None else same_request(known, digest)
+
+    async def _normalised(
+        self, asked: Asked, keys: DeclaredKeys, reply: ClarificationReply | None
+    ) -> tuple[NewRun, Mapping[str, str]]:
+        """The run to be stored, and its credentials."""
+        named = named_files(asked.request.context, keys)
+        in_files = await in_token_files(self._deps.settings.token_files_folder, named)
+        run_id = self._new_id()
+        run, secrets = new_run(
+            asked.request,
+            asked.user_id,
+            run_id,
+            self._deps,
+            interactive=asked.interactive,
+            traceparent=asked.traceparent,
+            goes_on_from=reply,
+            groups=asked.groups,
+            in_files=in_files,
+        )
+        return replace(run, audit=[asked.by.entry("question.asked", str(run_id))]), secrets
 
 
 def new_run(

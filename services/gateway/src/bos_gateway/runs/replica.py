@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -13,37 +12,28 @@ from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
-from bos_chassis.errors import BosError, DeadlineExceeded, NotFound, ResourceExhausted, Unavailable
-from bos_gateway.admission import normalise
-from bos_gateway.admission.accept import (
-    continued_by,
-    declared_keys,
-    new_run,
-    same_request,
-    user_limit,
-)
-from bos_gateway.admission.context_secrets import named_files
-from bos_gateway.admission.daily_quota import DayBudget, DayLimit
-from bos_gateway.admission.token_files import in_token_files
+from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable
+from bos_gateway.admission.accept import Asked
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_gateway.ownership import poison
 from bos_gateway.ownership.clock import monotonic
 from bos_gateway.ownership.owners import Adopted, Look, Ownership
 from bos_gateway.run_log.records import Append, NewRun
-from bos_gateway.run_log.writer import LogWriter, LostRun, UserLimit
+from bos_gateway.run_log.writer import LogWriter, LostRun
 from bos_gateway.runs.feed import RunFeed
 from bos_gateway.runs.follow import RunReader, unavailable
 from bos_gateway.runs.orchestrator import Orchestrator
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
 
     from bos.gateway.v1 import AgentRequest
+    from bos_gateway.admission.accept import Admission
     from bos_gateway.admission.memory import MemoryClient
     from bos_gateway.effects.context import Deps
     from bos_gateway.ownership.lease import Lease
@@ -69,10 +59,9 @@ class Replica:
     lease: Lease
     notifications: Notifications
     _deps: Deps
-    _day: DayBudget
-    _new_id: Callable[[], UUID]
+    _admission: Admission
     _memory: MemoryClient | None = None
-    """What is asked and told about users; None for nothing."""
+    """What is told about users; None for nothing."""
     reader: RunReader = field(init=False)
     """What runs look like, also those that others drive."""
     stopping: bool = field(init=False, default=False)
@@ -106,43 +95,13 @@ class Replica:
         """Store a run and start it, or find the one that this request already started.
 
         Raises:
-            InvalidArgument: the request cannot be run; names fields and fixes.
-            PermissionDenied: the user may not use any agent.
-            NotFound: it replies to a run that the user does not have.
-            FailedPrecondition: it replies to a run that has not asked anything.
-            AlreadyExists: the request id belongs to a request with another body.
-            ResourceExhausted: too many runs are under way, here or of this user.
-            Unavailable: the replica is stopping, or no agent has ever answered.
+            BosError: as :meth:`Admission.admit`.
         """
-        request.DiscardUnknownFields()  # no bound could see into them
-        normalise.check_texts(request)
-        settings, keys = self._deps.settings, declared_keys(self._deps)
-        normalise.check_context(request, settings.max_context_bytes)
-        digest = normalise.digest(request, keys)
-        if request.request_id:
-            known = await self._runs.find_request(user_id, request.request_id)
-            if known is not None:
-                return same_request(known, digest)
-        self._require_room()
-        goes_on_from = await continued_by(request, user_id, self._runs)
-        named = named_files(request.context, keys)
-        in_files = await in_token_files(settings.token_files_folder, named)
-        run_id = self._new_id()
-        run, secrets = new_run(
-            request,
-            user_id,
-            run_id,
-            self._deps,
-            interactive=interactive,
-            traceparent=traceparent,
-            goes_on_from=goes_on_from,
-            groups=groups,
-            in_files=in_files,
-        )
-        run = replace(run, audit=[(by or By(user_id)).entry("question.asked", str(run_id))])
-        if self._memory is not None:
-            run = await self._memory.opened(run)
-        self._require_room()  # others may have taken it meanwhile; from here on it is taken
+        asked = Asked(request, user_id, groups, interactive, traceparent, by or By(user_id))
+        return await self._admission.admit(asked, self._require_room, self._begin)
+
+    async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
+        """Have a run stored and driven; false if its request has a run."""
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and that nobody drives. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
@@ -151,22 +110,7 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        try:
-            if await asyncio.shield(task):
-                return run_id
-            refused: BosError = NotFound("The run of this request is gone.")
-        except DayLimit as limit:
-            refused = limit
-        except UserLimit:
-            refused = user_limit()
-        # Somebody else may have stored the same request in between.
-        known = await self._runs.find_request(user_id, run.request_id)
-        if known is not None:
-            return same_request(known, digest)
-        if isinstance(refused, ResourceExhausted):
-            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
-            self._deps.metrics.refused.labels(bound).inc()
-        raise refused
+        return await asyncio.shield(task)
 
     def _accepted(self, task: asyncio.Task[bool]) -> None:
         self._accepting.discard(task)
@@ -305,14 +249,11 @@ class Replica:
         return self._deps.clock.stamped(LogEvent(run_released=released))
 
     async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        async with self._day.admitted(run) as run:
-            stored = await self._runs.cards.without(run.event)
-            if not await self._writer.accept(replace(run, event=stored)):
-                return False
-        if self._memory is not None:
-            self._memory.asked(run)
-        state = fold(str(run.run_id), [run.event])
-        self._drive(Adopted(run.run_id, 1), state, [run.event], secrets)
+        stored = await self._admission.store(run)
+        if stored is None:
+            return False
+        state = fold(str(stored.run_id), [stored.event])
+        self._drive(Adopted(stored.run_id, 1), state, [stored.event], secrets)
         return True
 
     def _resume_all(self, adopted: Sequence[Adopted]) -> None:
