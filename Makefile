@@ -89,8 +89,7 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
 
 .PHONY: check
-check: install rest ## Lint, format, types, import floors, contracts, licences, requirements
-check: install rest ## Lint, format, types, import floors and circles, contracts, licences
+check: install rest ## Lint, format, types, import floors and circles, contracts, licences, requirements
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy $(SOURCES)
