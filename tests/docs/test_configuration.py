@@ -1,4 +1,4 @@
-"""docs/configuration.md and .env.example say what the settings classes say."""
+"""docs/reference/configuration.md and .env.example say what the settings classes say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bos_chassis.settings_reference import (
 from bos_client.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = ROOT / "docs/reference/configuration.md"
 EXAMPLE = ROOT / ".env.example"
 ASSIGNMENT = re.compile(r"^#? ?([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
 PER_AGENT = re.compile(
@@ -62,7 +62,7 @@ def problems_of(cls: type[Settings]) -> list[str]:
 @pytest.mark.requirement("N-11")
 def test_page_is_what_the_settings_classes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
-        "Write the page anew: python -m bos_chassis.settings_reference docs/configuration.md"
+        "Write the page anew: python -m bos_chassis.settings_reference docs/reference/configuration.md"
     )
 
 
@@ -107,7 +107,7 @@ def test_variables_of_the_example_exist() -> None:
 def test_example_lists_every_variable() -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     assert text == complete_example(text, settings_classes()), (
-        "Complete it: python -m bos_chassis.settings_reference docs/configuration.md"
+        "Complete it: python -m bos_chassis.settings_reference docs/reference/configuration.md"
     )
     wanted = [v.names for cls in settings_classes() for v in variables(cls) if not v.is_part]
     assert [names for names in wanted if not {*names} & {*example()}] == []

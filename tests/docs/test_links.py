@@ -79,7 +79,11 @@ def test_commands_of_make_exist(page: Path) -> None:
     assert named <= set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
 
 
-def test_readme_leads_to_every_page() -> None:
-    readme = ROOT / "README.md"
-    named = {(readme.parent / link.partition("#")[0]).resolve() for link in links(readme)}
-    assert {page for page in PAGES if page != readme} <= named
+def test_readme_and_index_lead_to_every_page() -> None:
+    entries = [ROOT / "README.md", ROOT / "docs/README.md"]
+    named = {
+        (entry.parent / link.partition("#")[0]).resolve()
+        for entry in entries
+        for link in links(entry)
+    }
+    assert {page for page in PAGES if page not in entries} <= named

@@ -1,4 +1,4 @@
-"""docs/sql-guard-rules.md says what the guard's data says."""
+"""docs/reference/sql-guard-rules.md says what the guard's data says."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bos_sqlguard import DIALECTS, load_functions, load_rules
 from bos_sqlguard.rules_reference import main, render
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "sql-guard-rules.md"
+PAGE = ROOT / "docs/reference/sql-guard-rules.md"
 
 
 def test_page_is_what_the_data_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), (
-        "Write the page anew: python -m bos_sqlguard.rules_reference docs/sql-guard-rules.md"
+        "Write the page anew: python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md"
     )
 
 

@@ -38,7 +38,7 @@ def problem(where: list[str], tested: list[str]) -> str:
     return "" if paths else "no test attacks it"
 
 
-WALLS = walls((ROOT / "docs" / "threat-model.md").read_text("utf-8"))
+WALLS = walls((ROOT / "docs/architecture/threat-model.md").read_text("utf-8"))
 
 
 def test_there_are_walls() -> None:

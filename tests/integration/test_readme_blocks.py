@@ -1,4 +1,4 @@
-"""Blocks of the README about people, as they stand there, on the whole product."""
+"""Blocks of the guide about people, as they stand there, on the whole product."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
 
 def lines_of(heading: str) -> list[str]:
     """The first block of that section."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     block = re.search(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert block

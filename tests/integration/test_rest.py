@@ -1,4 +1,4 @@
-"""REST in front of the whole product: the walk that the README shows, line by line."""
+"""REST in front of the whole product: the walk that the guide shows, line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 
 def walk_of_the_readme() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
     section = text.partition("\n## REST\n")[2].partition("\n## ")[0]
     block = re.search(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert block

@@ -1,7 +1,7 @@
 """Licences of everything that Bos is built from: written to a page, and checked.
 
 python tests/supply/licences.py            # checks; exit code 1 names what must not be there
-python tests/supply/licences.py --write    # writes docs/third-party-licences.md anew
+python tests/supply/licences.py --write    # writes docs/reference/third-party-licences.md anew
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from packages import LOCK, ROOT, Package, go_modules, python_packages
 
-PAGE = ROOT / "docs" / "third-party-licences.md"
+PAGE = ROOT / "docs/reference/third-party-licences.md"
 _PREFACE = """\
 # Licences of third parties
 

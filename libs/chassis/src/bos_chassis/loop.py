@@ -9,7 +9,7 @@ import sys
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """An event loop of uvloop, or asyncio's own where there is none (Windows).
 
-    It saves up to a tenth of a service's processor time (docs/performance.md).
+    It saves up to a tenth of a service's processor time (docs/operations/performance.md).
     """
     if sys.platform == "win32":
         return asyncio.new_event_loop()

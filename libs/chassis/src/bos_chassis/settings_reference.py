@@ -1,8 +1,8 @@
-"""Writes ``docs/configuration.md`` from the settings classes, so that the page cannot drift.
+"""Writes ``docs/reference/configuration.md`` from the settings classes, so that the page cannot drift.
 
 ::
 
-    python -m bos_chassis.settings_reference docs/configuration.md
+    python -m bos_chassis.settings_reference docs/reference/configuration.md
 
 The ``.env.example`` beside ``docs``, if there is one, is completed with every variable that its
 hand-written part does not name.
@@ -65,7 +65,7 @@ PREFACE = """\
 This page is generated from the settings classes; `tests/docs/test_configuration.py` fails when it
 is out of date. To write it anew:
 
-    .venv/bin/python -m bos_chassis.settings_reference docs/configuration.md
+    .venv/bin/python -m bos_chassis.settings_reference docs/reference/configuration.md
 
 Every setting is an environment variable, or a line of a file `.env` in the working directory; the
 environment wins. An empty variable counts as unset. Lists and maps are written as JSON unless the
@@ -99,7 +99,7 @@ addresses, targets, keys and the gateway's store by itself.
 
 REST = """\
 # --- Everything else -------------------------------------------------------------------------
-# Written by `python -m bos_chassis.settings_reference docs/configuration.md`: what is not named
+# Written by `python -m bos_chassis.settings_reference docs/reference/configuration.md`: what is not named
 # above, with its default."""
 
 

@@ -1,8 +1,8 @@
-"""Writes ``docs/sql-guard-rules.md`` from the rules and lists, so that the page cannot drift.
+"""Writes ``docs/reference/sql-guard-rules.md`` from the rules and lists, so that the page cannot drift.
 
 ::
 
-    python -m bos_sqlguard.rules_reference docs/sql-guard-rules.md
+    python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PREFACE = """\
 This page is generated from the guard's own data; `tests/docs/test_sql_guard_rules.py` fails when it
 is out of date. To write it anew:
 
-    .venv/bin/python -m bos_sqlguard.rules_reference docs/sql-guard-rules.md
+    .venv/bin/python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md
 
 Every query passes the guard twice: in the sql agent, and in `mcp_db`, where nothing turns it off.
 What is not on a list is refused, and a refusal names every rule that was broken by an id that does
