@@ -62,7 +62,8 @@ def problems_of(cls: type[Settings]) -> list[str]:
 @pytest.mark.requirement("N-11")
 def test_page_is_what_the_settings_classes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
-        "Write the page anew: python -m bos_chassis.settings_reference docs/reference/configuration.md"
+        "Write the page anew: "
+        "python -m bos_chassis.settings_reference docs/reference/configuration.md"
     )
 
 

@@ -154,7 +154,9 @@ async def test_the_same_endpoint_under_no_name_is_learnt(
 
 
 def test_the_block_for_slow_models_names_settings_that_exist() -> None:
-    configuration = PAGE.with_name("reference").joinpath("configuration.md").read_text(encoding="utf-8")
+    configuration = (
+        PAGE.with_name("reference").joinpath("configuration.md").read_text(encoding="utf-8")
+    )
     missing = [name for name in BLOCKS["slow"] if f"`{name}`" not in configuration]
     assert missing == []
 

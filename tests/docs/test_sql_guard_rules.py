@@ -16,7 +16,8 @@ PAGE = ROOT / "docs/reference/sql-guard-rules.md"
 
 def test_page_is_what_the_data_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), (
-        "Write the page anew: python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md"
+        "Write the page anew: "
+        "python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md"
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/configuration.md`` from the settings classes, so that the page cannot drift.
+"""Writes the page of all settings from their classes, so that it cannot drift.
 
 ::
 
@@ -99,8 +99,8 @@ addresses, targets, keys and the gateway's store by itself.
 
 REST = """\
 # --- Everything else -------------------------------------------------------------------------
-# Written by `python -m bos_chassis.settings_reference docs/reference/configuration.md`: what is not named
-# above, with its default."""
+# Written by `python -m bos_chassis.settings_reference docs/reference/configuration.md`: what is not
+# named above, with its default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/sql-guard-rules.md`` from the rules and lists, so that the page cannot drift.
+"""Writes the page of the guard's rules from the rules and lists, so that it cannot drift.
 
 ::
 
