@@ -312,7 +312,7 @@ def _purpose(field: FieldInfo) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the path given, and the example beside its folder; or to standard output.
+    """Write the page to the path given, and the example in a folder above it; or to standard output.
 
     Raises:
         SystemExit: more than one argument.
@@ -323,8 +323,9 @@ def main(arguments: list[str]) -> None:
     if arguments:
         path = Path(arguments[0])
         path.write_text(page, encoding="utf-8")
-        example = path.resolve().parent.parent / ".env.example"
-        if example.is_file():
+        folders = path.resolve().parents
+        example = next((each for f in folders if (each := f / ".env.example").is_file()), None)
+        if example is not None:
             text = complete_example(example.read_text(encoding="utf-8"), settings_classes())
             example.write_text(text, encoding="utf-8")
     else:
