@@ -312,7 +312,7 @@ def _purpose(field: FieldInfo) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the path given, and the example in a folder above it; or to standard output.
+    """Write the page to a path, and the example in a folder above it; or to standard output.
 
     Raises:
         SystemExit: more than one argument.
