@@ -157,6 +157,7 @@ def test_the_first_key_of_the_file_signs_and_those_of_all_are_known(
 @pytest.mark.parametrize(
     "content",
     [None, "", "nonsense", OLD_PUBLIC, NEW + "-----BEGIN PRIVATE KEY-----\nhal", NEW[:60]],
+    ids=["gone", "empty", "nonsense", "public", "half a second one", "half"],
 )
 def test_a_spoilt_file_of_private_keys_changes_nothing_and_says_so(
     tmp_path: Path, telemetry: Telemetry, content: str | None

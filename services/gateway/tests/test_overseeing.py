@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import asyncpg
 import pytest
 from answering import refusal
 from signed_in_callers import signed_in, token
@@ -134,6 +136,27 @@ async def test_an_operator_sees_runs_of_all_users_and_nothing_that_is_in_them(
         assert went_well.usage.input_tokens >= 7
         assert (bad.status, bad.error_type) == (AGENT_EXECUTION_STATUS_FAILED, "Other")
         assert PLANTED not in f"{page}{went_well}{went_wrong}"
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xff"], ids=["garbage"])
+@pytest.mark.usefixtures("agents")
+async def test_a_run_whose_log_cannot_be_read_is_shown_by_its_row_beside_all_others(
+    house: House, tmp_path: Path, payload: bytes
+) -> None:
+    async with house.gateway(auth=signed_in(tmp_path)) as gateway:
+        sound = await ask(house, gateway, ADA)
+        broken = await ask(house, gateway, BEA, "fail")
+        connection = await asyncpg.connect(house.dsn)
+        await connection.execute(
+            "UPDATE gateway.run_events SET payload = $2 WHERE run_id = $1", UUID(broken), payload
+        )
+        await connection.close()
+        page = await listed(gateway)
+        assert [run.run_id for run in page.runs] == [broken, sound]
+        assert [list(run.agents) for run in page.runs] == [[], ["talker"]]
+        run = await seen(gateway, broken)
+        assert (run.user_id, run.status) == ("bea", RUN_STATUS_FAILED)
+        assert not run.steps
 
 
 @pytest.mark.usefixtures("agents")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
+from google.protobuf.message import DecodeError
 
 from bos.gateway import v1 as gateway
 from bos_chassis.auth import current_principal
@@ -65,7 +66,7 @@ class OperatorServicer(gateway.OperatorServiceServicer):
         run = overview_of_row(row)
         try:
             add_state(run, await self._replica.reader.state(run_id, owner))
-        except BrokenLog:  # which is the very run that an operator looks for
+        except (BrokenLog, DecodeError):  # which is the very run that an operator looks for
             return gateway.GetUserRunResponse(run=overview_of_row(row))
         return gateway.GetUserRunResponse(run=run)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.message import DecodeError
+
 from bos.gateway.v1 import RunOverview, StepOverview
 from bos.runlog.v1 import LogEvent
 
@@ -25,7 +27,7 @@ _MOST_AGENTS: Final = 64
 
 def overview_of_row(row: asyncpg.Record) -> RunOverview:
     """The row of a run, with the few events that were read along."""
-    plans = (LogEvent.FromString(payload).planned.plan for payload in row["plans"])
+    plans = (_event(payload).planned.plan for payload in row["plans"])
     overview = RunOverview(
         run_id=str(row["run_id"]),
         user_id=row["user_id"],
@@ -39,7 +41,7 @@ def overview_of_row(row: asyncpg.Record) -> RunOverview:
     if row["finished_at"] is not None:
         overview.finish_time.FromDatetime(row["finished_at"])
     if row["ended"] is not None:
-        response = LogEvent.FromString(row["ended"]).run_finished.response
+        response = _event(row["ended"]).run_finished.response
         overview.error_type = error_type(response.error.type)
     return overview
 
@@ -64,6 +66,14 @@ def add_state(overview: RunOverview, state: RunState) -> None:
 def error_type(text: str) -> str:
     """The type of an error if it is a name; an agent may write anything there."""
     return text if not text or _NAME.fullmatch(text) else _OTHER
+
+
+def _event(payload: bytes) -> LogEvent:
+    """An event; an empty one if it cannot be read: one broken log must not hide all other runs."""
+    try:
+        return LogEvent.FromString(payload)
+    except DecodeError:
+        return LogEvent()
 
 
 def _step(place: int, step: StepState) -> StepOverview:
