@@ -314,6 +314,10 @@ async def test_no_interpreter_outlives_the_service(
     process_settings: SandboxSettings, inmates: Callable[[], set[int]]
 ) -> None:
     warm = process_settings.model_copy(update={"process_warm_workers": 2})
-    async with serve(warm, Telemetry.for_tests()):
-        await eventually(lambda: bool(inmates()))
+    telemetry = Telemetry.for_tests()
+    value = telemetry.registry.get_sample_value
+    async with serve(warm, telemetry):
+        await eventually(lambda: value("bos_sandbox_process_waiting") == 2)
+        assert inmates()
     assert not inmates()
+    assert value("bos_sandbox_process_waiting") == 0

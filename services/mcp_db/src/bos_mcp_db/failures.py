@@ -85,7 +85,7 @@ class ResultTooLarge(QueryFailure, ResourceExhausted):
 
 
 class DatabaseUnavailable(QueryFailure, Unavailable):
-    """The database does not answer or refuses the connection."""
+    """The database does not answer, refuses the connection or ends the session."""
 
     default_reason = "DATABASE_UNAVAILABLE"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,13 @@ _GOING_AWAY = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+)
+
+_ASYNCPG_FAILURES = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
 )
 
 _TYPES: dict[str, ColumnType] = {
@@ -198,11 +205,20 @@ class PostgresBackend:
             raise DatabaseUnavailable from None
         except asyncpg.PostgresError as error:
             raise QueryFailed(_explain(error), getattr(error, "sqlstate", "") or "") from None
-        except asyncpg.InternalClientError:
+        except (asyncpg.InternalClientError, asyncpg.InterfaceError):
+            # Either is raised for a type that asyncpg cannot read, and for a session that has
+            # ended: the former when it was told so while it asked nothing.
+            if _is_closed(connection):
+                raise DatabaseUnavailable from None
             raise QueryFailed("The query has a value of a type that cannot be read.") from None
-        except (asyncpg.InterfaceError, OSError):
+        except OSError:
             raise DatabaseUnavailable from None
         finally:
+            await self._give_back(connection)
+
+    async def _give_back(self, connection: PoolConnectionProxy[Any]) -> None:
+        """Reset the session for the next query; one that ends meanwhile is replaced by then."""
+        with suppress(*_ASYNCPG_FAILURES):
             await self._pool.release(connection)
 
     async def _take_role(self, connection: PoolConnectionProxy[Any]) -> None:
@@ -220,7 +236,7 @@ class PostgresBackend:
                     await self._pool
                     whole._is_open = True
             return await self._pool.acquire(timeout=_CONNECT_TIMEOUT_S)
-        except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (ValueError, *_ASYNCPG_FAILURES):
             # Such errors name hosts, users and databases.
             raise DatabaseUnavailable from None
 
@@ -282,6 +298,13 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return [_cell(item) for item in value]
     return value
+
+
+def _is_closed(connection: PoolConnectionProxy[Any]) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:  # the pool has taken it back
+        return True
 
 
 def _explain(error: asyncpg.PostgresError) -> str:

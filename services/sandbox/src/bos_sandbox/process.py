@@ -251,7 +251,9 @@ class ProcessTier:
     async def close(self) -> None:
         """Kill the interpreters that wait."""
         while self._warm:
-            await self._warm.popleft().close()
+            isolated = self._warm.popleft()
+            self._metrics.waiting(len(self._warm))
+            await isolated.close()
 
 
 @asynccontextmanager
