@@ -310,7 +310,7 @@ async def test_plan_whose_references_add_up_to_gigabytes_hurts_nobody(
         await greedy_run
         assert {other.status for other in others} == {RUN_STATUS_SUCCEEDED}
         end = await ended_once(house, "greedy?")
-        # A plan of so many references is none, and keywords, which no agent here has, find no other.
+        # A plan of so many references is none, and no agent here has keywords to be found by.
         results = {each.agent_name: each.status for each in end.run_finished.response.agent_results}
         assert results.get("good") != AGENT_EXECUTION_STATUS_SUCCEEDED
         # It is one step that fails, and not the replica that loses its lease over it.
