@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
+from bos_chassis import process as chassis_process
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import Unavailable
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_chassis.settings import ServerSettings, Settings, TelemetrySettings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from bos_chassis.telemetry import Telemetry
 
 PROGRAM = """
 import asyncio
 from contextlib import asynccontextmanager
 import grpc
-from bos_chassis.server import Servicer, grpc_server, run_service
-from bos_chassis.settings import ServerSettings, TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
+from bos_chassis.process import main
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
 
 async def echo(request, context):
     return request
@@ -40,16 +46,15 @@ def add(_, server):
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Wait", handlers),))
 
 @asynccontextmanager
-async def serve(settings):
-    with setup_telemetry("waiter", TelemetrySettings.load()) as telemetry:
-        async with grpc_server(
-            settings, [Servicer(object(), add, "test.Wait")], telemetry=telemetry
-        ) as server:
-            yield server
+async def serve(settings, telemetry):
+    async with grpc_server(
+        settings, [Servicer(object(), add, "test.Wait")], telemetry=telemetry
+    ) as server:
+        yield server
     print("cleaned up", flush=True)
 
 if __name__ == "__main__":
-    run_service(serve, ServerSettings)
+    main("waiter", ServerSettings, serve)
 """
 
 Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -60,12 +65,13 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Spawn]:
     program = tmp_path / "waiter.py"
     program.write_text(PROGRAM)
     started: list[asyncio.subprocess.Process] = []
+    found = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
 
     async def start(**env: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(program),
-            env=env,
+            env={**found, **env},
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -160,3 +166,79 @@ async def test_a_network_address_without_authentication_prevents_the_start(spawn
     _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 78
     assert b"BOS_AUTH_STATIC_KEY" in err
+
+
+class OwnTelemetry(Settings):
+    """Settings of a service that hold those of its telemetry."""
+
+    telemetry: TelemetrySettings = TelemetrySettings(log_level="error")
+    server: ServerSettings = ServerSettings(port=0)
+
+
+def run_main(
+    settings: type[Settings], serve: Callable[..., Any], **options: Any
+) -> int | str | None:
+    """The exit code of a service in this process."""
+    with pytest.raises(SystemExit) as ended:
+        chassis_process.main("probe", settings, serve, **options)
+    return ended.value.code
+
+
+def test_needs_are_opened_in_order_with_the_settings_and_closed_after_the_service() -> None:
+    seen: list[object] = []
+
+    def need(name: str) -> chassis_process.Need:
+        @asynccontextmanager
+        async def opened(settings: OwnTelemetry, telemetry: Telemetry) -> AsyncIterator[str]:
+            seen.append((f"open {name}", settings.server.port, telemetry.service))
+            yield name.upper()
+            seen.append(f"close {name}")
+
+        return opened
+
+    @asynccontextmanager
+    async def serve(
+        settings: OwnTelemetry, telemetry: Telemetry, **given: str
+    ) -> AsyncIterator[object]:
+        seen.append(given)
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield object()
+        seen.append("stopped")
+
+    assert run_main(OwnTelemetry, serve, b=need("b"), a=need("a")) == 0
+    assert seen == [
+        ("open b", 0, "probe"),
+        ("open a", 0, "probe"),
+        {"b": "B", "a": "A"},
+        "stopped",
+        "close a",
+        "close b",
+    ]
+
+
+def test_loop_of_a_process_is_uvloop_unless_another_is_named() -> None:
+    loops: list[str] = []
+
+    @asynccontextmanager
+    async def serve(settings: OwnTelemetry, telemetry: Telemetry) -> AsyncIterator[object]:
+        loops.append(type(asyncio.get_running_loop()).__module__.partition(".")[0])
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield object()
+
+    assert run_main(OwnTelemetry, serve) == 0
+    assert run_main(OwnTelemetry, serve, loop_factory=asyncio.new_event_loop) == 0
+    assert loops == ["uvloop", "asyncio"]
+
+
+def test_need_that_cannot_be_met_ends_the_process_before_the_service_is_built(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    @asynccontextmanager
+    async def wrong(settings: OwnTelemetry, telemetry: Telemetry) -> AsyncIterator[str]:
+        raise ConfigurationError("BOS_AUTH_STATIC_KEY is too short")
+        yield ""
+
+    built: list[object] = []
+    assert run_main(OwnTelemetry, built.append, key=wrong) == chassis_process.EXIT_CONFIGURATION
+    assert not built
+    assert capfd.readouterr().err == "OwnTelemetry: BOS_AUTH_STATIC_KEY is too short\n"

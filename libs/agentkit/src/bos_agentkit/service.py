@@ -10,11 +10,11 @@ from pydantic import Field, PrivateAttr
 
 from bos.agent.v1 import add_AgentServiceServicer_to_server
 from bos_agentkit.servicer import AgentServicer
+from bos_chassis.process import main
 from bos_chassis.run_token_checks import open_run_tokens
-from bos_chassis.server import GrpcServer, Servicer, grpc_server, run_service
-from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
-from bos_llm import Models, ModelSettings
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings, Settings
+from bos_llm import open_models
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bos_agentkit.agent import Agent
     from bos_chassis.telemetry import Telemetry
+    from bos_llm import Models
 
 S = TypeVar("S", bound="AgentServiceSettings")
 S_contra = TypeVar("S_contra", bound="AgentServiceSettings", contravariant=True)
@@ -120,16 +121,6 @@ def serve_agent(name: str, settings: type[S], serve: Serve[S]) -> NoReturn:
         serve: Builds and serves it; standalone calls the same function.
 
     Raises:
-        SystemExit: Always, see ``bos_chassis.server.run_service``.
+        SystemExit: Always, see :func:`bos_chassis.process.main`.
     """
-
-    @asynccontextmanager
-    async def process(loaded: S) -> AsyncIterator[GrpcServer]:
-        with setup_telemetry(name, TelemetrySettings.load()) as telemetry:
-            async with (
-                Models(ModelSettings.load(), telemetry) as models,
-                serve(loaded, telemetry, models=models) as server,
-            ):
-                yield server
-
-    run_service(process, settings)
+    main(name, settings, serve, models=open_models)

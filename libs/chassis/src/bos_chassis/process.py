@@ -8,21 +8,91 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from bos_chassis.auth import authenticator_from
 from bos_chassis.errors import BosError
 from bos_chassis.loop import new_event_loop
-from bos_chassis.settings import Settings
+from bos_chassis.run_token_checks import open_run_tokens
+from bos_chassis.settings import AuthSettings, Settings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry, setup_telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator
+
+    from bos_chassis.auth import Authenticator
 
 S = TypeVar("S", bound=Settings)
+Need = Callable[[Any, Telemetry], AbstractAsyncContextManager[Any]]
+"""Opens what a ``serve`` is given by keyword, from the service's settings and telemetry."""
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is pointless
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(
+    name: str,
+    settings: type[S],
+    serve: Callable[..., AbstractAsyncContextManager[Any]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+    **needs: Need,
+) -> NoReturn:
+    """The process of one service: the whole of its ``__main__.py``.
+
+    Reads the settings, sets telemetry up, opens the needs in their order and calls
+    ``serve(settings, telemetry, **needs)``; standalone calls the same function.
+
+    Args:
+        name: Name of the service in logs, traces and run tokens.
+        settings: Class of its settings; its field ``telemetry`` is used if there is one.
+        serve: Builds the service and serves it until the context is left.
+        loop_factory: Makes the event loop.
+        needs: What else ``serve`` is given, by parameter, such as ``auth=service_auth``.
+
+    Raises:
+        SystemExit: Always, see :func:`run_service`.
+    """
+
+    @asynccontextmanager
+    async def process(loaded: S) -> AsyncIterator[Any]:
+        own = getattr(loaded, "telemetry", None)
+        with setup_telemetry(name, own or TelemetrySettings.load()) as telemetry:
+            async with AsyncExitStack() as stack:
+                given = {
+                    parameter: await stack.enter_async_context(need(loaded, telemetry))
+                    for parameter, need in needs.items()
+                }
+                async with serve(loaded, telemetry, **given) as running:
+                    yield running
+
+    run_service(process, settings, loop_factory=loop_factory)
+
+
+@asynccontextmanager
+async def service_auth(_: Settings, telemetry: Telemetry) -> AsyncIterator[Authenticator | None]:
+    """Need of a service that works for the gateway, for no step in particular: who may call.
+
+    Raises:
+        ConfigurationError: A key is not usable.
+    """
+    yield authenticator_from(AuthSettings.load(), telemetry.service, "service", telemetry)
+
+
+def step_auth(
+    settings: Any, telemetry: Telemetry
+) -> AbstractAsyncContextManager[Authenticator | None]:
+    """Need of a service that works for steps: who may call, by run tokens that end with their step.
+
+    Raises:
+        ConfigurationError: A key is not usable.
+    """
+    return open_run_tokens(
+        AuthSettings.load(), telemetry.service, telemetry, tls=settings.server.tls
+    )
 
 
 def run_service(
@@ -31,7 +101,7 @@ def run_service(
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
 ) -> NoReturn:
-    """Serve until a signal, then leave ``serve``'s context and exit; for a ``__main__.py``.
+    """Serve until a signal, then leave ``serve``'s context and exit.
 
     Prints one line of JSON to stdout when serving. The first SIGTERM or SIGINT drains, the second
     exits at once. A service that cannot be built ends the process with a message.

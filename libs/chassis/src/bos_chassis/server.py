@@ -17,7 +17,6 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.interceptors import Health, server_chain
-from bos_chassis.process import run_service
 from bos_chassis.settings import is_loopback, require_loopback
 from bos_chassis.telemetry import metrics_server
 from bos_chassis.tls import certificate_files, server_credentials
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_chassis.tls import CertificateFiles
 
-__all__ = ["GrpcServer", "Servicer", "grpc_server", "run_service"]
+__all__ = ["GrpcServer", "Servicer", "grpc_server"]
 
 _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of the grace
 _MIN_PING_INTERVAL_MS = 10_000

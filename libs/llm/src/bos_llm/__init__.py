@@ -14,7 +14,7 @@ from bos_llm.errors import (
 from bos_llm.identity import identity_available
 from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
-from bos_llm.models import Models
+from bos_llm.models import Models, open_models
 from bos_llm.probing import Probe, probe
 from bos_llm.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.prompt_files import PromptFile, prompt_file
@@ -47,6 +47,7 @@ __all__ = [
     "current_budget",
     "current_key_profile",
     "identity_available",
+    "open_models",
     "probe",
     "prompt_file",
     "set_budget",

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from bos_llm.breaker import CircuitBreaker
 from bos_llm.capabilities import Ladder
@@ -22,6 +22,7 @@ from bos_llm.profiles import (
 )
 from bos_llm.providers import provider_row
 from bos_llm.retry import RetryPolicy
+from bos_llm.settings import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from bos_llm.endpoint import Endpoint
     from bos_llm.profiles import KeysNow
     from bos_llm.providers import Capabilities
-    from bos_llm.settings import ModelSettings
 
 
 class Models:
@@ -192,3 +192,12 @@ class Models:
             return None
         refresh_s = self.settings.key_files_refresh_s
         return key_file(access.key_file, access.key_variable, self._telemetry, refresh_s)
+
+
+def open_models(_: Any, telemetry: Telemetry) -> Models:
+    """Need of a service that calls models, for ``bos_chassis.process.main``.
+
+    Raises:
+        ConfigurationError: a setting is missing or wrong.
+    """
+    return Models(ModelSettings.load(), telemetry)

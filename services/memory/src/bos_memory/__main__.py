@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-from bos_chassis.server import run_service
-from bos_chassis.telemetry import setup_telemetry
-from bos_llm import Models, ModelSettings
+from bos_chassis.process import main
+from bos_llm import open_models
 from bos_memory.service import serve
 from bos_memory.settings import MemorySettings
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.server import GrpcServer
-
-
-@asynccontextmanager
-async def _process(settings: MemorySettings) -> AsyncIterator[GrpcServer]:
-    with setup_telemetry("memory", settings.telemetry) as telemetry:
-        async with (
-            Models(ModelSettings.load(), telemetry) as models,
-            serve(settings, telemetry, models=models) as server,
-        ):
-            yield server
-
-
 if __name__ == "__main__":
-    run_service(_process, MemorySettings)
+    main("memory", MemorySettings, serve, models=open_models)

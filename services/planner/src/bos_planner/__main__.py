@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-from bos_chassis.auth import authenticator_from
-from bos_chassis.server import GrpcServer, run_service
-from bos_chassis.settings import AuthSettings, TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
-from bos_llm import Models, ModelSettings
+from bos_chassis.process import main, service_auth
+from bos_llm import open_models
 from bos_planner.service import serve
 from bos_planner.settings import PlannerSettings
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-
-@asynccontextmanager
-async def _process(settings: PlannerSettings) -> AsyncIterator[GrpcServer]:
-    with setup_telemetry("planner", TelemetrySettings.load()) as telemetry:
-        auth = authenticator_from(AuthSettings.load(), "planner", "service", telemetry)
-        async with (
-            Models(ModelSettings.load(), telemetry) as models,
-            serve(settings, telemetry, models=models, auth=auth) as server,
-        ):
-            yield server
-
-
 if __name__ == "__main__":
-    run_service(_process, PlannerSettings)
+    main("planner", PlannerSettings, serve, auth=service_auth, models=open_models)
