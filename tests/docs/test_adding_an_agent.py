@@ -24,8 +24,8 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_llm import Models, ModelSettings
 from bos_testkit.agents import call_agent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field
 
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Completion, Models, ModelSettings, TextDelta, system, user
-from bos_llm.providers import PROVIDERS
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_quirks import JSON_WORD, THINKING_TEMPERATURE, Quirks
-from bos_testkit.model_server import ScriptedModel
+from bos_llm.endpoints.providers import PROVIDERS
+from bos_testkit.scripted_model.quirks import JSON_WORD, THINKING_TEMPERATURE, Quirks
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,9 +29,9 @@ from bos_llm.settings import DEFAULT_MODELS
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.model_quirks import THINKING_TEMPERATURE, THOUGHTS, Quirks
-from bos_testkit.model_server import ScriptedModel
 from bos_testkit.runs import SeenRun
+from bos_testkit.scripted_model.quirks import THINKING_TEMPERATURE, THOUGHTS, Quirks
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

@@ -24,14 +24,14 @@ from bos_planner.settings import PlannerSettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import agent_server
 from bos_testkit.deploy import DeployAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 DEPLOY, ROLL_BACK, BOTH = "Deploy", "Roll back", "Deploy and look at"
 TIMEOUT_S = 1.5

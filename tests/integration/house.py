@@ -38,10 +38,10 @@ from bos_sandbox.settings import SandboxSettings
 from bos_sql.service import serve as serve_sql
 from bos_sql.settings import SqlSettings
 from bos_testkit.agents import agent_server
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import model_settings
 from bos_testkit.runs import SeenRun
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
     from bos_agentkit import Agent
     from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 TODAY = {"current_date": DEFAULT_TODAY.isoformat()}
 _LONGEST_RUN_S = 20.0

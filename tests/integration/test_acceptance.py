@@ -13,8 +13,8 @@ from bos.planner.v1 import Intent
 from bos_agentkit import HTTP_ERROR, AgentFailure, agent_card
 from bos_chassis.values import from_value, from_value_map
 from bos_testkit.agents import FailingAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import TEXT_CALLS
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import TEXT_CALLS
 
 from .house import open_house, plan_reply, planned, program_reply, query_replies, rows
 

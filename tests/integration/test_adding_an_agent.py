@@ -23,9 +23,9 @@ from bos_postgres import create_database
 from bos_standalone import agents as standalone_agents
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 from .house import open_house, plan_reply, planned
 

@@ -18,8 +18,8 @@ from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
 from bos_client.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
 from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import TEXT_CALLS
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import TEXT_CALLS
 
 from .house import (
     no_internals,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.model_server import Knobs
+    from bos_testkit.scripted_model.server import Knobs
 
     from .conftest import StartHouse
     from .house import House, Outcome

@@ -23,7 +23,7 @@ from bos_demo.questions import load_questions
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .house import TODAY, plan_reply, planned, rows
 from .rest_house import rest_house

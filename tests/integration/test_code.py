@@ -22,7 +22,7 @@ from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved
 from bos_demo.expectations import mentions
-from bos_demo.generate import generate
+from bos_demo.generators.generate import generate
 from bos_demo.periods import named_periods
 
 from .rest_house import BOS, RestHouse, rest_house

@@ -24,7 +24,7 @@ from bos_standalone.group import ServiceNotStarted
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.agents import CountingAgent, RecordingAgent
-from bos_testkit.model_server import TEXT_CALLS
+from bos_testkit.scripted_model.server import TEXT_CALLS
 
 from .house import (
     TODAY,

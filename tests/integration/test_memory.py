@@ -24,8 +24,8 @@ from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

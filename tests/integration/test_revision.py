@@ -17,8 +17,8 @@ from bos_gateway.run_log.reader import Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import open_database
 from bos_testkit.agents import CountingAgent, EchoAgent, RecordingAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import TEXT_CALLS
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import TEXT_CALLS
 
 from .house import TODAY, Outcome, open_house, plan_reply, planned, query_replies, rows
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bos.runlog.v1 import LogEvent
     from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
     from .house import House
 

@@ -37,8 +37,8 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryRequest,
 )
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
-from bos_chassis.access import AccessSettings
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.access import AccessSettings
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry

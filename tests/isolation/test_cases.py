@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from isolation_cases import CHOSEN_BY_CALLER, OF_ADA, OPEN, REQUESTS, RPCS
 
-from bos_chassis.scopes import ANY_SCOPE, ERASE, EXPORT, PEOPLE_ONLY, SCOPE_OF, SCOPES
+from bos_chassis.auth.scopes import ANY_SCOPE, ERASE, EXPORT, PEOPLE_ONLY, SCOPE_OF, SCOPES
 
 pytestmark = pytest.mark.isolation
 
@@ -32,6 +32,8 @@ def test_every_public_rpc_has_one_scope_and_every_scope_has_rpcs() -> None:
         "bos.account.v1.AccountDataService/EraseAccountData",
         "bos.account.v1.AccountDataService/ExportAccountData",
     }
-    assert wanted | internal == set(SCOPE_OF), "say in bos_chassis.scopes what keys may do there"
+    assert wanted | internal == set(SCOPE_OF), (
+        "say in bos_chassis.auth.scopes what keys may do there"
+    )
     assert set(SCOPE_OF.values()) == {*SCOPES, ANY_SCOPE, PEOPLE_ONLY, ERASE, EXPORT}
     assert not {rpc.path.removeprefix("/") for rpc in RPCS if rpc.name in OPEN} & set(SCOPE_OF)

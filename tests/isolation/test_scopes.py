@@ -10,7 +10,7 @@ from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways,
 from isolation_house import api_key
 
 from bos.identity.v1 import ApiKeyServiceStub, RevokeApiKeyRequest
-from bos_chassis.scopes import PEOPLE_ONLY, SCOPE_OF, SCOPES
+from bos_chassis.auth.scopes import PEOPLE_ONLY, SCOPE_OF, SCOPES
 
 if TYPE_CHECKING:
     from isolation_house import IsolationHouse

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways, whats_of_ada
 
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RefreshSessionRequest
-from bos_chassis.auth import RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from bos.identity.v1 import (
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
-from bos_identity.key_ring import new_key_encryption_key
 from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import serve
 from bos_identity.settings import IdentitySettings
+from bos_identity.signing.key_ring import new_key_encryption_key
 
 from .issuer_house import CALLBACK
 

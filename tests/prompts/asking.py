@@ -24,9 +24,9 @@ from bos_demo.fixtures import demo_fixtures
 from bos_demo.questions import load_questions
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import SCRIPTED_KEY
 from bos_testkit.runs import SeenRun
+from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos_demo.questions import Question
-    from bos_testkit.model_server import RecordedRequest
+    from bos_testkit.scripted_model.server import RecordedRequest
 
 Mode = Literal["schema_apart", "schema_in_prompt"]
 """Whether the form of a reply goes beside the prompt only, or in it as well."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bos_testkit.model_server import RecordedRequest
+    from bos_testkit.scripted_model.server import RecordedRequest
 
     from .asking import Asked
 

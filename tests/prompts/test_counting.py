@@ -9,8 +9,8 @@ import pytest
 
 from bos.gateway.v1 import PlannedEvent, RunEvent, Stage
 from bos_demo.questions import Question
-from bos_testkit.model_server import RecordedRequest
 from bos_testkit.runs import SeenRun
+from bos_testkit.scripted_model.server import RecordedRequest
 
 from . import counts, golden
 from .asking import Unattributed, attributed

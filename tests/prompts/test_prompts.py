@@ -16,7 +16,7 @@ from . import counts, files, golden
 from .asking import MODES, Mode, ask_all
 
 if TYPE_CHECKING:
-    from bos_testkit.model_server import RecordedRequest
+    from bos_testkit.scripted_model.server import RecordedRequest
 
     from .files import Measured
 

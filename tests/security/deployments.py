@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flood_targets import Target, behind_tls
 
-from bos_chassis.auth import RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_standalone.rest import find_binary
 from bos_testkit.processes import RunningProcess, running_process, service_process, tls_environment

@@ -31,7 +31,7 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
 )
 from bos_agentkit import agent_card
-from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, SlowAgent

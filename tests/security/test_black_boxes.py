@@ -19,7 +19,7 @@ from flood_targets import TIMEOUT_S
 from floods import GZIP_BOMB
 
 from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, OrchestratorServiceStub
-from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
 from bos_testkit.raw_http2 import grpc_frame, raw_connection
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

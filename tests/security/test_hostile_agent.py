@@ -60,7 +60,7 @@ from bos.memory.v1 import (
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
 from bos_agentkit import agent_card
-from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step

@@ -24,8 +24,8 @@ from bos_chassis.telemetry import Telemetry
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity import service as identity
-from bos_identity.key_ring import new_key_encryption_key
 from bos_identity.settings import IdentitySettings
+from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_memory import service as memory
 from bos_memory.settings import MemorySettings
 from bos_postgres import connect

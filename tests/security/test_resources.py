@@ -15,7 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings

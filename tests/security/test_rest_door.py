@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from deployments import proxy_key, standalone
 
-from bos_identity.key_ring import new_key_encryption_key
+from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_postgres import create_database
 from bos_standalone.rest import find_binary
 from bos_testkit.processes import peak_memory_mb, running_process, service_process

@@ -31,8 +31,8 @@ from bos_chassis.values import to_value_map
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
-from bos_testkit.model_fixtures import fixture
 from bos_testkit.plans import step
+from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent
     from bos.planner.v1 import Step
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 pytestmark = pytest.mark.security
 

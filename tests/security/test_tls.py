@@ -13,7 +13,7 @@ import pytest
 
 from bos.gateway.v1 import AgentRequest, AskRequest, OrchestratorServiceStub
 from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import running_process, service_process, tls_environment
 

@@ -14,7 +14,7 @@ from bos_testkit.agents import OneCallAgent, RecordingAgent, agent_server, call_
 if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos_llm import Model
-    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask, format_dates
-from bos_agentkit.variables import task_variables
+from bos_agentkit.programs.variables import task_variables
 
 
 def dates(periods: bool = True, **fields: Any) -> list[str]:

@@ -50,8 +50,8 @@ from bos_testkit.agents import (
     agent_server,
     call_agent,
 )
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,16 +11,16 @@ from bos_agentkit import is_retryable
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_testkit.agents import OneCallAgent, agent_server, call_agent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos.agent.v1 import AgentResult
     from bos_llm import Model
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.requirement("N-07")
 

@@ -10,7 +10,7 @@ import pytest
 
 from bos.agent.v1 import ProposedAction
 from bos_agentkit.actions import action_digest, digest_matches, with_secrets
-from bos_chassis.credential_forms import telling_masks
+from bos_chassis.credentials.credential_forms import telling_masks
 from bos_chassis.values import from_value_map, to_value_map
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos_llm import Model
-    from bos_testkit.model_server import ScriptedModel
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 
 class CallsThenWaits(RecordingAgent):

@@ -15,7 +15,7 @@ from bos.agent.v1 import (
     ExecuteRequest,
     TaskMetadata,
 )
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.errors import PermissionDenied, Unauthenticated, from_rpc_error
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, agent_server

@@ -22,7 +22,7 @@ from bos_chassis.telemetry import Telemetry
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
 
 SERVICE = "bos.test.v1.EchoService"
 _F = descriptor_pb2.FieldDescriptorProto

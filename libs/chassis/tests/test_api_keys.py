@@ -9,8 +9,9 @@ from typing import Any
 import jwt
 import pytest
 
-from bos_chassis.api_keys import ApiKeyVerifier, key_refused
-from bos_chassis.auth import Bearer, Principal, StaticKey
+from bos_chassis.auth.api_keys import ApiKeyVerifier, key_refused
+from bos_chassis.auth.callers import Bearer, Principal, StaticKey
+from bos_chassis.auth.scopes import SCOPE_OF, key_and_scopes, require_scope
 from bos_chassis.client_address import set_network
 from bos_chassis.errors import (
     PermissionDenied,
@@ -18,7 +19,6 @@ from bos_chassis.errors import (
     Unauthenticated,
     Unavailable,
 )
-from bos_chassis.scopes import SCOPE_OF, key_and_scopes, require_scope
 
 
 def made_up(number: int) -> str:

@@ -7,7 +7,7 @@ import jwt
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bos_chassis.auth import (
+from bos_chassis.auth.callers import (
     AnyOf,
     Attempt,
     Principal,
@@ -56,8 +56,8 @@ def test_a_remembered_token_expires_as_well(
     token = mint(ttl_s=1)
     verifier.verify(token)
     clock = jwt.decode(token, options={"verify_signature": False})["exp"] + 60
-    monkeypatch.setattr("bos_chassis.auth.time.time", lambda: clock)
-    monkeypatch.setattr("bos_chassis.auth.jwt.decode", _expired)
+    monkeypatch.setattr("bos_chassis.auth.callers.time.time", lambda: clock)
+    monkeypatch.setattr("bos_chassis.auth.callers.jwt.decode", _expired)
     with pytest.raises(Unauthenticated, match="expired"):
         verifier.verify(token)
 
@@ -114,7 +114,7 @@ def test_keys_can_be_rotated() -> None:
 def test_the_memory_of_verified_tokens_is_bounded(
     verifier: RunTokenVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bos_chassis.auth._VERIFIED_TOKENS", 3)
+    monkeypatch.setattr("bos_chassis.auth.callers._VERIFIED_TOKENS", 3)
     for number in range(10):
         verifier.verify(mint(step=str(number)))
     assert len(verifier._verified) == 3

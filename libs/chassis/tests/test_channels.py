@@ -7,7 +7,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bos_chassis.auth import run_token
+from bos_chassis.auth.callers import run_token
 from bos_chassis.channels import Channels, service_config, translate_rpc_errors
 from bos_chassis.errors import DeadlineExceeded, NotFound, Unavailable
 from bos_chassis.telemetry import Telemetry

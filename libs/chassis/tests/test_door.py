@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from bos_chassis.auth import Principal
+from bos_chassis.auth.callers import Principal
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import (
     DeadlineExceeded,

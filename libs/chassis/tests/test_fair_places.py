@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 
 if TYPE_CHECKING:
     from collections.abc import Callable

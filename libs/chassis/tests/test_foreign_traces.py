@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from bos_chassis.auth import Principal
+from bos_chassis.auth.callers import Principal
 from bos_chassis.interceptors import ServerCall, Tracing
 from bos_chassis.telemetry import Telemetry
 

@@ -18,8 +18,8 @@ from bos.identity.v1 import (
     JsonWebKey,
     add_IdentityServiceServicer_to_server,
 )
+from bos_chassis.auth.jwks import KeySet, verifying_keys
 from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
-from bos_chassis.jwks import KeySet, verifying_keys
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bos_chassis.joining import Joined
+from bos_chassis.concurrency.joining import Joined
 from bos_testkit.waiting import eventually
 
 

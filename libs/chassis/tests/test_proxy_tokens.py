@@ -8,14 +8,14 @@ from typing import Any
 import jwt
 import pytest
 
-from bos_chassis.auth import RunTokenSigner, generate_keypair
-from bos_chassis.errors import ConfigurationError
-from bos_chassis.proxy_tokens import (
+from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
+from bos_chassis.auth.proxy_tokens import (
     PROXY_TOKEN_KEY,
     ProxyTokenVerifier,
     from_proxy,
     proxy_tokens_from,
 )
+from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings
 from bos_testkit.address_tokens import AddressTokens
 

@@ -9,24 +9,24 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bos_chassis.auth import (
+from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
     RunTokenSigner,
     RunTokenVerifier,
     authenticator_from,
     generate_keypair,
 )
+from bos_chassis.auth.run_token_checks import open_run_tokens
+from bos_chassis.auth.run_token_keys import signing_keys_file
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.errors import ConfigurationError, Unauthenticated
-from bos_chassis.run_token_checks import open_run_tokens
-from bos_chassis.run_token_keys import signing_keys_file
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.user_tokens import open_authenticator
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
 
 pytestmark = pytest.mark.security
 AT_ONCE = 1e-9

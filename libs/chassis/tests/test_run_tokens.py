@@ -17,8 +17,8 @@ from bos.gateway.v1 import (
     RunTokenServiceServicer,
     add_RunTokenServiceServicer_to_server,
 )
-from bos_chassis import run_token_checks
-from bos_chassis.auth import (
+from bos_chassis.auth import run_token_checks
+from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
     Attempt,
     RunTokenSigner,
@@ -27,9 +27,9 @@ from bos_chassis.auth import (
     current_principal,
     generate_keypair,
 )
+from bos_chassis.auth.run_token_checks import REMEMBERED_S, RunTokenChecks, open_run_tokens
 from bos_chassis.channels import Channels
 from bos_chassis.errors import Unauthenticated, Unavailable
-from bos_chassis.run_token_checks import REMEMBERED_S, RunTokenChecks, open_run_tokens
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry

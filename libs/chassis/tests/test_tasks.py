@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bos_chassis.tasks import running_task
+from bos_chassis.concurrency.tasks import running_task
 
 
 async def test_work_begins_with_the_block_and_has_ended_behind_it() -> None:

@@ -9,18 +9,18 @@ import grpc
 import pytest
 import structlog
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
-from bos_chassis.settings import TlsSettings
-from bos_chassis.telemetry import Telemetry
-from bos_chassis.tls import (
+from bos_chassis.credentials.tls import (
     CertificateFiles,
     ClientTls,
     callers,
     calling_services,
     server_context,
 )
+from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
+from bos_chassis.settings import TlsSettings
+from bos_chassis.telemetry import Telemetry
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 

@@ -15,7 +15,7 @@ import jwt
 import pytest
 from token_issuer import ISSUER, Issuer, accepts, key_file, opened
 
-from bos_chassis.auth import RunTokenSigner, current_principal, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, current_principal, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.server import Servicer, grpc_server

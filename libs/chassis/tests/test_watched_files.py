@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.auth import authenticator_from
+from bos_chassis.auth.callers import authenticator_from
+from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY, proxy_tokens_from
+from bos_chassis.auth.run_token_checks import open_run_tokens
+from bos_chassis.auth.user_tokens import open_authenticator
+from bos_chassis.credentials.tls import certificate_files
+from bos_chassis.credentials.watched_files import MAX_BYTES, secret_file
 from bos_chassis.errors import ConfigurationError, Unauthenticated
-from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY, proxy_tokens_from
-from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.tls import certificate_files
-from bos_chassis.user_tokens import open_authenticator
-from bos_chassis.watched_files import MAX_BYTES, secret_file
 from bos_testkit.address_tokens import AddressTokens
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
@@ -23,7 +23,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
 
 pytestmark = pytest.mark.security
 

@@ -31,7 +31,7 @@ from bos.gateway.v1 import (
     add_OrchestratorServiceServicer_to_server,
 )
 from bos.planner.v1 import Plan, PlannerDecision, Step
-from bos_chassis.auth import StaticKey
+from bos_chassis.auth.callers import StaticKey
 from bos_chassis.errors import NotFound, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings

@@ -30,7 +30,7 @@ from bos.gateway.v1 import (
     add_ApprovalServiceServicer_to_server,
     add_OrchestratorServiceServicer_to_server,
 )
-from bos_chassis.auth import StaticKey
+from bos_chassis.auth.callers import StaticKey
 from bos_chassis.errors import AlreadyExists, NotFound
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings

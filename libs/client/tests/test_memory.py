@@ -26,7 +26,7 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryResponse,
     add_MemoryServiceServicer_to_server,
 )
-from bos_chassis.auth import StaticKey
+from bos_chassis.auth.callers import StaticKey
 from bos_chassis.errors import NotFound as Missing
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings

@@ -20,7 +20,7 @@ from bos.gateway.v1 import (
     StepOverview,
     add_OperatorServiceServicer_to_server,
 )
-from bos_chassis.auth import StaticKey
+from bos_chassis.auth.callers import StaticKey
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry

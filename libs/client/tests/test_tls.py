@@ -22,7 +22,7 @@ from bos.identity.v1 import (
     User,
     add_IdentityServiceServicer_to_server,
 )
-from bos_chassis.auth import StaticKey
+from bos_chassis.auth.callers import StaticKey
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry

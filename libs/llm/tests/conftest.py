@@ -12,14 +12,14 @@ from serving import endpoint_of
 
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Model, Models
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 FIXTURES = (
     fixture("greeting", ["hello"], text="Good day to you, dear reader."),

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from serving import endpoint_of
 
 from bos_llm import ModelRequestRejected, ModelUnavailable, user
-from bos_llm.breaker import CircuitBreaker
+from bos_llm.endpoints.breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from conftest import Rig

@@ -21,9 +21,9 @@ from bos_llm import (
     system,
     user,
 )
-from bos_llm.capabilities import Ladder
-from bos_llm.error_reply import read_refusal
-from bos_llm.providers import PROVIDERS, Capabilities, provider_row
+from bos_llm.endpoints.capabilities import Ladder
+from bos_llm.endpoints.error_reply import read_refusal
+from bos_llm.endpoints.providers import PROVIDERS, Capabilities, provider_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

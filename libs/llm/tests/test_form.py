@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from bos_llm.schema import JsonSchema
-from bos_testkit.model_wire import count_tokens
+from bos_llm.replies.schema import JsonSchema
+from bos_testkit.scripted_model.wire import count_tokens
 
 
 class Named(BaseModel):

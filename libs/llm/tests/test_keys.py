@@ -21,7 +21,7 @@ from bos_llm import (
     set_key_profile,
     user,
 )
-from bos_llm.keys import KeyPool
+from bos_llm.endpoints.keys import KeyPool
 
 if TYPE_CHECKING:
     from conftest import Rig

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 from pydantic import BaseModel
 
 from bos_llm import ModelNotConfigured, Models, ModelUnavailable, user
-from bos_testkit.models import SCRIPTED_KEY, model_settings
+from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY, model_settings
 
 if TYPE_CHECKING:
     from conftest import Rig

@@ -11,8 +11,8 @@ import pytest
 from bos_chassis.errors import ConfigurationError
 from bos_llm import ModelPrice, ModelSettings, user
 from bos_llm.prices import PriceTable, announced_end
+from bos_llm.replies.wire import TokenCount, read_completion
 from bos_llm.settings import DEFAULT_MODELS
-from bos_llm.wire import TokenCount, read_completion
 
 if TYPE_CHECKING:
     from pathlib import Path

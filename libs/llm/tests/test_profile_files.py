@@ -10,14 +10,14 @@ import pytest
 from bos_chassis.errors import ConfigurationError
 from bos_llm import ModelNotConfigured, set_key_profile, user
 from bos_llm.settings import ModelSettings
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Rig
 
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 pytestmark = pytest.mark.security
 HELLO = [user("hello")]

@@ -8,7 +8,7 @@ import pytest
 
 from bos_chassis.errors import ConfigurationError
 from bos_llm import ModelSettings, user
-from bos_llm.providers import PROVIDERS, Capabilities, provider_row, recognise
+from bos_llm.endpoints.providers import PROVIDERS, Capabilities, provider_row, recognise
 
 if TYPE_CHECKING:
     from conftest import Rig

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from bos_llm.json_scan import NoJson, find_objects, parse
-from bos_llm.schema import JsonSchema, UnusableReply
-from bos_llm.wire import Reply
+from bos_llm.replies.json_scan import NoJson, find_objects, parse
+from bos_llm.replies.schema import JsonSchema, UnusableReply
+from bos_llm.replies.wire import Reply
 
 
 class Item(BaseModel):

@@ -7,8 +7,8 @@ import json
 import pytest
 from pydantic import BaseModel
 
-from bos_llm.repairing import is_looping, repair
-from bos_llm.schema import JsonSchema
+from bos_llm.replies.repairing import is_looping, repair
+from bos_llm.replies.schema import JsonSchema
 
 
 class Tables(BaseModel):

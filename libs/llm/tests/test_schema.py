@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from bos_llm.schema import JsonSchema, UnusableReply
+from bos_llm.replies.schema import JsonSchema, UnusableReply
 
 
 class Filter(BaseModel):

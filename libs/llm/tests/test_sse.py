@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bos_llm.sse import EventReader
+from bos_llm.endpoints.sse import EventReader
 
 STREAM = b': hello\r\n\r\nevent: x\ndata: {"a": 1}\n\ndata:two\ndata: lines\r\n\r\ndata: [DONE]\n\n'
 EVENTS = [b'{"a": 1}', b"two\nlines", b"[DONE]"]

@@ -17,7 +17,7 @@ from bos_llm import (
     TextDelta,
     user,
 )
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from conftest import Rig
 
     from bos_llm import Message, Model
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 HELLO = [user("hello")]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bos_llm.thinking import ThinkFilter, shown_text, without_thinking
+from bos_llm.replies.thinking import ThinkFilter, shown_text, without_thinking
 
 _PIECES = st.lists(
     st.sampled_from(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from bos_chassis.auth import LOCAL_USER, Principal
+from bos_chassis.auth.callers import LOCAL_USER, Principal
 from bos_chassis.telemetry import Telemetry
 from bos_postgres import acquire, open_database
 from bos_postgres.audit import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from bos_testkit.model_fixtures import (
+from bos_testkit.scripted_model.replies import (
     AmbiguousPromptError,
     CaptureError,
     FixtureError,

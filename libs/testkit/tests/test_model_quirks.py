@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from bos_testkit.model_faults import PROSE
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_quirks import JSON_WORD, THINKING_TEMPERATURE, THOUGHTS
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import scripted_model
+from bos_testkit.scripted_model.faults import PROSE
+from bos_testkit.scripted_model.pytest_fixtures import scripted_model
+from bos_testkit.scripted_model.quirks import JSON_WORD, THINKING_TEMPERATURE, THOUGHTS
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from bos_testkit.model_quirks import Envelope, Manner, OddChunk, Thinking, Wrapping
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.quirks import Envelope, Manner, OddChunk, Thinking, Wrapping
 
 __all__ = ["scripted_model"]
 

@@ -12,9 +12,9 @@ import openai
 import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
 
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import TEXT_CALLS, UNPREPARED, ScriptedModel
-from bos_testkit.models import scripted_model
+from bos_testkit.scripted_model.pytest_fixtures import scripted_model
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import TEXT_CALLS, UNPREPARED, ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from openai.types.chat import ChatCompletion
 
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 __all__ = ["scripted_model"]
 

@@ -17,14 +17,14 @@ from bos_chassis.values import make_table, to_value_map
 from bos_composer.service import serve
 from bos_composer.settings import ComposerSettings
 from bos_llm import Models
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 QUESTION = "Which five customers brought the most revenue?"
 WRITTEN = "The top customer brought Rs.1,75,206.00, 43.1 percent of the total [1]."

@@ -9,7 +9,7 @@ import pytest
 
 from bos.common.v1 import Source, SourceType
 from bos.planner.v1 import Intent, IntentRoute, WorkingContext
-from bos_agentkit.grounding import plain_sentence
+from bos_agentkit.programs.number_check import plain_sentence
 from bos_composer.citations import merge
 from bos_composer.numbers import NumberFormat
 from bos_composer.prompts import OVERRIDE_NOTICE, agent_summary, compose_messages

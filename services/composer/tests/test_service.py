@@ -10,13 +10,13 @@ import pytest
 
 from bos.common.v1 import Chart, Source, SourceType, TraceEventType
 from bos_chassis.values import from_value
-from bos_testkit.model_wire import count_tokens
+from bos_testkit.scripted_model.wire import count_tokens
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bos_testkit.model_faults import Knobs
+    from bos_testkit.scripted_model.faults import Knobs
 
 PLAIN = "Acme leads.\n\n| customer | total_revenue |"
 RESULT = TraceEventType.TRACE_EVENT_TYPE_RESULT

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from bos_demo.company import DEFAULT_TODAY, load_postgres, write_sqlite
-from bos_demo.generate import generate
+from bos_demo.generators.generate import generate
 from bos_postgres import create_database
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.fixtures import composer_section, demo_fixtures
 from bos_demo.questions import REFERENCE, ComputationStep, Question, SqlStep, load_questions
-from bos_testkit.model_fixtures import FixtureBook, load_fixtures
+from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
 if TYPE_CHECKING:
     import sqlite3

@@ -19,7 +19,7 @@ from bos_demo.periods import named_periods
 from bos_demo.questions import REFERENCE, CodeStep, SqlStep, load_questions
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
-from bos_testkit.model_fixtures import load_fixtures
+from bos_testkit.scripted_model.replies import load_fixtures
 
 if TYPE_CHECKING:
     import sqlite3

@@ -17,7 +17,7 @@ from bos_demo.periods import named_periods
 from bos_demo.questions import SqlStep, load_questions
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
-from bos_testkit.model_fixtures import FixtureBook, load_fixtures
+from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bos_demo.company import DEFAULT_TODAY, VERSION
-from bos_demo.generate import SEED, digest, generate
+from bos_demo.generators.generate import SEED, digest, generate
 from bos_demo.periods import named_periods
 from bos_demo.schema import read_tables, schema_sql
 

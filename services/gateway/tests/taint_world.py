@@ -42,7 +42,7 @@ from bos.runlog.v1 import (
     RunAdopted,
     RunFinished,
 )
-from bos_chassis.access import AccessRules
+from bos_chassis.auth.access import AccessRules
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value, to_value_map
 from bos_gateway.admission.accept import new_run

@@ -16,7 +16,7 @@ from leaving import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics

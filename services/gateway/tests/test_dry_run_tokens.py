@@ -13,7 +13,7 @@ from admission_house import AS_ANNA, as_account
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
-from bos_chassis.auth import LOCAL_USER
+from bos_chassis.auth.callers import LOCAL_USER
 from bos_chassis.errors import Unavailable, from_rpc_error
 from bos_gateway.admission import daily_quota
 from bos_gateway.admission.daily_quota import DayBudget, DayLimit

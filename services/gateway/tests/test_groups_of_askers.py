@@ -24,8 +24,8 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_agentkit import agent_card, failed, succeeded
-from bos_chassis.access import AccessSettings
-from bos_chassis.auth import current_principal, generate_keypair
+from bos_chassis.auth.access import AccessSettings
+from bos_chassis.auth.callers import current_principal, generate_keypair
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
 from bos_gateway.run_log.session import SCHEMA

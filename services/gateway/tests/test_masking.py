@@ -15,7 +15,7 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.runlog.v1 import LogEvent, StepFinished
-from bos_chassis.credential_forms import MAX_PARTS, MIN_SECRET_CHARS, TooManyParts
+from bos_chassis.credentials.credential_forms import MAX_PARTS, MIN_SECRET_CHARS, TooManyParts
 from bos_gateway.core.shown.masking import MaskedStream, Masker
 
 SECRET = 'tök/en+47 "11"?x'

@@ -30,17 +30,17 @@ from bos_gateway.core.fold import add_usage
 from bos_llm import Models
 from bos_llm.errors import ModelRateLimited, ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
 from bos_testkit.plans import step
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateway_house import House
 
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 _ATTEMPTS = 2
 

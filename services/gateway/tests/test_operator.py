@@ -19,7 +19,7 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import AgentCard, SideEffectClass, Tool
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
 from bos_agentkit import agent_card
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_client.cli import main
 from bos_client.local import FILE, LOCK, register, write_private
@@ -30,9 +30,9 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import MOST_SESSIONS, migrate_store
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
 from bos_testkit.plans import step
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from decide_logs import LIMIT, START, accepted, planned, recorded
 
 from bos.agent.v1 import AgentCard
 from bos_agentkit import AgentFailure
-from bos_chassis.access import AccessRules, AccessSettings
+from bos_chassis.auth.access import AccessRules, AccessSettings
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.core.decide import RunStep, decide

@@ -18,7 +18,7 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
     RunStatus,
 )
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.errors import (
     AlreadyExists,
     InvalidArgument,

@@ -32,7 +32,7 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.auth import (
+from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
     Attempt,
     Principal,

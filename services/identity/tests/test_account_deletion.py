@@ -33,8 +33,9 @@ from bos.identity.v1 import (
     SetUserGroupsRequest,
     SetUserRolesRequest,
 )
-from bos_chassis.account_data import ERASE, SERVICE_NAME, account_to
-from bos_chassis.auth import AUTHORIZATION_KEY
+from bos_chassis.auth.account_data import ERASE, SERVICE_NAME, account_to
+from bos_chassis.auth.callers import AUTHORIZATION_KEY
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.errors import (
     AlreadyExists,
@@ -49,7 +50,6 @@ from bos_chassis.errors import (
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.user_tokens import open_authenticator
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_postgres import connect
 from bos_testkit.waiting import eventually

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos.identity.v1 import CreateApiKeyRequest, RevokeApiKeyRequest, RevokeSessionRequest
+from bos_chassis.auth.session_check import SessionCheck
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels
 from bos_chassis.errors import Unauthenticated, Unavailable
-from bos_chassis.session_check import SessionCheck
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.user_tokens import open_authenticator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

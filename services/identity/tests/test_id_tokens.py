@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm
 
+from bos_chassis.auth.jwks import KeySet
 from bos_chassis.errors import Unauthenticated
-from bos_chassis.jwks import KeySet
 from bos_chassis.telemetry import Telemetry
 from bos_identity.openid.claims import (
     display_name_of,

@@ -11,9 +11,9 @@ from cryptography.fernet import Fernet, MultiFernet
 from identity_house import KEY, Caller, Starter
 
 from bos.identity.v1 import GetJsonWebKeySetRequest
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.errors import ConfigurationError
-from bos_identity.key_ring import new_key_encryption_key
+from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_postgres import connect
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bos_identity.rotation import KeyDates, RotationPolicy, due, signing_key
+from bos_identity.signing.rotation import KeyDates, RotationPolicy, due, signing_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

@@ -14,7 +14,7 @@ from bos.identity.v1 import (
     ListSessionsRequest,
     RevokeSessionRequest,
 )
-from bos_chassis.auth import (
+from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
     Principal,
     RunTokenSigner,

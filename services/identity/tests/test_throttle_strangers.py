@@ -14,9 +14,9 @@ from bos_chassis.errors import BosError, InvalidArgument, ResourceExhausted, Una
 from bos_chassis.telemetry import Telemetry
 from bos_identity.metrics import IdentityMetrics
 from bos_identity.passwords.attempts import Attempts
+from bos_identity.passwords.throttle import Subject, Throttle
 from bos_identity.service import SCHEMA
 from bos_identity.settings import IdentitySettings
-from bos_identity.throttle import Subject, Throttle
 from bos_postgres import connect, open_database
 
 if TYPE_CHECKING:

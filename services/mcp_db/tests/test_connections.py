@@ -14,10 +14,10 @@ from mcp.client.client import Client
 from mcp_db_rig import call, sqlite_database
 from uvicorn.server import ServerState
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.connections import ConnectionLimits, protocol_of
+from bos_mcp_db.http_server.connections import ConnectionLimits, protocol_of
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 

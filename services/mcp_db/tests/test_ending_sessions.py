@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ending_sessions import End, EndingProxy, message
 
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed
-from bos_mcp_db.postgres import PostgresBackend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, postgres_database, sqlite_database
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, serve

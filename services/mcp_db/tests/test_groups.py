@@ -11,11 +11,11 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import READER, call, postgres_database, sqlite_database
 
-from bos_chassis.access import AccessSettings
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth.access import AccessSettings
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import QueryFailed
 from bos_mcp_db.service import AUDIENCE, serve

@@ -13,8 +13,8 @@ from mcp_db_rig import sqlite_database
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.connections import ConnectionLimits, Connections
-from bos_mcp_db.handshakes import Handshake
+from bos_mcp_db.http_server.connections import ConnectionLimits, Connections
+from bos_mcp_db.http_server.handshakes import Handshake
 from bos_mcp_db.service import McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.certificates import Authority

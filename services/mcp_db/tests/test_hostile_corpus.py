@@ -17,11 +17,11 @@ import pytest
 from mcp_db_rig import as_reader, call, provisioned, running
 
 from bos_chassis.errors import BosError
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailure
-from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.settings import DatabaseSettings
-from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import load_functions
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_mcp_db.backend import Backend
+    from bos_mcp_db.backends.backend import Backend
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
 

@@ -18,15 +18,15 @@ import sqlglot
 from sqlglot import exp
 
 from bos_chassis.errors import ConfigurationError
-from bos_mcp_db import mssql_schema
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends import mssql_schema
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
+from bos_mcp_db.backends.mssql_driver import parse_address
+from bos_mcp_db.backends.mssql_session import ServerError
+from bos_mcp_db.backends.mssql_wire import ConnectionFailed
 from bos_mcp_db.databases import Database, open_databases
 from bos_mcp_db.envelope import result_envelope
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryRefused
-from bos_mcp_db.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
-from bos_mcp_db.mssql_driver import parse_address
-from bos_mcp_db.mssql_session import ServerError
-from bos_mcp_db.mssql_wire import ConnectionFailed
 from bos_mcp_db.names import literal
 from bos_mcp_db.places import Places
 from bos_mcp_db.provisioning import provision_mssql
@@ -37,7 +37,7 @@ from bos_sqlguard import Guard, GuardPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bos_mcp_db.blocking import Clock
+    from bos_mcp_db.backends.blocking import Clock
 
 LIMITS = Limits(max_rows=2, max_columns=20, max_bytes=100_000, timeout_s=30)
 CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests"

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tds_server import SILENCE, Refusal, Rows, TdsServer, certificate_for, tds_server
 
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.mssql import MssqlBackend
+from bos_mcp_db.backends.mssql_driver import parse_address, session_opener
 from bos_mcp_db.failures import (
     DatabaseUnavailable,
     QueryFailed,
     QueryTimedOut,
     ResultTooLarge,
 )
-from bos_mcp_db.mssql import MssqlBackend
-from bos_mcp_db.mssql_driver import parse_address, session_opener
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

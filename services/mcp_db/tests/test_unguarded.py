@@ -12,11 +12,11 @@ import asyncpg
 import pytest
 from mcp_db_rig import READER, TABLES
 
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut
-from bos_mcp_db.postgres import PostgresBackend
 from bos_mcp_db.provisioning import provision_sql
-from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import load_functions
 
 if TYPE_CHECKING:

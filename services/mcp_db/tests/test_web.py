@@ -11,14 +11,14 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, sqlite_database
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.credentials.tls import CertificateFiles, ClientTls
 from bos_chassis.errors import BosError, ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.tls import CertificateFiles, ClientTls
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
-from bos_sql.mcp import McpClient
+from bos_sql.database.mcp import McpClient
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from bos_chassis.auth import Authenticator, Principal
+    from bos_chassis.auth.callers import Authenticator, Principal
 
 ENDLESS = (
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"

@@ -9,7 +9,7 @@ from memory_house import Caller, Starter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from bos.memory.v1 import (
     OpenTurnRequest,
     RecordTurnRequest,
 )
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_memory.service import serve
 from bos_memory.settings import MemorySettings
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from bos.common.v1 import LongTermMemory
     from bos.memory.v1 import Conversation, Message, OpenTurnResponse
-    from bos_testkit.model_fixtures import Fixture
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.replies import Fixture
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()

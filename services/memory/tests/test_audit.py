@@ -24,7 +24,7 @@ from bos_memory.retention import main
 from bos_memory.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from memory_house import Caller, Starter

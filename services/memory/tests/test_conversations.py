@@ -20,7 +20,7 @@ from bos.memory.v1 import (
 from bos_chassis.errors import InvalidArgument, NotFound
 from bos_memory.facts import PersonalFacts
 from bos_memory.summarizing import ConversationSummary
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

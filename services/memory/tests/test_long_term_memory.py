@@ -15,7 +15,7 @@ from bos_memory.facts import FoundFacts, FoundPreferences, PersonalFacts, joined
 from bos_memory.profiles import Profiles
 from bos_memory.service import READER, SCHEMA
 from bos_postgres import open_database
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

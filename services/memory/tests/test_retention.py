@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bos_memory.retention import main
 from bos_postgres import connect
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     import pytest

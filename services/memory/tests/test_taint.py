@@ -13,7 +13,7 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryRequest,
 )
 from bos_memory.prompts import extraction_messages
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

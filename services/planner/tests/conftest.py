@@ -13,15 +13,15 @@ from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_planner.service import serve
 from bos_planner.settings import PlannerSettings
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos.planner.v1 import MakePlanResponse
-    from bos_testkit.model_server import ScriptedModel
-    from bos_testkit.models import ScriptedModelFactory
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 TOP_CUSTOMERS = "Which five customers brought the most revenue, and what share is that?"
 PLAN = {

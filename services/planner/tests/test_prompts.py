@@ -12,7 +12,7 @@ from bos.planner.v1 import MakePlanRequest, RevisionContext
 from bos_agentkit.prompts import UNTRUSTED_NOTICE
 from bos_planner.prompts import plan_messages
 from bos_plans import Selection
-from bos_testkit.model_wire import count_tokens
+from bos_testkit.scripted_model.wire import count_tokens
 
 CARDS = (
     AgentCard(name="sql", description="Queries.", latency_budget={"seconds": 8}),

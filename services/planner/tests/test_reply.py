@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from bos_chassis.values import to_value
-from bos_llm.schema import JsonSchema
+from bos_llm.replies.schema import JsonSchema
 from bos_planner.reply import PlannerReply, read_value
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bos.common.v1 import TraceEvent
     from bos.planner.v1 import MakePlanResponse
-    from bos_testkit.model_faults import Knobs
+    from bos_testkit.scripted_model.faults import Knobs
 
 ERROR = TraceEventType.TRACE_EVENT_TYPE_ERROR
 MESSAGE = TraceEventType.TRACE_EVENT_TYPE_MESSAGE

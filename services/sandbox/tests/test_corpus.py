@@ -11,7 +11,7 @@ from sandbox_client import open_sandbox
 
 from bos.sandbox.v1 import ProgramStatus, Tier
 from bos_chassis.values import from_value, to_value
-from bos_sandbox.inside.export import export
+from bos_sandbox.process_tier.inside.export import export
 
 if TYPE_CHECKING:
     from sandbox_client import Sandbox

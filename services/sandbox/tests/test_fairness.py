@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramRequest, SandboxServiceStub, Tier
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry

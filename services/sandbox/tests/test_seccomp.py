@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from bos_sandbox import syscalls
-from bos_sandbox.seccomp import first_filter, second_filter, supported
+from bos_sandbox.process_tier import syscalls
+from bos_sandbox.process_tier.seccomp import first_filter, second_filter, supported
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000

@@ -14,7 +14,7 @@ from bos.gateway.v1 import RunStatus
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.fixtures import demo_fixtures
 from bos_standalone.cli import DEMO_QUESTION
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from .conftest import Folder

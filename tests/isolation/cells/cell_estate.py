@@ -67,8 +67,8 @@ from bos.identity.v1 import (
 )
 from bos.memory.v1 import MemoryTurnServiceStub, RecordTurnRequest
 from bos_agentkit import agent_card, succeeded
-from bos_chassis.auth import RUN_TOKEN_KEY, Attempt, current_run_token, generate_keypair
-from bos_chassis.scopes import SCOPES
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, current_run_token, generate_keypair
+from bos_chassis.auth.scopes import SCOPES
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, agent_server
 

@@ -32,7 +32,7 @@ from cell_rows import NOT_SERVED, ROWS, Row
 from google.protobuf.message import Message
 from public_rpcs import all_rpcs
 
-from bos_chassis.scopes import SCOPE_OF
+from bos_chassis.auth.scopes import SCOPE_OF
 from bos_postgres import create_database
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from bos_bench.diamond_model import PLAN, QUESTION
 from bos_bench.measure import closed_loop, medians, warm_up
 from bos_bench.one_call import NAMES
 from bos_bench.processes import child
-from bos_chassis.auth import generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from bos_bench.one_call import NAMES
-from bos_testkit.model_fixtures import Fixture, fixture
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.replies import Fixture, fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 PLAN, ANSWER = "plan", "answer"
 QUESTION = "What did our best customers bring last quarter, and what was left of it?"

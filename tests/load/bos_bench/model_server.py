@@ -10,8 +10,8 @@ import asyncio
 import json
 import sys
 
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 REPLY = "The five customers brought 612,000 EUR, which is 41 % of the total. " * 4
 

@@ -22,7 +22,7 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_bench.doubles import FixedComposer
-from bos_chassis.loop import new_event_loop
+from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.errors import BosError, ConfigurationError
-from bos_chassis.loop import new_event_loop
 from bos_chassis.telemetry import Telemetry
 from bos_demo.questions import load_questions
 from bos_llm import ModelSettings

@@ -12,7 +12,8 @@ this description (no protobuf encoding, no locale, no map order):
   ``{"timestamp":"SECONDS.NANOS"}`` (since 1970 UTC, nine decimals), ``{"map":{NAME:VALUE,…}}``.
 
 Of a credential of the run that an action holds, or a part or another encoding of one, the gateway
-keeps only a mask (:mod:`bos_chassis.credential_forms`), and that is what comes back once it is
+keeps only a mask (:mod:`bos_chassis.credentials.credential_forms`), and that is what comes back
+once it is
 approved. The digest is of the whole action, so :func:`with_secrets` can tell whether what it puts
 together is what was proposed.
 
@@ -27,7 +28,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import ProposedAction
-from bos_chassis.credential_forms import TooManyParts, mask_of, telling_masks
+from bos_chassis.credentials.credential_forms import TooManyParts, mask_of, telling_masks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

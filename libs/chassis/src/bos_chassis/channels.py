@@ -23,18 +23,18 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bos_chassis.auth import RUN_TOKEN_KEY, current_run_token
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
+from bos_chassis.credentials.tls import certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import from_rpc_error
-from bos_chassis.tls import certificate_files, channel_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from bos_chassis.credentials.tls import CertificateFiles
     from bos_chassis.settings import TlsSettings
     from bos_chassis.telemetry import Telemetry
-    from bos_chassis.tls import CertificateFiles
 
 _REPEATABLE = (
     descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS,

@@ -15,19 +15,19 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
+from bos_chassis.credentials.tls import certificate_files, server_credentials
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.interceptors import Health, server_chain
 from bos_chassis.settings import is_loopback, require_loopback
 from bos_chassis.telemetry import metrics_server
-from bos_chassis.tls import certificate_files, server_credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
+    from bos_chassis.credentials.tls import CertificateFiles
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
-    from bos_chassis.tls import CertificateFiles
 
 __all__ = ["GrpcServer", "Servicer", "grpc_server"]
 

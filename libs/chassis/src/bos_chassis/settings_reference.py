@@ -42,7 +42,7 @@ _SHARED = ("bos_chassis", "bos_llm")
 """Packages whose settings hold for every process; they come first."""
 
 _ELSEWHERE = (
-    "bos_chassis.access",
+    "bos_chassis.auth.access",
     "bos_chassis.http.policy",
     "bos_identity.openid.settings",
     "bos_postgres.audit.sealing",

@@ -11,9 +11,9 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.user_tokens import open_authenticator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -2,6 +2,8 @@
 
 from bos_llm.agent_config import AgentModelConfig
 from bos_llm.budget import TokenBudget, current_budget, set_budget
+from bos_llm.endpoints.identity import identity_available
+from bos_llm.endpoints.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.errors import (
     BudgetExhausted,
     ModelNotConfigured,
@@ -11,12 +13,10 @@ from bos_llm.errors import (
     ModelRequestRejected,
     ModelUnavailable,
 )
-from bos_llm.identity import identity_available
 from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models, open_models
 from bos_llm.probing import Probe, probe
-from bos_llm.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.prompt_files import PromptFile, prompt_file
 from bos_llm.settings import ModelSettings
 from bos_llm.usage import ModelPrice, Usage

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from bos_llm.budget import Reservation, current_budget, prompt_bound
-from bos_llm.retry import final_error
-from bos_llm.thinking import ThinkFilter
-from bos_llm.wire import ForeignReply, Reply, ReplyBuilder, ReportedError, TokenCount
+from bos_llm.endpoints.retry import final_error
+from bos_llm.replies.thinking import ThinkFilter
+from bos_llm.replies.wire import ForeignReply, Reply, ReplyBuilder, ReportedError, TokenCount
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from bos_llm.capabilities import Ladder
-    from bos_llm.endpoint import Endpoint, ReplyStream
-    from bos_llm.error_reply import Refusal
-    from bos_llm.observe import ObservedCall
-    from bos_llm.providers import Capabilities
-    from bos_llm.request import Request, RequestWriter
-    from bos_llm.retry import RetryPolicy
+    from bos_llm.endpoints.capabilities import Ladder
+    from bos_llm.endpoints.endpoint import Endpoint, ReplyStream
+    from bos_llm.endpoints.error_reply import Refusal
+    from bos_llm.endpoints.observe import ObservedCall
+    from bos_llm.endpoints.providers import Capabilities
+    from bos_llm.endpoints.request import Request, RequestWriter
+    from bos_llm.endpoints.retry import RetryPolicy
     from bos_llm.settings import ModelSettings
 
 R = TypeVar("R")

@@ -9,27 +9,27 @@ from pydantic import BaseModel
 
 from bos_chassis.errors import BosError, ConfigurationError
 from bos_llm.calling import Caller, count_tokens
+from bos_llm.endpoints.profiles import current_key_profile
+from bos_llm.endpoints.request import Request, RequestWriter
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused, ModelUnavailable
 from bos_llm.messages import assistant, user
-from bos_llm.profiles import current_key_profile
-from bos_llm.repairing import repair
-from bos_llm.request import Request, RequestWriter
-from bos_llm.schema import JsonSchema, UnusableReply
-from bos_llm.thinking import without_thinking
+from bos_llm.replies.repairing import repair
+from bos_llm.replies.schema import JsonSchema, UnusableReply
+from bos_llm.replies.thinking import without_thinking
 from bos_llm.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from bos_llm.agent_config import AgentModelConfig
-    from bos_llm.capabilities import Ladder
-    from bos_llm.endpoint import Endpoint
+    from bos_llm.endpoints.capabilities import Ladder
+    from bos_llm.endpoints.endpoint import Endpoint
+    from bos_llm.endpoints.observe import Observer
+    from bos_llm.endpoints.retry import RetryPolicy
     from bos_llm.messages import Message
-    from bos_llm.observe import Observer
     from bos_llm.prices import PriceTable
-    from bos_llm.retry import RetryPolicy
+    from bos_llm.replies.wire import Reply, TokenCount
     from bos_llm.settings import ModelSettings
-    from bos_llm.wire import Reply, TokenCount
 
 T = TypeVar("T", bound=BaseModel)
 

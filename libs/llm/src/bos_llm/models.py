@@ -8,20 +8,20 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bos_llm.breaker import CircuitBreaker
-from bos_llm.capabilities import Ladder
-from bos_llm.errors import ModelNotConfigured
-from bos_llm.model import Model
-from bos_llm.observe import KeyObserver, ModelMetrics, Observer
-from bos_llm.profiles import (
+from bos_llm.endpoints.breaker import CircuitBreaker
+from bos_llm.endpoints.capabilities import Ladder
+from bos_llm.endpoints.observe import KeyObserver, ModelMetrics, Observer
+from bos_llm.endpoints.profiles import (
     LiveProfiles,
     ProfileKeys,
     current_key_profile,
     key_file,
     profiles_file,
 )
-from bos_llm.providers import provider_row
-from bos_llm.retry import RetryPolicy
+from bos_llm.endpoints.providers import provider_row
+from bos_llm.endpoints.retry import RetryPolicy
+from bos_llm.errors import ModelNotConfigured
+from bos_llm.model import Model
 from bos_llm.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
     from bos_llm.agent_config import Access, AgentModelConfig
-    from bos_llm.endpoint import Endpoint
-    from bos_llm.profiles import KeysNow
-    from bos_llm.providers import Capabilities
+    from bos_llm.endpoints.endpoint import Endpoint
+    from bos_llm.endpoints.profiles import KeysNow
+    from bos_llm.endpoints.providers import Capabilities
 
 
 class Models:
@@ -131,7 +131,7 @@ class Models:
     async def __aenter__(self) -> Self:
         if self.configured:
             # The client package takes a second to import; better now than in the first question.
-            await asyncio.to_thread(importlib.import_module, "bos_llm.endpoint")
+            await asyncio.to_thread(importlib.import_module, "bos_llm.endpoints.endpoint")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -167,7 +167,7 @@ class Models:
                     f"No model is configured for {agent!r}: set {' and '.join(missing)}.",
                     metadata={"agent": agent, "provider": config.provider},
                 )
-            from bos_llm.endpoint import Endpoint
+            from bos_llm.endpoints.endpoint import Endpoint
 
             access = self.settings.access(config.provider, config.keys)
             where = access.base_url or access.provider

@@ -22,7 +22,7 @@ from bos_llm.prices import announced_end
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from bos_llm.endpoint import Endpoint
+    from bos_llm.endpoints.endpoint import Endpoint
     from bos_llm.model import Model
     from bos_llm.models import Models
 

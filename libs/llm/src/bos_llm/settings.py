@@ -46,10 +46,16 @@ from bos_llm.agent_config import (
     Temperature,
     Tier,
 )
+from bos_llm.endpoints.profiles import (
+    MAX_PROFILES,
+    KeyProfile,
+    NamedProfile,
+    keys_of,
+    profiles_file,
+)
+from bos_llm.endpoints.providers import StructuredMode, provider_row, recognise
 from bos_llm.named_variables import SHARED_VARIABLES, NamedVariables, variable_of
 from bos_llm.prices import PriceTable
-from bos_llm.profiles import MAX_PROFILES, KeyProfile, NamedProfile, keys_of, profiles_file
-from bos_llm.providers import StructuredMode, provider_row, recognise
 from bos_llm.usage import ModelPrice
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import ClientSession
 from canned_replies import NO_ERROR, CannedReply, TableChoice, serve_canned
 
-from bos_llm.schema import JsonSchema, UnusableReply
-from bos_llm.sse import EventReader
-from bos_llm.thinking import ThinkFilter
-from bos_llm.wire import (
+from bos_llm.endpoints.sse import EventReader
+from bos_llm.replies.schema import JsonSchema, UnusableReply
+from bos_llm.replies.thinking import ThinkFilter
+from bos_llm.replies.wire import (
     ForeignReply,
     Reply,
     ReplyBuilder,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from bos_testkit.models import scripted_model
 from bos_testkit.postgres import postgres_dsn, postgres_server
+from bos_testkit.scripted_model.pytest_fixtures import scripted_model
 
 __all__ = ["postgres_dsn", "postgres_server", "pytest_configure", "scripted_model"]
 

@@ -25,15 +25,15 @@ from bos_code.settings import CodeSettings
 from bos_llm import Models
 from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from bos.agent.v1 import AgentCard, ProposedAction
     from bos.common.v1 import TraceEvent
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 
 @dataclass

@@ -20,10 +20,10 @@ from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub, Tier
 from bos_agentkit import action_digest
 from bos_chassis.values import from_value_map, table_rows, to_value
 from bos_code.programs import FRAME_HELPER, input_digests
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("F-08")]
 

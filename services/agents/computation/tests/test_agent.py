@@ -14,7 +14,7 @@ import pytest
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 from bos_agentkit import is_retryable
 from bos_chassis.values import table_rows
-from bos_testkit.model_fixtures import Fixture
+from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

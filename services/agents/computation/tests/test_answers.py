@@ -8,8 +8,8 @@ import pytest
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
-from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
-from bos_agentkit.variables import describe, needed, task_variables
+from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.variables import describe, needed, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_computation.answers import summary_table
 from bos_computation.replies import SummaryTable

@@ -19,10 +19,10 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.service import serve
 from bos_sql.settings import SqlSettings
 from bos_testkit.agents import call_agent
-from bos_testkit.model_fixtures import fixture
-from bos_testkit.model_server import ScriptedModel
-from bos_testkit.models import model_settings
 from bos_testkit.postgres import postgres_dsn, postgres_server
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import TraceEvent
     from bos_mcp_db.service import McpDbServer
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

@@ -10,9 +10,9 @@ import pytest
 from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest, TaskMetadata
 from bos_chassis.telemetry import Telemetry
 from bos_sql.agent import SqlAgent
-from bos_sql.ahead import KEPT_S, ReadAhead
+from bos_sql.database.metadata import Overview
+from bos_sql.database.read_ahead import KEPT_S, ReadAhead
 from bos_sql.grounding.cache import MetadataIndexes
-from bos_sql.metadata import Overview
 from bos_sql.settings import SqlSettings
 
 from .conftest import FAILED, SUCCEEDED, House, StartHouse

@@ -11,7 +11,7 @@ import pytest
 
 from bos.common.v1 import ColumnType, SourceType
 from bos_chassis.values import table_rows, to_value, to_value_map
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
 

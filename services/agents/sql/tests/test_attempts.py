@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import (
     FAILED,

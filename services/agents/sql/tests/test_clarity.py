@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bos.common.v1 import ClarificationTurn
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import (
     FAILED,

@@ -13,7 +13,7 @@ import pytest
 from bos_demo.company import table_names
 from bos_demo.questions import SqlStep, load_questions
 from bos_demo.schema import read_tables, schema_sql
-from bos_mcp_db.sqlite_schema import describe_tables
+from bos_mcp_db.backends.sqlite_schema import describe_tables
 from bos_sql.grounding.catalog import Catalog, read_catalog
 from bos_sql.grounding.curated import read_curated
 from bos_sql.grounding.index import MetadataIndex

@@ -8,7 +8,7 @@ import pytest
 
 from bos_sql.dialects.translate import translate
 from bos_sql.grounding.catalog import Field, Table
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import SUCCEEDED, StartHouse, draft, fixtures
 

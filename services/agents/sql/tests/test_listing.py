@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bos_chassis.values import table_rows
-from bos_sql.listing import asks_for_tables
-from bos_sql.metadata import Overview, TableSummary
+from bos_sql.database.metadata import Overview, TableSummary
+from bos_sql.database.table_listing import asks_for_tables
 
 from .conftest import SUCCEEDED, StartHouse
 

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
 from bos_chassis.errors import (
     BosError,
     ConfigurationError,
@@ -25,7 +25,7 @@ from bos_chassis.errors import (
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import serve as serve_mcp_db
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-from bos_sql.mcp import McpClient
+from bos_sql.database.mcp import McpClient
 from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, TABLES, StartHouse, draft, fixtures

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from bos_chassis.errors import ConfigurationError
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, draft, fixtures
 from .wide_schema import wide_ddl, wide_tables

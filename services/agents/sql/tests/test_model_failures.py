@@ -120,7 +120,7 @@ async def test_the_unexpected_ends_the_step_without_a_retry(
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("a secret detail")
 
-    monkeypatch.setattr("bos_sql.review.parse_results", broken)
+    monkeypatch.setattr("bos_sql.steps.review.parse_results", broken)
 
     done = await house.ask()
 

@@ -13,10 +13,10 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.questions import SqlStep, load_questions
 from bos_demo.schema import read_tables
-from bos_sql.asking import Asker
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
-from bos_sql.replies import QueryReview
-from bos_sql.review_need import risks
+from bos_sql.model_calls import Asker
+from bos_sql.steps.replies import QueryReview
+from bos_sql.steps.review_need import risks
 from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures

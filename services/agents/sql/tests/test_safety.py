@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bos_sql.guard import ApprovedQuery, Guards, QueryGuard
-from bos_sql.metadata import Overview, TableSummary
+from bos_sql.database.metadata import Overview, TableSummary
+from bos_sql.steps.guard import ApprovedQuery, Guards, QueryGuard
 from bos_sqlguard import GuardPolicy
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
 

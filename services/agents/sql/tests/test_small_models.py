@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, GOOD, MISSING_COLUMN, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse
 

@@ -14,13 +14,13 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, make_table, table_rows
 from bos_mcp_db import values as mcp_db_values
 from bos_sql.agent import SqlAgent
-from bos_sql.filters import told_filters
+from bos_sql.database.mcp import McpClient
+from bos_sql.database.mcp_results import read_cell, read_table
 from bos_sql.grounding.cache import MetadataIndexes
-from bos_sql.grounding.pack import GroundingPack
-from bos_sql.interpret import plain_answer, preview_text
-from bos_sql.mcp import McpClient
+from bos_sql.grounding.schema_excerpt import GroundingPack
 from bos_sql.settings import SqlSettings
-from bos_sql.wire import read_cell, read_table
+from bos_sql.steps.filters import told_filters
+from bos_sql.steps.interpret import plain_answer, preview_text
 
 CELLS = [
     None,

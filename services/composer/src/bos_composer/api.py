@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bos_composer.composer import Composer
 
 
-class ComposerApi(ComposerServiceServicer):
+class ComposerServicer(ComposerServiceServicer):
     """``bos.composer.v1.ComposerService``; requests are validated before they get here."""
 
     def __init__(self, composer: Composer) -> None:

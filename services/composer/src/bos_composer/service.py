@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_composer.api import ComposerApi
+from bos_composer.api import ComposerServicer
 from bos_composer.composer import Composer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.telemetry import Telemetry
     from bos_composer.settings import ComposerSettings
     from bos_llm import Models
@@ -42,7 +42,7 @@ async def serve(
     """
     composer = Composer(settings, telemetry, models=models)
     servicer = Servicer(
-        ComposerApi(composer),
+        ComposerServicer(composer),
         add_ComposerServiceServicer_to_server,
         SERVICE_NAME,
         max_request_bytes=settings.server.max_message_bytes,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import Value
-from bos_agentkit.grounding import plain_sentence
+from bos_agentkit.programs.number_check import plain_sentence
 from bos_chassis.values import from_value
 from bos_composer.numbers import plain
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bos_chassis.errors import FailedPrecondition, InvalidArgument
-from bos_demo.generate import SEED, generate
+from bos_demo.generators.generate import SEED, generate
 from bos_demo.schema import comment_statements, read_tables, schema_sql
 from bos_postgres import connect
 

@@ -18,14 +18,14 @@ from bos_demo.fixtures import (
     question_fixtures,
     sql_replies,
 )
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
     from bos_demo.dialogues import Clarified, FollowUp
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
 
 def dialogue_fixtures(today: date) -> Iterator[Fixture]:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bos_demo.questions import load_questions
-from bos_testkit.model_fixtures import fixture
+from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bos_demo.dialects import Dialect
     from bos_demo.questions import CodeStep, ComputationStep, Question, SqlStep
-    from bos_testkit.model_fixtures import Fixture
+    from bos_testkit.scripted_model.replies import Fixture
 
     Capture = Callable[[str, int], str]
     """From a slot's name and row (from 1) to the pattern that finds its value in a prompt."""

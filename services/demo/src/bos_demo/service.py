@@ -15,7 +15,7 @@ from bos_chassis.telemetry import setup_telemetry
 from bos_demo.company import load_postgres, table_names, write_sqlite
 from bos_demo.dialogue_fixtures import dialogue_fixtures
 from bos_demo.fixtures import demo_fixtures
-from bos_testkit.model_server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

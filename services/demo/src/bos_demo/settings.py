@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import Settings, TelemetrySettings
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.generate import SEED
+from bos_demo.generators.generate import SEED
 
 
 class DemoSettings(Settings):

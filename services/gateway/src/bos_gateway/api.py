@@ -12,10 +12,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
-from bos_chassis.auth import AUTHORIZATION_KEY, LOCAL_USER, current_principal
+from bos_chassis.auth.callers import AUTHORIZATION_KEY, LOCAL_USER, current_principal
+from bos_chassis.auth.roles import require_role
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_chassis.names import USER
-from bos_chassis.roles import require_role
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log.reader import run_of
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from bos_chassis.access import AccessRules
-    from bos_chassis.session_check import SessionCheck
+    from bos_chassis.auth.access import AccessRules
+    from bos_chassis.auth.session_check import SessionCheck
     from bos_gateway.admission.dry_run import DryRun
     from bos_gateway.effects.registry import Registry
     from bos_gateway.metrics import GatewayMetrics

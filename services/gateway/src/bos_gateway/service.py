@@ -16,12 +16,12 @@ from bos.gateway import v1 as gateway
 from bos.memory.v1 import MemoryTurnServiceStub
 from bos.planner.v1 import PlannerServiceStub
 from bos_artefacts import open_artefacts
-from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
+from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
+from bos_chassis.auth.proxy_tokens import from_proxy
+from bos_chassis.auth.session_check import SessionCheck
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels
-from bos_chassis.proxy_tokens import from_proxy
 from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.session_check import SessionCheck
-from bos_chassis.user_tokens import open_authenticator
 from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.admission.accept import Admission
 from bos_gateway.admission.daily_quota import DayBudget

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
-from bos_chassis.access import AccessSettings, ToolPattern
+from bos_chassis.auth.access import AccessSettings, ToolPattern
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
 from bos_gateway.core.budget import MAX_RUN_TOKENS, freeze_shares

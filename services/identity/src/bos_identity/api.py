@@ -17,14 +17,14 @@ from bos.identity.v1 import (
     ResetPasswordResponse,
     RevokeSessionResponse,
 )
+from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY
 from bos_chassis.client_address import client_address, network
 from bos_chassis.errors import PermissionDenied
-from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
 from bos_identity.administration.registration import all_local, passed_on
 from bos_identity.client_address import Addresses
 from bos_identity.credentials.callers import as_uuid, key_refused
-from bos_identity.key_ring import ALGORITHM
 from bos_identity.sessions import Origin, no_session
+from bos_identity.signing.key_ring import ALGORITHM
 
 if TYPE_CHECKING:
     import grpc
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
         ResetPasswordRequest,
         RevokeSessionRequest,
     )
-    from bos_chassis.proxy_tokens import ProxyTokenVerifier
+    from bos_chassis.auth.proxy_tokens import ProxyTokenVerifier
     from bos_identity.administration.registration import Registration
     from bos_identity.credentials.callers import Callers
     from bos_identity.identity import Identity
-    from bos_identity.key_ring import KeyRing
+    from bos_identity.signing.key_ring import KeyRing
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

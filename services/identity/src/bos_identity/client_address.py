@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY
 from bos_chassis.client_address import client_address
-from bos_chassis.proxy_tokens import PROXY_TOKEN_KEY
 
 if TYPE_CHECKING:
     import grpc
 
-    from bos_chassis.proxy_tokens import ProxyTokenVerifier
+    from bos_chassis.auth.proxy_tokens import ProxyTokenVerifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 from attrs import evolve
 
 from bos.identity.v1 import LogInResponse, Tokens
+from bos_chassis.auth.user_tokens import refused_token
 from bos_chassis.errors import (
     FailedPrecondition,
     FieldViolation,
@@ -18,11 +19,10 @@ from bos_chassis.errors import (
     ResourceExhausted,
     Unauthenticated,
 )
-from bos_chassis.user_tokens import refused_token
 from bos_identity.administration.registration import check_password
 from bos_identity.names import clean_name
 from bos_identity.opaque_tokens import digest, new_refresh_token
-from bos_identity.throttle import THROTTLED
+from bos_identity.passwords.throttle import THROTTLED
 from bos_postgres.audit import stranger
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.attempts import Attempts
     from bos_identity.passwords.hashes import Passwords
+    from bos_identity.passwords.throttle import Throttle
     from bos_identity.sessions import Origin, Sessions, StoredSession
     from bos_identity.settings import IdentitySettings
-    from bos_identity.throttle import Throttle
     from bos_identity.tokens import AccessTokens
     from bos_postgres.audit import By, Refusals
 

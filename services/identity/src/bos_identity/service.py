@@ -16,12 +16,12 @@ from bos.identity.v1 import (
     add_IdentityServiceServicer_to_server,
     add_OpenIdServiceServicer_to_server,
 )
-from bos_chassis.api_keys import ApiKeyVerifier
+from bos_chassis.auth.api_keys import ApiKeyVerifier
+from bos_chassis.auth.jwks import KeySet
+from bos_chassis.auth.proxy_tokens import from_proxy, proxy_tokens_from
+from bos_chassis.auth.user_tokens import UserTokenVerifier, with_users
 from bos_chassis.channels import Channels
-from bos_chassis.jwks import KeySet
-from bos_chassis.proxy_tokens import from_proxy, proxy_tokens_from
 from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.user_tokens import UserTokenVerifier, with_users
 from bos_identity.accounts import LOCAL_USER_ID, Accounts
 from bos_identity.administration.api import SERVICE_NAME as ADMINISTRATION_SERVICE
 from bos_identity.administration.api import AdministrationServicer
@@ -45,7 +45,6 @@ from bos_identity.deletion.data_services import DataServices
 from bos_identity.deletion.runner import DeletionRunner
 from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
-from bos_identity.key_ring import open_key_ring
 from bos_identity.metrics import IdentityMetrics
 from bos_identity.openid.api import OPEN_METHODS as OPENID_OPEN_METHODS
 from bos_identity.openid.api import SERVICE_NAME as OPENID_SERVICE
@@ -54,8 +53,9 @@ from bos_identity.openid.identities import ExternalIdentities
 from bos_identity.openid.service import openid_log_in
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
+from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
-from bos_identity.throttle import Throttle
+from bos_identity.signing.key_ring import open_key_ring
 from bos_identity.tokens import AccessTokens
 from bos_identity.upkeep import running_upkeep
 from bos_postgres import migrate, open_database
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
-    from bos_identity.key_ring import KeyRing
     from bos_identity.settings import IdentitySettings
+    from bos_identity.signing.key_ring import KeyRing
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "identity"

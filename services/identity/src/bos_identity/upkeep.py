@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from bos_chassis.concurrency.tasks import running_task
 from bos_chassis.errors import BosError
-from bos_chassis.tasks import running_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

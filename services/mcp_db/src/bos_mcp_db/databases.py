@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from bos_chassis.access import AccessRules
+from bos_chassis.auth.access import AccessRules
 from bos_chassis.errors import ConfigurationError
-from bos_mcp_db.backend import Limits
+from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.mssql import MssqlBackend
+from bos_mcp_db.backends.mssql_driver import driver_installed, parse_address, session_opener
+from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
-from bos_mcp_db.mssql import MssqlBackend
-from bos_mcp_db.mssql_driver import driver_installed, parse_address, session_opener
 from bos_mcp_db.names import split_table
 from bos_mcp_db.password_file import password_source
 from bos_mcp_db.places import Places
-from bos_mcp_db.postgres import PostgresBackend
-from bos_mcp_db.sqlite import SqliteBackend
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from bos_chassis.access import Access
-    from bos_mcp_db.backend import Backend, Result, TableInfo
+    from bos_chassis.auth.access import Access
+    from bos_mcp_db.backends.backend import Backend, Result, TableInfo
     from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 _MOST_NARROWED = 64

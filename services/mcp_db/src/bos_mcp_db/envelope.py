@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_chassis.errors import BosError
-    from bos_mcp_db.backend import Limits, Result, TableInfo
+    from bos_mcp_db.backends.backend import Limits, Result, TableInfo
     from bos_mcp_db.databases import Database
     from bos_mcp_db.samples import Samples
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_mcp_db.backend import TableInfo
+    from bos_mcp_db.backends.backend import TableInfo
 
 
 def schema_fingerprint(tables: Sequence[TableInfo], role: str = "") -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from bos_chassis.watched_files import secret_file
+from bos_chassis.credentials.watched_files import secret_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

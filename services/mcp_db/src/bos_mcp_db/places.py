@@ -6,8 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bos_chassis.auth import current_principal
-from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
+from bos_chassis.auth.callers import current_principal
+from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_mcp_db.failures import DatabaseBusy
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bos_mcp_db.names import quote, split_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_mcp_db.backend import TableInfo
+    from bos_mcp_db.backends.backend import TableInfo
     from bos_mcp_db.databases import Database
 
 _ROWS_READ = 500

@@ -10,17 +10,17 @@ from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import metrics_server
 from bos_mcp_db.api import Tools, build_server
-from bos_mcp_db.connections import ConnectionLimits
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
+from bos_mcp_db.http_server.connections import ConnectionLimits
+from bos_mcp_db.http_server.web import MCP_PATH, build_app, http_server
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
-from bos_mcp_db.web import MCP_PATH, build_app, http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.telemetry import Telemetry
     from bos_mcp_db.databases import Databases
     from bos_mcp_db.settings import McpDbSettings

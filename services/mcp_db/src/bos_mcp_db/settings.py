@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from bos_chassis.access import AccessSettings
+from bos_chassis.auth.access import AccessSettings
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
 

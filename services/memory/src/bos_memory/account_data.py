@@ -10,7 +10,7 @@ from bos.account.v1 import (
     EraseAccountDataResponse,
     ExportAccountDataResponse,
 )
-from bos_chassis.account_data import ERASE, EXPORT, account_to, parts
+from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
 from bos_postgres import fetch, fetchrow
 
 if TYPE_CHECKING:

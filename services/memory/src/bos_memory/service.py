@@ -11,10 +11,10 @@ from bos.memory.v1 import (
     add_MemoryServiceServicer_to_server,
     add_MemoryTurnServiceServicer_to_server,
 )
-from bos_chassis.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
-from bos_chassis.proxy_tokens import from_proxy
+from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
+from bos_chassis.auth.proxy_tokens import from_proxy
+from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.user_tokens import open_authenticator
 from bos_memory.account_data import AccountDataServicer
 from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
 from bos_memory.conversations import Conversations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bos_planner.planner import Planner
 
 
-class PlannerApi(PlannerServiceServicer):
+class PlannerServicer(PlannerServiceServicer):
     """``bos.planner.v1.PlannerService``; requests are validated before they get here."""
 
     def __init__(self, planner: Planner, classifier: InstructionClassifier) -> None:

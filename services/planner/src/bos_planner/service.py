@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bos.planner.v1 import add_PlannerServiceServicer_to_server
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_planner.api import PlannerApi
+from bos_planner.api import PlannerServicer
 from bos_planner.instructions import InstructionClassifier
 from bos_planner.planner import Planner
 from bos_planner.templates import load_templates
@@ -15,7 +15,7 @@ from bos_planner.templates import load_templates
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Models
     from bos_planner.settings import PlannerSettings
@@ -45,7 +45,7 @@ async def serve(
     planner = Planner(
         settings, telemetry, models=models, templates=load_templates(settings.templates_path)
     )
-    api = PlannerApi(planner, InstructionClassifier(telemetry, models=models))
+    api = PlannerServicer(planner, InstructionClassifier(telemetry, models=models))
     servicer = Servicer(
         api,
         add_PlannerServiceServicer_to_server,

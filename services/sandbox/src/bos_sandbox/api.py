@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from bos_sandbox.interpreter import Interpreter
     from bos_sandbox.limits import RunLimits
     from bos_sandbox.metrics import SandboxMetrics
-    from bos_sandbox.process import ProcessTier
+    from bos_sandbox.process_tier.process import ProcessTier
     from bos_sandbox.settings import SandboxSettings
     from bos_sandbox.validate import Program
 
 
-class SandboxApi(SandboxServiceServicer):
+class SandboxServicer(SandboxServiceServicer):
     """Translates calls; deciding, checking and running happen behind it."""
 
     def __init__(

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 from bos.sandbox.v1 import add_SandboxServiceServicer_to_server
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_sandbox.api import SandboxApi
+from bos_sandbox.api import SandboxServicer
 from bos_sandbox.interpreter import open_interpreter
 from bos_sandbox.metrics import SandboxMetrics
-from bos_sandbox.process import open_process_tier
+from bos_sandbox.process_tier.process import open_process_tier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.telemetry import Telemetry
     from bos_sandbox.settings import SandboxSettings
 
@@ -36,7 +36,7 @@ async def serve(
         open_interpreter(settings) as interpreter,
         open_process_tier(settings, telemetry, metrics) as process_tier,
     ):
-        api = SandboxApi(interpreter, process_tier, settings, metrics)
+        api = SandboxServicer(interpreter, process_tier, settings, metrics)
         servicer = Servicer(
             api,
             add_SandboxServiceServicer_to_server,

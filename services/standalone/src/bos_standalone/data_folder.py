@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from bos_chassis.errors import ConfigurationError
 from bos_client.local import FILE, LOCK, is_registered, register, write_private
-from bos_identity.key_ring import new_key_encryption_key
+from bos_identity.signing.key_ring import new_key_encryption_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

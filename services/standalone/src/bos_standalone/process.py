@@ -10,8 +10,8 @@ import traceback
 from contextlib import ExitStack, asynccontextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Literal
 
+from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.errors import BosError
-from bos_chassis.loop import new_event_loop
 from bos_chassis.process import EXIT_CONFIGURATION, EXIT_FAILED
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from bos_chassis.auth import authenticator_from, generate_keypair
+from bos_chassis.auth.callers import authenticator_from, generate_keypair
+from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.names import ROLES
-from bos_chassis.run_token_checks import open_run_tokens
 from bos_chassis.settings import AuthSettings, ServerSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict
 
-from bos_chassis.auth import RUN_TOKEN_KEY
+from bos_chassis.auth.callers import RUN_TOKEN_KEY
 from bos_chassis.http.errors import HttpRefused, Rule
 
 if TYPE_CHECKING:

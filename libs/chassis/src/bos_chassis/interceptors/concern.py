@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from bos_chassis.auth import AUTHORIZATION_KEY, RUN_TOKEN_KEY
+from bos_chassis.auth.callers import AUTHORIZATION_KEY, RUN_TOKEN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from opentelemetry.trace import Span
 
-    from bos_chassis.auth import Principal
+    from bos_chassis.auth.callers import Principal
 
 _CREDENTIALS = frozenset({AUTHORIZATION_KEY, RUN_TOKEN_KEY})
 

@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bos_chassis.client_address import client_address, network
+from bos_chassis.credentials.tls import calling_services
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
 from bos_chassis.interceptors.deadlines import Deadlines
@@ -13,12 +14,11 @@ from bos_chassis.interceptors.places import Crowded, Places, Sizes
 from bos_chassis.interceptors.request_log import RequestLog
 from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
-from bos_chassis.tls import calling_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from bos_chassis.auth import Authenticator
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.interceptors.concern import ServerCall
     from bos_chassis.settings import ServerSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry

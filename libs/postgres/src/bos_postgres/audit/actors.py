@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 
-from bos_chassis.auth import LOCAL_USER
+from bos_chassis.auth.callers import LOCAL_USER
 from bos_postgres.audit.entries import AuditEntry
 
 if TYPE_CHECKING:
-    from bos_chassis.auth import Principal
+    from bos_chassis.auth.callers import Principal
     from bos_postgres.audit.entries import ActorKind, Outcome
 
 

@@ -25,9 +25,9 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
-from bos_agentkit.programs import ProgramError
-from bos_agentkit.variables import TODAY, needed, task_variables
+from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.sandbox import ProgramError
+from bos_agentkit.programs.variables import TODAY, needed, task_variables
 from bos_chassis.errors import BosError, InvalidArgument
 from bos_code import prompts
 from bos_code.card import code_card
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult, ProposedAction
     from bos.sandbox.v1 import ProgramFile
     from bos_agentkit import AgentTask
-    from bos_agentkit.programs import Sandbox
+    from bos_agentkit.programs.sandbox import Sandbox
     from bos_code.settings import CodeSettings
     from bos_llm import Message, Model
 

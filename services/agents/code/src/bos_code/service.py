@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bos.sandbox.v1 import Tier
 from bos_agentkit import agent_service
-from bos_agentkit.programs import Sandbox
+from bos_agentkit.programs.sandbox import Sandbox
 from bos_chassis.channels import Channels
 from bos_code.agent import CodeAgent
 from bos_code.card import NAME

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import CONFIGURATION_ERROR, Agent, AgentFailure, ToolContext, succeeded, tool
-from bos_agentkit.grounding import plain_sentence, result_table, ungrounded_numbers
-from bos_agentkit.programs import ProgramError, ProgramFailed, Run
-from bos_agentkit.variables import needed, task_variables
+from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
+from bos_agentkit.programs.variables import needed, task_variables
 from bos_chassis.errors import BosError, PermissionDenied
 from bos_chassis.values import render_value, to_value
 from bos_computation import prompts
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
     from bos_agentkit import AgentTask
-    from bos_agentkit.programs import Sandbox
+    from bos_agentkit.programs.sandbox import Sandbox
     from bos_computation.settings import ComputationSettings
     from bos_llm import Message, Model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_agentkit.grounding import MAX_ROWS
+from bos_agentkit.programs.number_check import MAX_ROWS
 from bos_chassis.values import make_table, unique_names
 
 if TYPE_CHECKING:

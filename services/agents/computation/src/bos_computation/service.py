@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service
-from bos_agentkit.programs import Sandbox
+from bos_agentkit.programs.sandbox import Sandbox
 from bos_chassis.channels import Channels
 from bos_computation.agent import ComputationAgent
 from bos_computation.card import NAME

@@ -16,18 +16,18 @@ from bos_agentkit import (
 )
 from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_chassis.values import table_rows
-from bos_sql.ahead import ReadAhead
-from bos_sql.asking import Asker
-from bos_sql.attempts import run_attempts
 from bos_sql.card import sql_card
-from bos_sql.clarity import choose_tables
-from bos_sql.describe import describe
-from bos_sql.guard import Guards
-from bos_sql.interpret import interpret
-from bos_sql.listing import asks_for_tables, tables_result
-from bos_sql.metadata import database_sources, list_tables, load_index
-from bos_sql.variants import query_variants
-from bos_sql.work import ClarificationNeeded, Work
+from bos_sql.database.metadata import database_sources, list_tables, load_index
+from bos_sql.database.read_ahead import ReadAhead
+from bos_sql.database.table_listing import asks_for_tables, tables_result
+from bos_sql.model_calls import Asker
+from bos_sql.steps.attempts import run_attempts
+from bos_sql.steps.clarity import choose_tables
+from bos_sql.steps.describe import describe
+from bos_sql.steps.guard import Guards
+from bos_sql.steps.interpret import interpret
+from bos_sql.steps.step_state import ClarificationNeeded, Work
+from bos_sql.steps.variants import query_variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model
-    from bos_sql.execute import QueryResult
+    from bos_sql.database.mcp import McpClient
+    from bos_sql.database.metadata import Overview, ReadSchema
     from bos_sql.grounding.cache import MetadataIndexes
-    from bos_sql.interpret import Interpretation
-    from bos_sql.mcp import McpClient
-    from bos_sql.metadata import Overview, ReadSchema
     from bos_sql.settings import SqlSettings
+    from bos_sql.steps.execute import QueryResult
+    from bos_sql.steps.interpret import Interpretation
     from bos_sqlguard import Dialect
 
 _SCHEMA = "mcp_db_schema"

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service
-from bos_chassis.tls import certificate_files
+from bos_chassis.credentials.tls import certificate_files
 from bos_sql.agent import SqlAgent
+from bos_sql.database.mcp import McpClient
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.curated import read_curated
-from bos_sql.mcp import McpClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,8 +6,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from bos_demo.money import round_to, rupees
-from bos_demo.names import (
+from bos_demo.generators.money import round_to, rupees
+from bos_demo.generators.names import (
     CATEGORIES,
     PRODUCT_SERIES,
     REGIONS,
@@ -21,10 +21,10 @@ from bos_demo.rows import Product, ProductCategory, Supplier, Warehouse
 if TYPE_CHECKING:
     import random
 
-    from bos_demo.generators.world import World
-    from bos_demo.names import (
+    from bos_demo.generators.names import (
         CategoryPlan,
     )
+    from bos_demo.generators.world import World
     from bos_demo.rows import CompanyRows
 
 SUPPLIERS = 60

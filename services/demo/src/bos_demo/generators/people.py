@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from bos_demo.generators.money import round_to, rupees
+from bos_demo.generators.names import DEPARTMENTS, FAMILY_NAMES, GIVEN_NAMES, REGIONS
 from bos_demo.generators.world import working_day
-from bos_demo.money import round_to, rupees
-from bos_demo.names import DEPARTMENTS, FAMILY_NAMES, GIVEN_NAMES, REGIONS
 from bos_demo.rows import Department, Employee, Region
 
 if TYPE_CHECKING:
     import random
 
+    from bos_demo.generators.names import DepartmentPlan
     from bos_demo.generators.world import World
-    from bos_demo.names import DepartmentPlan
     from bos_demo.rows import CompanyRows
 
 FOUNDED = date(2009, 4, 1)

@@ -8,9 +8,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from bos_demo.generators.money import paise, round_to, rupees
+from bos_demo.generators.names import (
+    CITIES,
+    CUSTOMER_TRADES,
+    DOMESTIC_PREFIXES,
+    EXPORT_PREFIXES,
+    REGIONS,
+)
 from bos_demo.generators.world import working_day
-from bos_demo.money import paise, round_to, rupees
-from bos_demo.names import CITIES, CUSTOMER_TRADES, DOMESTIC_PREFIXES, EXPORT_PREFIXES, REGIONS
 from bos_demo.periods import add_months, quarter_start
 from bos_demo.rows import Customer, Invoice, InvoiceLine, Payment, SalesReturn, SalesTarget
 

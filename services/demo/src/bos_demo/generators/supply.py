@@ -6,8 +6,8 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from bos_demo.generators.money import paise, round_to, rupees
 from bos_demo.generators.world import working_day
-from bos_demo.money import paise, round_to, rupees
 from bos_demo.periods import add_months
 from bos_demo.rows import PurchaseOrder, PurchaseOrderLine, StockLevel, StockMovement
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from bos_chassis.access import AccessRules
-from bos_chassis.auth import Attempt
+from bos_chassis.auth.access import AccessRules
+from bos_chassis.auth.callers import Attempt
 from bos_gateway.core.shown.masking import Masker
 from bos_gateway.permits.audiences import granted
 

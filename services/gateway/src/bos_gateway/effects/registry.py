@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from bos.agent.v1 import AgentServiceAsyncStub
-    from bos_chassis.access import Access
+    from bos_chassis.auth.access import Access
     from bos_chassis.channels import Channels
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.effects.run_tokens import Tokens

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from bos_chassis.auth import RUN_TOKEN_KEY, Attempt
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bos_chassis.auth import RunTokenSigner
+    from bos_chassis.auth.callers import RunTokenSigner
 
     Metadata = tuple[tuple[str, str], ...]
 

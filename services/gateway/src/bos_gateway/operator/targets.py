@@ -14,10 +14,10 @@ from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos_chassis import errors
-from bos_chassis.auth import RUN_TOKEN_KEY, RunTokenSigner
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner
+from bos_chassis.auth.run_token_keys import signing_keys_file
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.run_token_keys import signing_keys_file
-from bos_chassis.tls import channel_credentials
+from bos_chassis.credentials.tls import channel_credentials
 from bos_client import BosClient
 from bos_client.errors import BosError as ClientError
 from bos_gateway.operator.certificates import check_shown, open_certificates
@@ -27,7 +27,7 @@ from bos_gateway.ownership.attempt_checks import FILE_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bos_chassis.tls import CertificateFiles
+    from bos_chassis.credentials.tls import CertificateFiles
     from bos_client.connection import Connection
     from bos_gateway.operator.deployment import Deployment
 

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from attrs import define, field
 
-from bos_chassis.auth import RunTokenSigner, RunTokenVerifier
+from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier
+from bos_chassis.auth.run_token_keys import key_sources, signing_keys_file
+from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_chassis.errors import PermissionDenied, ResourceExhausted
-from bos_chassis.fair_places import FairPlaces, NoPlaceToWait
-from bos_chassis.run_token_keys import key_sources, signing_keys_file
 from bos_postgres import fetch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos_chassis.auth import Principal
+    from bos_chassis.auth.callers import Principal
     from bos_chassis.settings import AuthSettings
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.settings import GatewaySettings

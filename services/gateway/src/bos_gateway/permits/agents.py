@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import ProposedAction
     from bos.planner.v1 import Step
-    from bos_chassis.access import Access
+    from bos_chassis.auth.access import Access
 
 
 def offered_card(card: AgentCard, access: Access) -> AgentCard | None:

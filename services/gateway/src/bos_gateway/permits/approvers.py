@@ -12,16 +12,16 @@ from attrs import frozen
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bos.gateway.v1 import Approvers
+from bos_chassis.auth.roles import require_role
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.names import MAX_NAMES, ROLES, USER, GroupName, Role
-from bos_chassis.roles import require_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bos.agent.v1 import ProposedAction
     from bos.gateway.v1 import Approval
-    from bos_chassis.auth import Principal
+    from bos_chassis.auth.callers import Principal
 
 SEPARATOR = "\x1f"
 """Between names in one text: no name of a role or group holds it, for it is not printable."""

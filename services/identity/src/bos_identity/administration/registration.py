@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bos_identity.administration.invitations import Invitations
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.hashes import Passwords
+    from bos_identity.passwords.throttle import Throttle
     from bos_identity.sessions import Origin
     from bos_identity.settings import IdentitySettings
-    from bos_identity.throttle import Throttle
     from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"

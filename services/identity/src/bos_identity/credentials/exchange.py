@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.api_keys import KeyTurns, key_refused
+from bos_chassis.auth.api_keys import KeyTurns, key_refused
 from bos_identity.opaque_tokens import digest
 
 if TYPE_CHECKING:

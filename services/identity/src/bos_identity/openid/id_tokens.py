@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.jwks import KeySet
+    from bos_chassis.auth.jwks import KeySet
 
 _LEEWAY_S: Final = 60.0
 _MAX_CHARS: Final = 64 * 1024

@@ -15,9 +15,9 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from bos_chassis.auth.jwks_sources import DISCOVERY_PATH
 from bos_chassis.errors import BosError, Unavailable
 from bos_chassis.http import HttpPolicy
-from bos_chassis.jwks_sources import DISCOVERY_PATH
 from bos_chassis.settings import is_loopback
 
 if TYPE_CHECKING:

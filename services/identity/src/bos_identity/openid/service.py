@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bos_chassis.auth.jwks import KeySet
 from bos_chassis.http import HttpClient
-from bos_chassis.jwks import KeySet
-from bos_identity.key_ring import sealer
 from bos_identity.openid.client_secret import ClientSecret
 from bos_identity.openid.flows import Flows
 from bos_identity.openid.id_tokens import IdTokens
 from bos_identity.openid.log_in import OpenIdLogIn
 from bos_identity.openid.people import People
 from bos_identity.openid.provider import Provider, policy_of
+from bos_identity.signing.key_ring import sealer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

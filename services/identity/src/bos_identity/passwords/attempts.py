@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bos_identity.metrics import IdentityMetrics
     from bos_identity.passwords.hashes import Passwords
-    from bos_identity.throttle import Subject, Throttle
+    from bos_identity.passwords.throttle import Subject, Throttle
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import MessageRole
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
-from bos_agentkit.program_prompts import (
+from bos_agentkit.programs.prompts import (
     join_sections,
     program_sections,
     question_beside,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bos_agentkit import AgentTask
-    from bos_agentkit.variables import Variable
+    from bos_agentkit.programs.variables import Variable
     from bos_code.replies import CodeProposal
 
 _MAX_SHOWN_OUTPUT_CHARS = 4_000

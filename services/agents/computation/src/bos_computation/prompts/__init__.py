@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
-from bos_agentkit.program_prompts import (
+from bos_agentkit.programs.prompts import (
     join_sections,
     program_sections,
     question_beside,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_agentkit import AgentTask
-    from bos_agentkit.programs import Run
-    from bos_agentkit.variables import Variable
+    from bos_agentkit.programs.sandbox import Run
+    from bos_agentkit.programs.variables import Variable
     from bos_computation.replies import ComputationPlan
 
 _MAX_SHOWN_OUTPUT_CHARS = 2_000

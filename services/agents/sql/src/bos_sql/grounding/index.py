@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bos_sql.grounding.joins import JoinGraph
-from bos_sql.grounding.pack import Citation, GroundingPack
 from bos_sql.grounding.ranking import Ranking
-from bos_sql.grounding.words import terms, whole, words
+from bos_sql.grounding.schema_excerpt import Citation, GroundingPack
+from bos_sql.grounding.tokenise import terms, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bos_agentkit import AgentTask
-    from bos_sql.grounding.pack import GroundingPack
-    from bos_sql.metadata import Overview, TableSummary
+    from bos_sql.database.metadata import Overview, TableSummary
+    from bos_sql.grounding.schema_excerpt import GroundingPack
     from bos_sqlguard import Dialect
 
 Section = tuple[str, str]

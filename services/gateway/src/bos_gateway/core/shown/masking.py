@@ -3,7 +3,8 @@
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
 it quotes. Before any of that is kept, each credential that is long enough to be told from ordinary
 text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold
-(:mod:`bos_chassis.credential_forms`). Arguments of proposed actions are the one thing that is put
+(:mod:`bos_chassis.credentials.credential_forms`). Arguments of proposed actions are the one thing
+that is put
 together again, by whoever performs them: there each form has a mask of its own.
 """
 
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from bos.agent.v1 import ProposedAction
-from bos_chassis.credential_forms import masks, telling_masks
+from bos_chassis.credentials.credential_forms import masks, telling_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

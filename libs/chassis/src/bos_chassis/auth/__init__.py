@@ -1,0 +1,1 @@
+"""Authentication and authorisation: callers, tokens, API keys, roles, scopes."""

@@ -1,0 +1,149 @@
+"""Where the keys of an issuer come from: the identity service, an OpenID issuer, a URL, a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from google.protobuf.json_format import MessageToDict
+
+from bos.identity.v1 import GetJsonWebKeySetRequest, IdentityServiceStub
+from bos_chassis.channels import Channels, translate_rpc_errors
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_chassis.settings import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from bos_chassis.auth.jwks import Fetch
+    from bos_chassis.settings import AuthSettings, TlsSettings
+    from bos_chassis.telemetry import Telemetry
+
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+_TIMEOUT_S = 5.0
+_MAX_BYTES = 256 * 1024
+
+
+@asynccontextmanager
+async def key_source(
+    settings: AuthSettings, telemetry: Telemetry, tls: TlsSettings | None = None
+) -> AsyncIterator[Fetch]:
+    """How to fetch the keys of ``settings.issuer``; connections end with the block.
+
+    Raises:
+        ConfigurationError: The settings name no source that can be used.
+    """
+    if settings.issuer is None:
+        raise ConfigurationError("BOS_AUTH_ISSUER must be set: it says whose keys are meant.")
+    if settings.jwks_file is not None:
+        yield _from_file(settings.jwks_file)
+    elif settings.jwks_url is not None:
+        yield _HttpKeys(settings, telemetry).from_url(settings.jwks_url)
+    elif settings.identity_target is not None:
+        async with AsyncExitStack() as stack:
+            channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
+            yield _from_identity(channels, settings.identity_target)
+    elif urlsplit(settings.issuer).scheme in ("http", "https"):
+        yield _HttpKeys(settings, telemetry).discovered
+    else:
+        raise ConfigurationError(
+            "Nothing says where the keys of BOS_AUTH_ISSUER are: set BOS_AUTH_IDENTITY_TARGET for "
+            "the identity service, BOS_AUTH_JWKS_URL or BOS_AUTH_JWKS_FILE, or make the issuer the "
+            "URL of an OpenID issuer."
+        )
+
+
+def _from_identity(channels: Channels, target: str) -> Fetch:
+    async def fetch() -> Sequence[Mapping[str, Any]]:
+        stub = IdentityServiceStub(channels.get(target))
+        with translate_rpc_errors():
+            found = await stub.GetJsonWebKeySet(GetJsonWebKeySetRequest(), timeout=_TIMEOUT_S)
+        return [MessageToDict(key, preserving_proto_field_name=True) for key in found.keys]
+
+    return fetch
+
+
+def _from_file(path: Path) -> Fetch:
+    def read() -> Any:
+        with path.open("rb") as file:
+            return json.loads(file.read(_MAX_BYTES))["keys"]
+
+    async def fetch() -> Sequence[Mapping[str, Any]]:
+        try:
+            return list(await asyncio.to_thread(read))
+        except KeyError:
+            raise ValueError("the file is not a JSON Web Key Set") from None
+
+    return fetch
+
+
+class _HttpKeys:
+    """Keys over HTTP, from hosts that the settings name; redirects are not followed."""
+
+    def __init__(self, settings: AuthSettings, telemetry: Telemetry) -> None:
+        try:
+            import bos_chassis.http  # noqa: F401  Most services need no HTTP client.
+        except ImportError:
+            raise ConfigurationError(
+                "This service cannot fetch keys over HTTP. "
+                "Set BOS_AUTH_IDENTITY_TARGET or BOS_AUTH_JWKS_FILE instead."
+            ) from None
+        self._settings = settings
+        self._telemetry = telemetry
+
+    def from_url(self, url: str) -> Fetch:
+        async def fetch() -> Sequence[Mapping[str, Any]]:
+            return _keys(await self._get(url))
+
+        return fetch
+
+    async def discovered(self) -> Sequence[Mapping[str, Any]]:
+        """The keys that the issuer's own configuration points to (OpenID Connect Discovery)."""
+        issuer = self._settings.issuer or ""
+        document = await self._get(issuer.removesuffix("/") + DISCOVERY_PATH)
+        if document.get("issuer") != issuer:
+            raise ValueError("the configuration found there is that of another issuer")
+        url = str(document.get("jwks_uri"))
+        if urlsplit(issuer).scheme == "https" and urlsplit(url).scheme != "https":
+            raise ValueError("the issuer's jwks_uri is not https")
+        return _keys(await self._get(url))
+
+    async def _get(self, url: str) -> Mapping[str, Any]:
+        from bos_chassis.http import HttpClient, HttpPolicy
+
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        networks = self._settings.jwks_networks or (_LOOPBACK if is_loopback(host) else ())
+        reach: dict[str, Any] = (
+            {"internal_origins": {f"{parts.scheme}://{parts.netloc}": networks}}
+            if networks
+            else {"hosts": (host,), "ports": (port,)}
+        )
+        policy = HttpPolicy(
+            **reach,
+            methods=("GET",),
+            max_redirects=0,
+            total_timeout_s=_TIMEOUT_S,
+            max_response_bytes=_MAX_BYTES,
+        )
+        async with HttpClient(policy, self._telemetry) as client:
+            response = await client.request("GET", url, headers={"Accept": "application/json"})
+        if not response.ok:
+            raise Unavailable(f"The issuer answered with status {response.status}.")
+        document = json.loads(response.body)
+        if not isinstance(document, dict):
+            raise ValueError("the issuer did not answer with a JSON object")
+        return document
+
+
+def _keys(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    keys = document.get("keys")
+    if not isinstance(keys, list):
+        raise ValueError("the answer is not a JSON Web Key Set")
+    return keys

@@ -1,0 +1,25 @@
+"""What needs a role is refused to those who lack it, in words that say which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from bos_chassis.auth.callers import Principal
+    from bos_chassis.names import Role
+
+
+def require_role(principal: Principal | None, role: Role) -> None:
+    """Refuse a caller that lacks ``role``; where nobody is asked who they are, nobody lacks any.
+
+    Raises:
+        PermissionDenied: ROLE_REQUIRED; says which role.
+    """
+    if principal is not None and role not in principal.roles:
+        raise PermissionDenied(
+            f'This needs the role "{role}", which you do not have. Ask an administrator for it.',
+            reason="ROLE_REQUIRED",
+            metadata={"role": role},
+        )

@@ -1,0 +1,1 @@
+"""asyncio helpers: owned tasks, fair limits, shared calls, the event loop."""

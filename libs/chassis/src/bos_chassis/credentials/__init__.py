@@ -1,0 +1,1 @@
+"""Credentials in files: TLS certificates and keys, replaced while a service runs."""

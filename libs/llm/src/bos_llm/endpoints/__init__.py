@@ -1,0 +1,1 @@
+"""Model endpoints: keys, providers, requests, retries, circuit breaker."""

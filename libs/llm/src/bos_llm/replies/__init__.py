@@ -1,0 +1,1 @@
+"""Model replies: read, checked against a schema, repaired."""

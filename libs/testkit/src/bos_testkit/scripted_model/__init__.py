@@ -1,0 +1,1 @@
+"""Scripted model server: prepared replies, faults and quirks of real endpoints."""

@@ -1,0 +1,1 @@
+"""The database as mcp_db shows it: metadata, table lists, query results."""

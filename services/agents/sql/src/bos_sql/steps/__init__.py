@@ -1,0 +1,1 @@
+"""Steps from a question to a checked query and its answer."""

@@ -1,0 +1,140 @@
+"""Clarify first: whether the task is clear, what the user is asked, and what is assumed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from bos_sql.steps.describe import describe_chosen, list_all_tables, undescribed
+from bos_sql.steps.replies import ClarityCheck, Question, SchemaChoice
+from bos_sql.steps.step_state import StillUnclear, Work, ask_user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_MAX_READING_CHARS = 300
+_LIKELIEST = "the likeliest meaning of the question"
+
+# What only a schema would call something: order_date, orders.amount.
+_IDENTIFIER = re.compile(r"[^\W\d]\w*(?:[._]\w+)+")
+_IN_BRACKETS = re.compile(r"[(\[`]([^()\[\]`]+)[)\]`]")
+
+
+class Judgement(Protocol):
+    """What a reply says about the task."""
+
+    is_clear: bool
+    clarifying_questions: list[Question]
+    assumptions: list[str]
+
+
+async def choose_tables(work: Work) -> None:
+    """Have a small model choose the tables and judge the task, each by a call of its own.
+
+    Only if it chooses tables that it has not seen and the task seems unclear is it asked again with
+    their columns in sight, so that no question is built on a guess.
+
+    Raises:
+        ClarificationNeeded: the user is to be asked; no query was written.
+        AgentFailure: ClarificationLimit.
+        BosError: the model failed.
+    """
+    few = len(work.overview.tables) <= work.settings.small_schema_tables
+    if not few:
+        list_all_tables(work)
+    choice = await work.ask.ask(work.prompts.choose(), SchemaChoice)
+    trace_judgement(work, choice, tables=choice.tables)
+    if not few:
+        unseen = undescribed(work, choice.tables)
+        describe_chosen(work, choice.tables)
+        if unseen and not choice.is_clear and work.may_ask_user:
+            second = await work.ask.ask_if_possible(work.prompts.clarity(), ClarityCheck)
+            if second is not None:
+                trace_judgement(work, second)
+                _settle_choice(work, second)
+                return
+    _settle_choice(work, choice)
+
+
+def settle(work: Work, judgement: Judgement) -> None:
+    """Ask the user, or note what is assumed instead, which the answer then names.
+
+    Raises:
+        ClarificationNeeded: the user is to be asked.
+        AgentFailure: ClarificationLimit: nothing may be asked any more, and nothing is assumed.
+    """
+    asked = [each for each in judgement.clarifying_questions if each.question.strip()]
+    assumptions = [each for each in judgement.assumptions if each.strip()]
+    if judgement.is_clear:
+        _assume(work, assumptions)
+        return
+    questions = grounded(work, asked)
+    if work.may_ask_user and questions:
+        ask_user(work, questions, assumptions)
+    # What a second reply assumes anew counts as well, but what is assumed already is enough.
+    if not work.may_ask_user and not assumptions and not work.told_assumptions:
+        open_points = " ".join(each.question for each in questions)
+        raise StillUnclear(
+            "The question is still unclear after "
+            f"{work.task.input.clarification_turn_count} rounds of questions, and nothing sensible "
+            f"can be assumed. {open_points}".rstrip(),
+        )
+    _assume(work, assumptions)
+    if assumptions:
+        _tell(work, assumptions)
+
+
+def tell_reading(work: Work, reading: str = "") -> None:
+    """Have the answer say how an unclear task was understood, if it names no assumption yet."""
+    if not work.told_assumptions:
+        _tell(work, [" ".join(reading.split())[:_MAX_READING_CHARS] or _LIKELIEST])
+
+
+def _settle_choice(work: Work, judgement: Judgement) -> None:
+    settle(work, judgement)
+    if not judgement.is_clear:
+        tell_reading(work)
+
+
+def _tell(work: Work, assumptions: Sequence[str]) -> None:
+    work.told_assumptions += [each for each in assumptions if each not in work.told_assumptions]
+    work.task.trace.decision("Proceeding on assumptions", assumptions=work.told_assumptions)
+
+
+def grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
+    """``questions`` without options that name tables or fields that do not exist."""
+    invented: list[str] = []
+
+    def exists(option: str) -> bool:
+        if all(work.index.names(name) for name in _named(option)):
+            return True
+        invented.append(option.strip())
+        return False
+
+    grounded = [
+        each.model_copy(update={"options": [option for option in each.options if exists(option)]})
+        for each in questions
+    ]
+    if invented:
+        work.task.trace.decision("Options that name nothing here were dropped", options=invented)
+    return grounded
+
+
+def trace_judgement(work: Work, judgement: Judgement, **data: object) -> None:
+    """Whether the task is clear, for debugging."""
+    work.task.trace.decision(
+        "The task is clear" if judgement.is_clear else "The task is unclear",
+        questions=[each.question for each in judgement.clarifying_questions],
+        assumptions=judgement.assumptions,
+        **data,
+    )
+
+
+def _assume(work: Work, assumptions: Sequence[str]) -> None:
+    work.assumptions += [each for each in assumptions if each not in work.assumptions]
+
+
+def _named(option: str) -> list[str]:
+    """What an option names of the schema: all of it, or what stands in brackets."""
+    parts = (option, *_IN_BRACKETS.findall(option))
+    return [name for part in parts if _IDENTIFIER.fullmatch(name := part.strip())]

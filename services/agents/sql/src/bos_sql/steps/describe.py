@@ -1,0 +1,120 @@
+"""Which tables the model sees described, and the schema block that its calls share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_sql.grounding.schema_excerpt import GroundingPack
+from bos_sql.prompts import QueryPrompts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_sql.database.metadata import TableSummary
+    from bos_sql.steps.step_state import Work
+
+_TRACED_HITS = 10
+_MAX_QUERY_CHARS = 4_000
+_MAX_QUERY_MESSAGES = 4
+
+
+def describe(work: Work) -> None:
+    """Describe the tables that seem to matter: all of few, of many those that the index suggests.
+
+    Of many, those of which the task hardly speaks are described briefly, the rest are named.
+    """
+    names = [table.name for table in work.overview.tables]
+    few = len(names) <= work.settings.small_schema_tables
+    query = _query(work)
+    hits = work.index.search_metadata(query, _TRACED_HITS)
+    found = names if few else work.index.suggested_tables(query, work.settings.suggested_tables)
+    work.task.trace.message(
+        "search_metadata",
+        query=query,
+        hits=[
+            {"doc_id": hit.doc.doc_id, "kind": hit.doc.kind, "score": round(hit.score, 2)}
+            for hit in hits
+        ],
+        suggested_tables=list(found),
+    )
+    # The overview is older than the index by one call, in which a table may have gone.
+    work.described = tuple(name for name in found if name in work.index)
+    briefly = () if few else work.index.brief_tables(work.described, query)
+    work.pack = work.index.pack(work.described, query, briefly=briefly)
+    work.prompts = _prompts(work, () if work.described else _listed(work, query))
+    if work.described:
+        trace_pack(work)
+
+
+def describe_also(work: Work, wanted: Sequence[str]) -> None:
+    """Describe ``wanted`` as well, and the tables through which they are joined."""
+    _describe_all(work, (*wanted, *work.described))
+
+
+def describe_chosen(work: Work, wanted: Sequence[str]) -> None:
+    """Describe the tables of a choice instead of those suggested.
+
+    Of a choice that names no table, those named in the task, or suggested, or the first ones.
+    """
+    words = work.task.effective_task.casefold()
+    names = [table.name for table in work.overview.tables]
+    named = [name for name in names if name.casefold() in words]
+    _describe_all(
+        work, work.overview.known(wanted) or tuple(named) or work.described or tuple(names)
+    )
+
+
+def undescribed(work: Work, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``wanted`` that are tables here and not described yet."""
+    known = work.overview.known(wanted)
+    return tuple(name for name in known if name not in work.described and name in work.index)
+
+
+def list_all_tables(work: Work) -> None:
+    """Name the tables with their meaning beside those described, for a choice among them."""
+    work.prompts = _prompts(work, _listed(work, _query(work)))
+
+
+def trace_pack(work: Work) -> None:
+    """What the query is grounded on, for debugging."""
+    pack = work.pack
+    work.task.trace.message(
+        "call_get_schema",
+        tables=list(pack.suggested_tables),
+        citations=[citation.doc_id for citation in pack.citations],
+    )
+    work.task.trace.message("grounding_pack", **pack.traced())
+
+
+def _describe_all(work: Work, tables: Sequence[str]) -> None:
+    limit = work.settings.max_described_tables
+    known = [name for name in dict.fromkeys(tables) if name in work.index]
+    work.described = work.index.tied(known[:limit])[:limit]
+    query = _query(work)
+    work.pack = work.index.pack(work.described, query) if work.described else GroundingPack()
+    work.prompts = _prompts(work)
+    trace_pack(work)
+
+
+def _prompts(work: Work, listed: Sequence[TableSummary] = ()) -> QueryPrompts:
+    limit = work.settings.max_schema_chars
+    return QueryPrompts(work.task, work.overview, work.pack, max_chars=limit, listed=listed)
+
+
+def _query(work: Work) -> str:
+    """What the index is asked: the task, or what was said around it if the task names nothing."""
+    task, given = work.task.effective_task, work.task.input
+    if work.index.ranked_tables(task):
+        return task[:_MAX_QUERY_CHARS]
+    said = [each.content for each in list(given.conversation_history)[-_MAX_QUERY_MESSAGES:]]
+    said += [turn.reply for turn in given.clarifications]
+    return " ".join([task, given.question, *said])[:_MAX_QUERY_CHARS]
+
+
+def _listed(work: Work, query: str) -> tuple[TableSummary, ...]:
+    """The tables that are listed with their meaning: all, or of many the relevant ones."""
+    tables, limit = work.overview.tables, work.settings.max_listed_tables
+    if len(tables) <= limit:
+        return tables
+    relevant = frozenset(work.index.ranked_tables(query)[:limit])
+    return tuple(table for table in tables if table.name in relevant)

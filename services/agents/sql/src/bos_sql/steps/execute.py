@@ -1,0 +1,112 @@
+"""Steps ``execute_query`` and ``parse_results``: through mcp_db, read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_sql.database.mcp_results import read_table
+from bos_sql.database.metadata import database_failure
+from bos_sql.steps.step_state import AttemptFailed, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bos.common.v1 import Table
+    from bos_sql.steps.guard import ApprovedQuery
+
+# What another query may mend. Everything else is nobody's query's fault, or a refusal.
+_CORRECTABLE = frozenset({"QUERY_FAILED", "QUERY_TIMED_OUT", "RESULT_TOO_LARGE"})
+_REFUSED = "QUERY_REFUSED"
+# Kept back from the step's time, so that a query that is too slow is reported and not cut off.
+_RESERVE_S = 1.0
+_SHORTEST_TIMEOUT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What a query returned."""
+
+    query: ApprovedQuery
+    table: Table
+    elapsed_ms: float
+    """In the database, as mcp_db measured it."""
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Execution statistics."""
+        return {
+            "elapsed_ms": self.elapsed_ms,
+            "row_count": self.table.row_count,
+            "truncated": self.table.truncated,
+        }
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything in it but empty cells."""
+        return any(
+            cell.WhichOneof("kind") not in (None, "null_value")
+            for row in self.table.rows
+            for cell in row.values
+        )
+
+
+async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
+    """Send exactly the approved query; the raw envelope of a success.
+
+    Raises:
+        AttemptFailed: the database refused the query, which may be corrected.
+        AgentFailure: QueryError: mcp_db's guard blocked it, or the database is away;
+            ConfigurationError.
+    """
+    settings = work.settings
+    arguments: dict[str, Any] = {
+        "query": query.sql,
+        "database": settings.database,
+        "max_rows": work.overview.max_rows,
+        "max_cols": work.overview.max_columns,
+        "timeout_s": max(
+            _SHORTEST_TIMEOUT_S,
+            min(settings.query_timeout_s, work.task.remaining_s() - _RESERVE_S),
+        ),
+    }
+    if not work.guard.is_approved(query, arguments["query"]):
+        raise AgentFailure(QUERY_ERROR, "The query to be sent is not the one that was approved.")
+    envelope: dict[str, Any] = await work.task.tools.call("mcp_db_query", **arguments)
+    # Cells are data from outside: from here on side effects need approval.
+    work.task.taint()
+    succeeded = envelope.get("success") is True
+    work.task.trace.message(
+        "execute_query",
+        success=succeeded,
+        row_count=envelope.get("row_count", 0),
+        elapsed_ms=envelope.get("elapsed_ms", 0),
+    )
+    if not succeeded:
+        raise _failure(envelope, query)
+    return envelope
+
+
+def parse_results(work: Work, query: ApprovedQuery, envelope: Mapping[str, Any]) -> QueryResult:
+    """The typed table of a success.
+
+    Raises:
+        Internal: the envelope is not a table.
+    """
+    table = read_table(envelope)
+    work.task.trace.message(
+        "parse_results", columns=[column.name for column in table.columns], rows=table.row_count
+    )
+    return QueryResult(query, table, float(envelope.get("elapsed_ms") or 0.0))
+
+
+def _failure(envelope: Mapping[str, Any], query: ApprovedQuery) -> Exception:
+    error = envelope.get("error") or {}
+    reason, message = error.get("reason"), str(error.get("message") or "The query failed.")
+    if reason in _CORRECTABLE:
+        return AttemptFailed(message, query.sql, from_database=True)
+    if reason == _REFUSED:
+        violations = [dict(each) for each in envelope.get("violations") or ()]
+        return AgentFailure(QUERY_ERROR, message, {"violations": violations, "query": query.sql})
+    return database_failure(envelope)

@@ -1,0 +1,145 @@
+"""The answer in words: by the model for people, else plainly, made of the result by code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos_agentkit import mark_untrusted
+from bos_chassis.values import render_value, value_to_json
+from bos_sql.prompts import interpret_messages, json_text
+from bos_sql.steps.filters import told_filters
+from bos_sql.steps.replies import ResultInterpretation
+
+if TYPE_CHECKING:
+    from bos.common.v1 import Row, Table, Value
+    from bos_sql.steps.execute import QueryResult
+    from bos_sql.steps.step_state import Work
+
+_MAX_PREVIEW_CHARS = 4_500
+"""Below the 5000 characters of a prompt's source text: the preview ends with a whole row."""
+
+_MAX_CELL_CHARS = 200
+_MAX_LISTED_CELL_CHARS = 80
+_MAX_SPOKEN_COLUMNS = 8
+_MAX_SPOKEN_ROWS = 3
+_MAX_SUGGESTIONS = 5
+_NUMBERS = frozenset({"int64_value", "decimal_value", "bool_value", "null_value", None})
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """The answer for people."""
+
+    answer: str
+    highlights: tuple[str, ...] = ()
+    followups: tuple[str, ...] = ()
+
+
+async def interpret(work: Work, result: QueryResult) -> Interpretation:
+    """Word the result: with the model if the answer is shown as it stands, else plainly.
+
+    Where a composer words it, a wording of our own would only be another chance for wrong numbers.
+    """
+    filters = told_filters(result.query.sql, work.overview.dialect)
+    plain = Interpretation(
+        _with_assumptions(work, plain_answer(result.table, filters)), (), tuple(work.followups)
+    )
+    if not work.task.input.is_final_answer:
+        return plain
+    preview, shown = preview_text(result.table, work.settings.preview_rows)
+    stats = (
+        f"{result.table.row_count} rows, the first {shown} shown, "
+        f"{'more exist' if result.table.truncated else 'no more exist'}"
+    )
+    if not result.table.rows and filters:
+        stats += f"; looked for:\n{mark_untrusted(filters)}"
+    messages = interpret_messages(work.task, preview, stats, work.assumptions)
+    reply = await work.ask.ask_if_possible(messages, ResultInterpretation, form_in="system")
+    if reply is None or not reply.answer.strip():
+        return plain
+    return Interpretation(
+        _with_assumptions(work, reply.answer.strip()),
+        tuple(reply.highlights[:_MAX_SUGGESTIONS]),
+        tuple(reply.followups[:_MAX_SUGGESTIONS]),
+    )
+
+
+def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
+    """The first rows as JSON objects, one a line, in column order; and how many they are."""
+    names = [column.name for column in table.columns]
+    lines: list[str] = []
+    size = 0
+    for row in table.rows[:max_rows]:
+        line = _row_text(names, row)
+        size += len(line) + 1
+        if size > _MAX_PREVIEW_CHARS:
+            break
+        lines.append(line)
+    return "\n".join(lines) or "(no rows)", len(lines)
+
+
+def plain_answer(table: Table, filters: str = "") -> str:
+    """The result in one or two sentences, made without a model.
+
+    Args:
+        table: The result.
+        filters: What was looked for; told where nothing, or nothing but empty cells, was found.
+    """
+    looked_for = f" ({filters})" if filters else ""
+    if not table.rows:
+        return f"No rows match{looked_for}: no data was found."
+    cut = " More rows exist than were read." if table.truncated else ""
+    unsaid = len(table.columns) - _MAX_SPOKEN_COLUMNS
+    others = f", and {unsaid} more column{'s' if unsaid > 1 else ''}" if unsaid > 0 else ""
+    names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS]) + others
+    if len(table.rows) == 1:
+        if all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values):
+            return f"There is no value for {names}{looked_for}: no data was found.{cut}"
+        return f"{_spoken_row(table, table.rows[0], named=True)}{others}.{cut}"
+    first = "; ".join(_spoken_row(table, row) for row in table.rows[:_MAX_SPOKEN_ROWS])
+    left = len(table.rows) - _MAX_SPOKEN_ROWS
+    more = f"; and {left} more" if left > 0 else ""
+    return f"{len(table.rows)} rows with {names}: {first}{more}.{cut}"
+
+
+def _spoken_row(table: Table, row: Row, *, named: bool = False) -> str:
+    cells = zip(table.columns, row.values, strict=True)
+    longest = _MAX_CELL_CHARS if named else _MAX_LISTED_CELL_CHARS
+    spoken = [(column.name, _spoken(cell, longest)) for column, cell in cells]
+    spoken = spoken[:_MAX_SPOKEN_COLUMNS]
+    return ", ".join(f"{name}: {cell}" if named else cell for name, cell in spoken)
+
+
+def _with_assumptions(work: Work, answer: str) -> str:
+    """What nobody was asked about any more is said."""
+    if not work.told_assumptions:
+        return answer
+    return (
+        f"{answer} This assumes: {'; '.join(each.rstrip('.') for each in work.told_assumptions)}."
+    )
+
+
+def _row_text(names: list[str], row: Row) -> str:
+    cells = zip(names, row.values, strict=True)
+    return "{" + ", ".join(f"{json_text(name)}: {_cell(cell)}" for name, cell in cells) + "}"
+
+
+def _cell(value: Value) -> str:
+    if value.WhichOneof("kind") in _NUMBERS:
+        return render_value(value)
+    if value.WhichOneof("kind") in {"list_value", "map_value"}:
+        return _cut(json_text(value_to_json(value)), _MAX_CELL_CHARS)
+    if value.WhichOneof("kind") == "double_value":
+        return render_value(value)
+    return json_text(_cut(render_value(value), _MAX_CELL_CHARS))
+
+
+def _spoken(value: Value, longest: int) -> str:
+    if value.WhichOneof("kind") in (None, "null_value"):
+        return "no value"
+    return _cut(" ".join(render_value(value).split()), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"

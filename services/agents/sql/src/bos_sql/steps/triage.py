@@ -1,0 +1,62 @@
+"""What to do about a query that failed: patch, ask, stop, or let the model try again."""
+
+from __future__ import annotations
+
+from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_llm import assistant
+from bos_sql.prompts import feedback, json_text
+from bos_sql.steps.clarity import grounded
+from bos_sql.steps.generate import Draft
+from bos_sql.steps.replies import ErrorTriage
+from bos_sql.steps.step_state import AttemptFailed, Work, ask_user
+
+_MAX_MESSAGE_CHARS = 500
+
+
+async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
+    """A patched query for the next attempt, or None: write a new one from the error's text.
+
+    Only errors of the database go to triage; an unreadable query or a bad review needs no second
+    opinion.
+
+    Raises:
+        ClarificationNeeded: only the user can say what is meant.
+        AgentFailure: QueryError: no query can succeed.
+    """
+    work.messages.append(feedback(failure.error, failure.query))
+    if not failure.from_database:
+        return None
+    triage = await work.ask.ask_if_possible(
+        work.prompts.triage(work.pack, failure.query, failure.error), ErrorTriage
+    )
+    if triage is None:
+        return None
+    work.task.trace.decision(
+        "Error triage", action=triage.action, error=failure.error, query=failure.query
+    )
+    if triage.action == "STOP":
+        message = " ".join((triage.user_message or failure.error).split())[:_MAX_MESSAGE_CHARS]
+        raise AgentFailure(QUERY_ERROR, message, {"error": failure.error, "query": failure.query})
+    questions = [each for each in triage.clarifying_questions if each.question.strip()]
+    if triage.action == "ASK_CLARIFICATION" and questions and work.may_ask_user:
+        ask_user(work, grounded(work, questions), work.assumptions)
+    if triage.action == "RETRY_WITH_PATCH":
+        return _patch(work, triage)
+    return None
+
+
+def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
+    sql = (triage.patched_sql or "").strip()
+    if not sql or _was_tried(work, sql):
+        return None
+    # Should the patch fail too, the model that writes the next query has to know it.
+    work.messages.append(assistant(json_text({"corrected_sql": sql})))
+    return Draft(sql)
+
+
+def _was_tried(work: Work, sql: str) -> bool:
+    """Whether the patch is a query that failed already: it would only fail again."""
+    approved = work.guard.check(sql).approved
+    return approved is not None and any(
+        approved.sql == each["query"] for each in work.attempt_history
+    )

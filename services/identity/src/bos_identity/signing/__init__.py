@@ -1,0 +1,1 @@
+"""Signing keys of access tokens: stored, rotated."""

@@ -1,0 +1,1 @@
+"""Database backends: PostgreSQL, SQLite and SQL Server behind one port."""

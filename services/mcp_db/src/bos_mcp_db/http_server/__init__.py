@@ -1,0 +1,1 @@
+"""HTTP server around the MCP server: TLS, time limits, callers, health."""

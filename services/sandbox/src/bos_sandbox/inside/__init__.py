@@ -1,4 +1,0 @@
-"""What runs within the walls of the process tier: standard library only, no code of the service.
-
-The service itself imports :mod:`bos_sandbox.inside.wire` and nothing else of it.
-"""

@@ -1,0 +1,1 @@
+"""Process tier: CPython behind namespaces, seccomp filters and resource limits."""
