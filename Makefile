@@ -89,12 +89,13 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
 
 .PHONY: check
-check: install rest ## Lint, format, types, import floors and circles, contracts, licences, requirements
+check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/python tests/structure/import_circles.py
+	$(BIN)/python tests/structure/sizes.py
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
 	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
 	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
