@@ -39,9 +39,9 @@ def faults(lines: Mapping[str, int]) -> list[str]:
                 found.append(f"{name}: {count} lines, at most {FILE_LINES}")
             if path.suffix == ".py" and "src" in path.parts and path.name != "__init__.py":
                 modules[str(path.parent)] += 1
-        if name.startswith("docs/") and path.suffix == ".md" and name not in LONG_PAGES:
-            if count > PAGE_LINES:
-                found.append(f"{name}: {count} lines, at most {PAGE_LINES}")
+        page = name.startswith("docs/") and path.suffix == ".md" and name not in LONG_PAGES
+        if page and count > PAGE_LINES:
+            found.append(f"{name}: {count} lines, at most {PAGE_LINES}")
     for folder, count in sorted(modules.items()):
         if count > FOLDER_MODULES:
             found.append(f"{folder}: {count} modules, at most {FOLDER_MODULES}")
