@@ -1,7 +1,6 @@
 """Every Python service in one process: built by its own ``serve``, each on its own loopback port.
 
-What differs from separate processes is where things are, and nothing else: targets, keys and URLs
-that deployment config would hold are made here.
+Targets, keys and URLs that deployment config would hold are made here; nothing else differs.
 """
 
 from __future__ import annotations
