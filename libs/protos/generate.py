@@ -29,7 +29,8 @@ def proto_root() -> Path:
 def write_validate_descriptor(target: Path) -> None:
     """Write ``buf/validate/validate.proto`` and what it imports as a descriptor set.
 
-    The protovalidate wheel carries its schema as generated code only.
+    The protovalidate wheel carries its schema as generated code only, but a message of its public
+    interface, the violation, knows the file it comes from.
     """
     from google.protobuf import (
         descriptor_pb2,
@@ -37,12 +38,12 @@ def write_validate_descriptor(target: Path) -> None:
         field_mask_pb2,
         timestamp_pb2,
     )
-    from protovalidate._gen.buf.validate import validate_pb
+    from protovalidate import ViolationPb
 
     files = descriptor_pb2.FileDescriptorSet()
     for module in (descriptor_pb2, duration_pb2, field_mask_pb2, timestamp_pb2):
         module.DESCRIPTOR.CopyToProto(files.file.add())
-    files.file.add().ParseFromString(validate_pb.desc().proto.to_binary())
+    files.file.add().ParseFromString(ViolationPb.desc().file.proto.to_binary())
     target.write_bytes(files.SerializeToString())
 
 
