@@ -11,7 +11,6 @@ from signed_in_callers import signed_in, token
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE as APPROVE
 from bos.gateway.v1 import (
-    RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
     ApprovalServiceStub,
@@ -205,7 +204,7 @@ async def test_a_tool_that_is_kept_from_a_member_is_offered_sent_and_proposed_to
         assert [len(tools) for tools in offered] == [1, 3]
         house.planner.steps[0].tools.append("trigger_deployment")
         forged = await ask(gateway, token("bob", "crew"))
-        assert forged.status == RUN_STATUS_FAILED
+        assert not forged.agent_results
     assert len(deploy.inputs) == 2
 
 
