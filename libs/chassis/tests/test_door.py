@@ -317,7 +317,7 @@ async def test_a_check_is_answered_in_every_flood(start: Any, raw: Any) -> None:
 async def test_watches_and_reflection_are_few_and_take_no_place(
     start: Any, raw: Any, echo: Any, path: str, places: int
 ) -> None:
-    running = await start(max_concurrent_rpcs=1)
+    running = await start(max_concurrent_rpcs=1, message_timeout_s=60)
     connection = await raw(running)
     for _ in range(200):
         connection.call(path, b"", end=False)
