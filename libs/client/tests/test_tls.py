@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
 from bos.identity.v1 import (
@@ -27,8 +28,9 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
+from bos_client.cli import main
 from bos_client.errors import FailedPrecondition, InvalidArgument
-from bos_client.transport import Transport, set_transport
+from bos_client.transport import Transport, current_transport, use_transport
 from bos_testkit.certificates import Authority
 
 from .conftest import KEY, Gateway
@@ -181,19 +183,24 @@ async def test_another_authority_is_not_believed_and_the_error_names_the_fix(
 
 async def test_a_certificate_for_another_host_is_not_believed(place: Starter) -> None:
     at = await place(host="127.0.0.2")  # which the certificate does not name
-    async with client(at, Transport(ca_file=str(at.tls.ca_file))) as gateway:
-        with pytest.raises(FailedPrecondition, match="for another host"):
-            await gateway.agents()
+    with use_transport(Transport(ca_file=str(at.tls.ca_file))):
+        async with BosClient(at.address, api_key=KEY, timeout_s=30) as gateway:
+            with pytest.raises(FailedPrecondition, match="for another host"):
+                await gateway.agents()
 
 
-def client(at: Place, transport: Transport) -> BosClient:
-    set_transport(transport)
-    return BosClient(at.address, api_key=KEY, timeout_s=30)
+def test_options_of_one_command_do_not_outlive_it() -> None:
+    before = current_transport()
+    assert CliRunner().invoke(main, ["--target", "unix:/nowhere", "login", "--help"]).exit_code == 0
+    assert current_transport() == before
 
 
 @pytest.mark.parametrize(
     "target",
-    ["bos.example:8080", "192.0.2.7:8080", "0.0.0.0:1", "dns:///bos.example:1", "http://[::]:1"],
+    [
+        *("bos.example:8080", "192.0.2.7:8080", "0.0.0.0:1", "dns:///bos.example:1"),
+        *("http://[::]:1", "ipv4:127.0.0.1:1,192.0.2.7:1", "ipv4:"),
+    ],
 )
 async def test_nothing_goes_beyond_this_machine_in_plain_text(target: str) -> None:
     code, said = await bos("--target", target, "agents", BOS_API_KEY=KEY)
@@ -212,6 +219,8 @@ async def test_nothing_goes_beyond_this_machine_in_plain_text(target: str) -> No
         ("dns:///localhost:1", "dns:///localhost:1"),
         ("http://127.0.0.1:1/", "127.0.0.1:1"),
         ("unix:/run/bos.sock", "unix:/run/bos.sock"),
+        ("ipv4:127.0.0.1:1,127.0.0.2:1", "ipv4:127.0.0.1:1,127.0.0.2:1"),
+        ("ipv6:[::1]:1", "ipv6:[::1]:1"),
     ],
 )
 def test_on_this_machine_plain_text_needs_no_word(target: str, dialled: str) -> None:

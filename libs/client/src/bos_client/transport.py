@@ -8,16 +8,20 @@ way could read the key or token that goes with every call.
 from __future__ import annotations
 
 import ssl
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import grpc
 
 from bos_client.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SECURE: Final = ("grpcs", "https")
 _PLAIN: Final = ("grpc", "http")
@@ -75,9 +79,14 @@ class Transport:
 _current: ContextVar[Transport | None] = ContextVar("bos_client_transport", default=None)
 
 
-def set_transport(transport: Transport) -> None:
-    """Have the clients that this task makes from now on call services so."""
-    _current.set(transport)
+@contextmanager
+def use_transport(transport: Transport) -> Iterator[None]:
+    """Have the clients that connect within this block call services by ``transport``."""
+    before = _current.set(transport)
+    try:
+        yield
+    finally:
+        _current.reset(before)
 
 
 def current_transport() -> Transport:
@@ -96,8 +105,14 @@ def _parts(target: str) -> tuple[str, str]:
 
 
 def _is_here(address: str) -> bool:
-    """Whether nothing leaves this machine on its way there."""
-    place = address.rsplit("/", 1)[-1] if ":///" in address else address
+    """Whether nothing leaves this machine on its way there; every address of a list counts."""
+    family, separator, listed = address.partition(":")
+    if separator and family in ("ipv4", "ipv6"):
+        return all(map(_is_loopback, listed.split(",")))
+    return _is_loopback(address.rsplit("/", 1)[-1] if ":///" in address else address)
+
+
+def _is_loopback(place: str) -> bool:
     try:
         host = urlsplit(f"//{place}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback

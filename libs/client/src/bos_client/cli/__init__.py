@@ -14,7 +14,7 @@ from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
 from bos_client.cli.users import keys, users
-from bos_client.transport import Transport, set_transport
+from bos_client.transport import Transport, use_transport
 
 
 @click.group(
@@ -84,10 +84,9 @@ def main(
     if not target and not given:
         # A key of the environment is for a gateway that is named, never for one that is found.
         api_key = None
-    if target:
-        set_transport(Transport(ca_file, cert_file, key_file, insecure))
-    else:  # what runs on this machine speaks plain text
-        set_transport(Transport(insecure=insecure))
+    # Without a target it is what runs on this machine, which speaks plain text.
+    files = (ca_file, cert_file, key_file) if target else (None, None, None)
+    ctx.with_resource(use_transport(Transport(*files, insecure)))
     ctx.obj = Target(target, api_key, identity_target, memory_target)
 
 
