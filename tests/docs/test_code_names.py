@@ -35,13 +35,13 @@ ANSWERS = {
     "Which file would I touch to add a limit per day?",
     "Where does an approval's time-out fire?",
 }
-# Heads of an architecture page, in this order. Those that are no page of a mechanism have their own.
+# Heads of an architecture page, in this order; pages that describe no mechanism have their own.
 HEADS = ["In one picture", "Rules", "Where in the code", "Failure modes"]
 OTHER_HEADS = {"README.md", "promises.md", "threat-model.md"}
 
 
 def folders(page: Path) -> list[Path]:
-    """Where the paths of a page may begin: the root, its member's folders, the gateway's package."""
+    """Where paths of a page may begin: the root, its member's folders, the gateway's package."""
     return [ROOT, page.parent, *page.parent.glob("src/*"), page.parent / "tests", GATEWAY]
 
 
