@@ -255,7 +255,7 @@ def new_run(
     if normalised.HasField("max_tokens"):
         most = min(settings.max_run_tokens or MAX_RUN_TOKENS, MAX_RUN_TOKENS)
         accepted.settings.max_tokens = min(most, normalised.max_tokens)
-    bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
+    bounded = user_id != LOCAL_USER  # callers without an account are not one user
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)
     event.create_time.FromDatetime(now)

@@ -59,7 +59,7 @@ class Taken:
     """What was taken out of a context."""
 
     secrets: dict[str, str] = field(factory=dict)
-    """Values by declared key, of those that an agent declares; nobody would be given the others."""
+    """Values by declared key, of those that an agent declares; no agent would get the others."""
     withheld: dict[str, str] = field(factory=dict)
     """Values of the others by their path: as little to be kept."""
     paths: list[str] = field(factory=list)

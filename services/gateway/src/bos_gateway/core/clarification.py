@@ -1,7 +1,7 @@
 """Replies to clarifying questions: what a run takes over from the one that asked.
 
 The reply is a run of its own. Everything it depends on of the other one is frozen into its first
-event, so that whoever adopts it knows the same, whether conversations are kept or not. Pure.
+event, so that each adopter knows the same, whether conversations are kept or not. Pure.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def continued(
         run_id=run_id,
         asked=asked,
         reply=request.question,
-        tainted=last.run_finished.response.tainted,  # as is whatever comes of a tainted run
+        tainted=last.run_finished.response.tainted,  # as is all that comes of a tainted run
     )
     return ClarificationReply(
         accepted.request, question_of(accepted), (*accepted.clarifications, turn)

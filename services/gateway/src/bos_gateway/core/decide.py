@@ -121,7 +121,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     if state.replanning is not None:
         if now < steps_deadline(state, now) + DEADLINE_GRACE:
             return [MakePlan(state.replanning, for_planning(state))]
-        # What there is can still be told.
+        # The results there are can still be composed.
         text = "There was no time left for another plan."
         error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
         failed = runlog.PlanFailed(revision=state.replanning, error=error)
@@ -343,7 +343,7 @@ class _Steps:
             result = proposals.left_unknown(step, text)
         else:
             result = failures.failed_result(step, error_type, text, status)
-        # Nobody ran it, but whoever depends on it depends on what it was to be made of.
+        # It was not run, but its dependents depend on what it was to be made of.
         result.tainted = is_tainted(self._state, step)
         self.events += failures.ended(step, result, self._now)
 
@@ -386,7 +386,7 @@ def _clarify(state: RunState, now: datetime) -> list[Command]:
 
 
 def _finish(now: datetime, response: OrchestratorResponse, *requests: LogEvent) -> list[Command]:
-    """The run's end, and with it that of requests that nobody has decided."""
+    """The run's end, and with it that of requests that are not decided yet."""
     return _record(now, *requests, LogEvent(run_finished=runlog.RunFinished(response=response)))
 
 

@@ -126,7 +126,7 @@ def asked_again(
     text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
     timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
     kind = gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
-    # Whoever could answer before may answer now, and nobody else.
+    # Those who could answer before may answer now, and no others.
     approvers = former.approvers if former.HasField("approvers") else None
     approval = _request(state, step, now, timeout, text, former.actions, kind, approvers)
     return ApprovalRequested(revision=step.revision, approval=approval)
@@ -171,7 +171,7 @@ def actions_of(step: StepState) -> Sequence[ProposedAction]:
 
 
 def approval_context(step: StepState) -> ApprovalContext | None:
-    """What the agent is told of the decision: exactly the actions, or the instructions."""
+    """What the agent is sent of the decision: exactly the actions, or the instructions."""
     approval = step.approval
     if approval is None or approval.status != gateway.APPROVAL_STATUS_APPROVED:
         return None
@@ -184,7 +184,7 @@ def approval_context(step: StepState) -> ApprovalContext | None:
 
 
 def denied_before(state: RunState, result: AgentResult) -> list[str]:
-    """Tools of proposed actions that nobody allowed in an earlier attempt: not to be asked again.
+    """Tools of proposed actions that were denied in an earlier attempt: not to be asked again.
 
     A revised plan does not plan denied work anew, but in other words it may come to it.
     """
@@ -222,7 +222,7 @@ def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
 
 
 def left_unknown(step: StepState, why: str) -> AgentResult:
-    """The result of a step of whose actions nobody will find out whether they were done.
+    """The result of a step whose actions are of unknown outcome for good.
 
     Args:
         step: The step, with :func:`uncertain_actions`.
@@ -238,7 +238,7 @@ def left_unknown(step: StepState, why: str) -> AgentResult:
 
 
 def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
-    """The end of a step whose actions nobody allowed; ``tainted`` is what the step is."""
+    """The end of a step whose actions were not allowed; ``tainted`` is what the step is."""
     approval = step.approval or Approval()
     if approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
         result = left_unknown(step, "It was not done again.")
@@ -261,7 +261,7 @@ def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEve
 
 
 def closed(state: RunState, now: datetime, status: gateway.ApprovalStatus) -> list[LogEvent]:
-    """The end of all requests that nobody has decided, with the run: cancelled or expired."""
+    """The end of all undecided requests, with the run: cancelled or expired."""
     return [
         LogEvent(approval_resolved=ApprovalResolved(approval=resolved(step.approval, status, now)))
         for step in state.steps.values()

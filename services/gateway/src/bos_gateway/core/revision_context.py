@@ -28,7 +28,7 @@ _OFFERED_OF_TABLES = ("table", "rows", "columns", "row_count")
 
 
 def revision_context(state: RunState) -> planner.RevisionContext:
-    """What the planner is told for the revision that is being planned.
+    """What the planner is sent for the revision that is being planned.
 
     The plan that failed includes the steps of earlier attempts whose results stay, so that a new
     plan can refer to them and repeats none of them.

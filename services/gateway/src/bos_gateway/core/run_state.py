@@ -91,7 +91,7 @@ class StepState:
 
     @property
     def running(self) -> bool:
-        """Whether an agent is at work on it, as far as the log tells."""
+        """Whether an agent is at work on it, as far as the log says."""
         return self.status == RUNNING
 
     @property
@@ -123,7 +123,7 @@ class Attempt:
 
     @property
     def replaced(self) -> list[StepState]:
-        """Steps that failed; their results count no more, but are told of."""
+        """Steps that failed; their results count no more, but are reported."""
         return [step for step_id, step in self.steps.items() if step_id in self.failed]
 
 

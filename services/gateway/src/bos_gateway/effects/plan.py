@@ -105,7 +105,7 @@ def _without_plan(
         return _failed(run, command.revision, error_type, text, answer)
     made = plan_by_keywords(request, text)
     trace = failures.error_trace(PLANNER, error_type, f"{text} {_KEYWORDS_PLAN}", run.now())
-    # Nobody will say what a call that broke off has consumed.
+    # What a call that broke off has consumed will not be reported.
     lost = Usage(unreported_tokens=request.token_budget)
     planned = Planned(
         revision=command.revision,
@@ -230,7 +230,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
         text = f"The instructions could not be classified and add to the task: {error.message}"
         trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())
         classified.trace.append(trace)
-        # Nobody will say what a call that broke off has consumed.
+        # What a call that broke off has consumed will not be reported.
         classified.usage.unreported_tokens = command.token_budget or 0
     else:
         answer.DiscardUnknownFields()

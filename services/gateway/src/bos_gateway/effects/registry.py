@@ -74,7 +74,7 @@ class Registry:
 
     @property
     def declaring(self) -> Sequence[AgentCard]:
-        """The latest card of every agent, whoever it has answered: by them credentials are known.
+        """The latest card of every agent, also of one that is away: by them credentials are known.
 
         A replica that has just been started takes the same for credentials as all others do, also
         while an agent is away.

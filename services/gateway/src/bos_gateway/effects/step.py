@@ -74,7 +74,7 @@ class _StepRun:
         self._performing = command.approval.approved_actions if command.approval else ()
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._tainted = taint.is_tainted(run.state, self._step)
-        """Of what it is handed, whatever the agent says, or of what the agent says it has read."""
+        """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
         self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
         run.deps.result_budget.take(run.state, known=run.state.held_bytes)
@@ -91,7 +91,7 @@ class _StepRun:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
             result, transient = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
-                # A call that broke off, or an agent that does not count: nobody will say.
+                # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
             again = transient and self._repeatable and attempts_left > 0
@@ -215,7 +215,7 @@ class _StepRun:
             names = ", ".join(clamped)
             await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")
         result_limits.shorten(result.clarification, result_limits.MAX_CLARIFICATION_BYTES)
-        del result.trace[:]  # which is what it has told of on the way
+        del result.trace[:]  # which is what it has sent on the way
         result.agent_id = self._step.agent_id
         result.agent_name = self._agent
         result.depends_on[:] = sorted(self._step.needs)
@@ -229,7 +229,7 @@ class _StepRun:
         return result
 
     async def _proposal(self, result: AgentResult) -> AgentResult:
-        """The result whose actions a person is to be asked about, unless nobody can, or need, be.
+        """The result whose actions a person is to be asked about, unless impossible or needless.
 
         Then the proposed actions do not happen.
         """
@@ -294,7 +294,7 @@ class _StepRun:
         return asked
 
     def _is_unknown(self, result: AgentResult) -> bool:
-        """Whether nobody can tell if what was approved was done, and repeating it may double it."""
+        """Whether it is unknown if what was approved was done, and repeating it may double it."""
         if not self._performing or self._repeatable:
             return False
         performed = result.performed_actions
@@ -324,7 +324,7 @@ class _StepRun:
             error_type: Of the error.
             message: In words for people.
             unsent: Whether the attempt cannot have consumed anything.
-            unknown: Whether nobody knows how far the agent came.
+            unknown: Whether it is unknown how far the agent came.
         """
         now = self._run.now()
         await self._progress(failures.error_trace(self._agent, error_type, message, now))
@@ -347,7 +347,7 @@ class _StepRun:
         self._traced_bytes += sum(event.ByteSize() for event in events)
         if not kept or self._traced_bytes > result_limits.MAX_TRACE_BYTES:
             return
-        result_limits.sound_trace(kept, self._run.now())  # which says when, where nobody has
+        result_limits.sound_trace(kept, self._run.now())  # which adds the time where it is missing
         revision, step_id = self._command.revision, self._command.step_id
         progressed = StepProgressed(revision=revision, step_id=step_id, events=kept)
         await self._run.emit(self._run.stamped(LogEvent(step_progressed=progressed)))
@@ -369,7 +369,7 @@ class _StepRun:
 def _is_transient(result: AgentResult) -> bool:
     """Whether the agent failed and says, in the details of its error, that another could do better.
 
-    Not after a failure of its model, whatever it says: the model's endpoint has been asked again
+    Not after a failure of its model, even if it says so: the model's endpoint has been asked again
     already, or is so slow that it must not be asked twice.
     """
     if result.status != FAILED or failures.is_model_failure(result.error):

@@ -63,7 +63,7 @@ async def check_shown(
     except ssl.SSLError as error:
         text = f"{target} does not speak TLS as we do ({error.reason})"
         return [problem(service, text, "Set BOS_TLS_… of that service as well.")]
-    except OSError:  # TimeoutError is one; another check tells of it
+    except OSError:  # TimeoutError is one; another check reports it
         return []
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.transport.abort()

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from bos_gateway.permits.audiences import Audiences
 
 
-# A standalone speaks plain text, whatever the environment says.
+# A standalone speaks plain text, also if the environment says otherwise.
 _PLAIN = TlsSettings.model_construct(cert_file=None, key_file=None, ca_file=None)
 
 
 class _StoreSettings(Settings):
-    """Of the gateway's settings, the one that tells whether there are any."""
+    """Of the gateway's settings, the one that shows whether there are any."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
@@ -75,7 +75,7 @@ class Deployment:
     secrets: SecretsKeyRing | None = None
     """What encrypts the credentials of runs."""
     secrets_key_ids: frozenset[str] = frozenset()
-    """The ids of its keys; a standalone tells no more."""
+    """The ids of its keys; a standalone says no more."""
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
     tls: TlsSettings = field(default_factory=lambda: _PLAIN)
@@ -87,7 +87,7 @@ class Deployment:
 
     @property
     def remedy(self) -> str:
-        """What starts whatever is down."""
+        """What starts the service that is down."""
         return "Start `bos serve all` in this folder" if self.local else "Start it"
 
 

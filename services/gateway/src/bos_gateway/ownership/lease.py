@@ -61,7 +61,7 @@ class Lease:
     """Time between two renewals."""
     _telemetry: Telemetry = field(kw_only=True)
     _clock: DatabaseClock = field(kw_only=True)
-    """Told what time it is by the database, with every renewal."""
+    """Gets the database's time with every renewal."""
     _stuck_after_s: float = field(kw_only=True, default=30.0)
     """A main loop that has not turned for so long is taken for dead: no more renewals."""
     _log: FilteringBoundLogger = field(init=False)
@@ -94,7 +94,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can have taken our runs for want of a lease."""
+        """Whether no other replica can have taken our runs for want of a lease."""
         with self._lock:
             return monotonic() < self._held_until
 
@@ -104,7 +104,7 @@ class Lease:
         None for now, unless the database was there without a break for as long as a lease lives:
         after an outage, which a process that has just been started cannot know of, everybody's
         lease has run out, and the living must be given the time to take another. And not for long:
-        a statement sent now may be carried out after an outage that nobody has noticed yet.
+        a statement sent now may be carried out after an outage that is not noticed yet.
         """
         with self._lock:
             if self._renewed_at is None or monotonic() - self._steady_since < self._lease_s:
@@ -145,7 +145,7 @@ class Lease:
                 ) as session:
                     await self._renew_over(session, main_loop)
             except Exception as error:
-                # Whatever it was, the next renewal must be tried: nobody else does it.
+                # After any error the next renewal must be tried: nothing else renews the lease.
                 self._log.warning("lease not renewed", error=type(error).__name__)
                 with self._lock:
                     self._steady_since = math.inf  # until a renewal is answered again

@@ -1,12 +1,12 @@
 """Ownership of runs: epochs, adoption, release, back-off after failures; its SQL.
 
 All times are the database's, so replicas need not agree on the time. A run is taken by raising its
-epoch; from that moment the log refuses whatever an earlier owner still tries to write. Statements
+epoch; from that moment the log refuses what an earlier owner still tries to write. Statements
 that others must hear of say (``notifications.py``): the message comes with the commit.
 
 Nothing here reads rows in proportion to runs that wait or have ended: what can be taken is found by
-an index on ``retry_at`` of the runs that nobody owns, what a dead replica left by its id, and a run
-that waits for a person by the input that is there for it. Whoever locks several rows skips those
+an index on ``retry_at`` of the runs without an owner, what a dead replica left by its id, and a run
+that waits for a person by its input. Statements that lock several rows skip those
 that others hold, so that one stuck session holds up nothing but its own runs.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_postgres.audit import AuditEntry
 
-# Raising the epochs of what is still ours makes this replica its own successor: whatever it was
+# Raising the epochs of what is still ours makes this replica its own successor: all that it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
 # those who bury the dead: who comes second finds a lease, or no runs, and counts no death.
 _TAKE = """
@@ -55,7 +55,7 @@ WITH lease AS (
 SELECT now() AS written_at, run_id, epoch, failures FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 
-# A run that waits for a person is nobody's until there is an input for it: a decision, or a request
+# A run that waits for a person has no owner until it has an input: a decision, or a request
 # to cancel. An input is there until its event is in the log, so none is slept through. Looked up
 # run by run: a join could read all that wait.
 _WANTED = """
@@ -245,7 +245,7 @@ class Adopted:
     failures: int = 0
     """How often its owners failed in a row without its getting further."""
     unreadable_s: float = 0.0
-    """For how long nobody has been able to make sense of its log."""
+    """For how long its log could not be read by any replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class Look:
     dead: bool
     """Leases of others have run out."""
     runs: bool
-    """There are runs that nobody owns, and that are due."""
+    """There are runs without an owner that are due."""
     expiry_s: float | None
     """Seconds until the next lease of another replica runs out, unless it is renewed."""
     time_out_s: float | None
@@ -273,7 +273,7 @@ class Ownership:
     _hold_off_s: float = field(default=2.0, kw_only=True)
     """Back-off after the first failure of a run."""
     _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
-    """Runs of ours that nobody drives here, and since when."""
+    """Runs of ours that are not driven here, and since when."""
     _look_for_strays_at: float = field(init=False, default=0.0)
 
     async def take(self) -> tuple[datetime, list[Adopted]]:
@@ -313,7 +313,7 @@ class Ownership:
         return len(dead)
 
     async def adopt(self, room: int, suspects: Collection[UUID] = ()) -> list[Adopted]:
-        """Take over runs that nobody owns and that are due: this replica's share of them.
+        """Take over runs without an owner that are due: this replica's share of them.
 
         Args:
             room: Most runs to take.
@@ -328,7 +328,7 @@ class Ownership:
 
         Taking a run over and driving it are two things, and the connection can be lost in between:
         then the adoption stands and its answer never came, or a run that went wrong could not be
-        let go. While this replica lives nobody else takes such a run. Looks only now and then. What
+        let go. While this replica lives no other takes such a run. Looks only now and then. What
         cannot be released, as its row is locked, is left for the next time and keeps no other from
         it.
 

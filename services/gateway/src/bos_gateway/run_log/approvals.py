@@ -127,7 +127,7 @@ class Approvals:
     _readers: Pool
     """Connections of the role that sees the rows of one user."""
     _refusals: Refusals | None = None
-    """Told about answers that were refused."""
+    """Counts answers that were refused."""
 
     async def list(
         self, request: gateway.ListApprovalsRequest, who: Answerer
@@ -208,7 +208,7 @@ class Approvals:
         return found
 
     async def time_out(self, approval_id: UUID | None = None) -> None:
-        """End the requests that nobody has decided in time: all, or just this one."""
+        """End the requests that were not decided in time: all, or just this one."""
         while True:
             due = await fetch(self._pool, _DUE, approval_id)
             told = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
@@ -224,7 +224,7 @@ class Approvals:
         instructions: str = "",
         decided_by: str = "",
     ) -> int:
-        """Give requests a final state, as far as nobody else was faster; returns how many.
+        """Give requests a final state, as far as no other replica was faster; returns how many.
 
         Each of the entries belongs to the request in its place, and stands if that is decided here.
         """
@@ -306,7 +306,7 @@ def _input(approval: gateway.Approval) -> bytes:
 class ApprovalGauges:
     """How many requests wait for a person, and for how long: two gauges, from an index.
 
-    Runs that wait belong to nobody, so every gateway counts all of them and shows the same figures:
+    Runs that wait have no owner, so every gateway counts all of them and shows the same figures:
     the more there are, the less often.
     """
 

@@ -73,16 +73,16 @@ class Pending(Generic[Item]):
         init=False, factory=lambda: asyncio.get_running_loop().create_future()
     )
     settled: bool = field(init=False, default=False)
-    """Whether the outcome is known, also when nobody waits for it any more."""
+    """Whether the outcome is known, also when no caller waits for it any more."""
 
     def settle(self, outcome: bool | BaseException) -> None:
-        """Tell whoever waits; they may have given up meanwhile."""
+        """Settle the caller's future; the caller may have given up meanwhile."""
         self.settled = True
         if self.done.done():
             return
         if isinstance(outcome, BaseException):
             self.done.set_exception(outcome)
-            self.done.exception()  # looked at, also if nobody waits
+            self.done.exception()  # looked at, also if no caller waits
         else:
             self.done.set_result(outcome)
 
@@ -179,7 +179,7 @@ class Lane(Generic[Item]):
                         await self._store(session, batch)
                         batch = await self._next(unless_idle=self._apart)
             except Exception as error:
-                # Whatever keeps us from a session passes, also a password that is being changed.
+                # Every reason for having no session passes, also a password that is being changed.
                 self._log.warning("log write failed", error=type(error).__name__)
                 if isinstance(error, asyncpg.DiskFullError):
                     self._refuse_new()
@@ -232,7 +232,7 @@ class Lane(Generic[Item]):
         self._retry_s = _RETRY_FIRST_S
 
     def _failed(self, batch: Sequence[Pending[Item]], error: Exception) -> None:
-        """Find out whose fault it was, so that nobody else's events go down with them."""
+        """Find out whose fault it was, so that events of other runs do not go down with them."""
         runs = {each.item.run_id for each in batch}
         slow = isinstance(error, _SLOW)
         if not slow:
@@ -278,7 +278,7 @@ class Lane(Generic[Item]):
         self._wake.set()
 
     def _refuse_new(self) -> None:
-        """Runs under way wait for room; a question that nobody waits for yet need not."""
+        """Runs under way wait for room; a question that no client waits for yet need not."""
         for each in self._all():
             if isinstance(each.item, NewRun):
                 each.settle(StoreFull("No question can be stored at the moment; try again later."))

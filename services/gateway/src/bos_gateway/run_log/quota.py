@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SETTLED_AT_ONCE: Final = 1000
 # Nothing that one run says can make a sum of a day too large for its column.
 _MOST: Final = 2**40
-# Whoever waits here for the lock of another that settles the same run finds it without a day.
+# A replica waiting here for the lock of another that settles the same run finds it without a day.
 # Rows of sums are locked last, and in their order.
 _SETTLE = """
 WITH due AS MATERIALIZED (

@@ -122,7 +122,7 @@ class StoredCards:
     """Agents' cards by the digest of their serialised form: stored once for all runs.
 
     The first event of a run holds the cards of all agents, as they were then, for the whole life of
-    the run. In the log their digest stands in their place, and whoever folds a log puts them back.
+    the run. In the log their digest stands in their place, and readers of a log put them back.
     Sets of cards are never deleted: there is one for each change of an agent that a question has
     followed.
     """
@@ -203,7 +203,7 @@ class Runs:
         return StoredCards(self._pool)
 
     def of(self, user_id: str) -> Runs:
-        """The same for one user: whatever is asked, nothing of anybody else is found."""
+        """The same for one user: rows of other users are never found."""
         return evolve(self, user_id=user_id)
 
     async def find(self, run_id: str, user_id: str) -> UUID:
@@ -255,7 +255,7 @@ class Runs:
     async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
         """How far these runs have got, whosever they are; those that are not stored are missing.
 
-        For nobody's eyes: it only says which runs it is worth to read.
+        Not for clients: it only says which runs it is worth to read.
         """
         return {row["run_id"]: row for row in await fetch(self._pool, _PROGRESS, run_ids)}
 

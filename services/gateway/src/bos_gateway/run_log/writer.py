@@ -91,7 +91,7 @@ class LogWriter:
         Returns:
             Done after their commit. It fails with LostRun if the run has another owner or has
             ended, or if other events stand at these sequences, and with LogRefused if PostgreSQL
-            refuses to store them; then so does whatever was submitted behind them.
+            refuses to store them; then so do all submitted behind them.
         """
         return self._put(self._appends, append)
 

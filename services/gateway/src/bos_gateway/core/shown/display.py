@@ -2,7 +2,7 @@
 
 Every user interface shows these lines (``Approval.display``). Two actions that differ are shown
 differently: types are named, nothing is invisible (:mod:`bos_gateway.core.shown.escapes`), and
-whatever is too long to be shown whole says how much is missing and has its SHA-256.
+text that is too long to be shown whole says how much is missing and has its SHA-256.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EFFECTS: Final = {
 
 
 def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDisplay:
-    """What to show to whoever decides.
+    """What to show to the person who decides.
 
     Args:
         approval: The request.

@@ -1,11 +1,11 @@
-"""Credentials of a run, found and masked in whatever its services say. Pure.
+"""Masking of a run's credentials in everything that its services say. Pure.
 
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
-it quotes. Before any of that is kept, each credential that is long enough to be told from ordinary
+it quotes. Before any of that is kept, each credential long enough to be distinguished from ordinary
 text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold
 (:mod:`bos_chassis.credentials.credential_forms`). Arguments of proposed actions are the one thing
 that is put
-together again, by whoever performs them: there each form has a mask of its own.
+together again, by the agent that performs them: there each form has a mask of its own.
 """
 
 from __future__ import annotations
