@@ -1,6 +1,6 @@
 """Where a call comes from, as far as that can be believed, and what counts as one origin.
 
-Whatever is counted per address (places, attempts, look-ups) is counted per :func:`network`: one
+All that is counted per address (places, attempts, look-ups) is counted per :func:`network`: one
 IPv4 address, or the /64 that a single IPv6 subscriber has to itself.
 """
 
@@ -16,7 +16,7 @@ _network: ContextVar[str] = ContextVar("bos_network", default="")
 
 
 def current_network() -> str:
-    """The network that the server call in progress comes from; empty if nobody knows."""
+    """The network that the server call in progress comes from; empty if unknown."""
     return _network.get()
 
 
@@ -26,7 +26,7 @@ def set_network(name: str) -> None:
 
 
 def client_address(peer: str, told: str | None) -> str:
-    """Where the client is; empty if nobody knows.
+    """Address of the client; empty if unknown.
 
     Args:
         peer: Who is at the other end, as gRPC has it, such as ``ipv4:10.0.0.7:51234``.

@@ -25,7 +25,7 @@ def after_time(token: str) -> tuple[datetime, UUID]:
         return datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1)
     try:
         at, _, key = decoded(token).partition("|")
-        # Whatever was put into the text, the comparison needs a time zone.
+        # However the text was made, the comparison needs a time zone.
         return datetime.fromisoformat(at).astimezone(UTC), UUID(key)
     except (ValueError, OverflowError):
         raise foreign_token() from None

@@ -53,7 +53,7 @@ class Servicer:
     max_request_bytes: int = _PUBLIC_REQUEST_BYTES
     """Largest request; a larger one is refused before it is unpacked."""
     auth: Authenticator | None = None
-    """Who may call it, if that is not whoever may call the others."""
+    """Authenticator of this service, if it is not that of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ async def grpc_server(
         settings: Where, and within which bounds.
         servicers: What to offer.
         telemetry: Of the service.
-        auth: Who may call; None asks nobody.
+        auth: Who may call; None for no authentication.
         from_proxy: The client's address, where metadata of a call prove that it comes through a
             proxy of this house, whose traces then go on here; None where they do not.
 
@@ -176,7 +176,7 @@ def _bind(
 
 def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tuple[str, Any]]:
     # gRPC holds a message whole before it hands it over. What is a little too large gets there, and
-    # is told so by us; what is far too large never does.
+    # gets that from us; one far too large never does.
     largest = 2 * max((one.max_request_bytes for one in servicers), default=_PUBLIC_REQUEST_BYTES)
     return [
         ("grpc.max_receive_message_length", min(settings.max_message_bytes, largest)),

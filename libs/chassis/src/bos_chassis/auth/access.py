@@ -154,7 +154,7 @@ class AccessSettings(Settings):
 
     @model_validator(mode="after")
     def _roles_agree(self) -> Self:
-        # Whoever is in a group has what everybody has as well: if the two read one database in two
+        # A member of a group has what all users have as well: if the two read one database in two
         # ways, no member could read it at all.
         for name, grant in self.groups.items():
             for database in grant.tables:
@@ -257,7 +257,7 @@ class AccessRules:
         self._groups = dict(settings.groups)
 
     def of(self, groups: Iterable[str]) -> Access:
-        """What somebody in these groups may use; groups that nobody defined give nothing."""
+        """Access of a user in these groups; groups that are not configured give nothing."""
         known = sorted(self._groups.keys() & set(groups))
         return Access((("", self._everybody), *((name, self._groups[name]) for name in known)))
 

@@ -42,7 +42,7 @@ RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a
 API_KEY_PREFIX = "bosk_"
 
 LOCAL_USER = "local"
-"""Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
+"""The user where authentication is off, and the static key's user unless a setting says."""
 
 Use = Literal["service", "step"]
 """What a run token is for: a call of the gateway's own, to one service; or the work of one attempt
@@ -322,7 +322,7 @@ class RunTokenVerifier:
         """Whether a sound token is one of those that are accepted here."""
         use, audience = claims["use"], claims["aud"]
         if use == "service":
-            # Made out to nobody else, and for no step.
+            # Made out to no other service, and for no step.
             return self._accepts != "step" and audience == [self._audience] and not claims["step"]
         if self._accepts == "agent":
             return bool(audience[0] == self._audience)
@@ -355,7 +355,7 @@ def _groups(claim: Any) -> frozenset[str] | None:
 
 
 class StaticKey:
-    """Accepts fixed bearer keys; whoever holds one acts as ``user_id``."""
+    """Accepts fixed bearer keys; the holder of one acts as ``user_id``."""
 
     def __init__(
         self,
@@ -402,7 +402,7 @@ class Bearer:
         self._refused = refused or _key_refused
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
-        """Whoever the credential under ``authorization`` names; see :class:`Authenticator`."""
+        """The caller whom the credential under ``authorization`` names, by an authenticator."""
         header = metadata.get(AUTHORIZATION_KEY)
         if header is None:
             return None

@@ -39,7 +39,7 @@ class SessionCheck:
 
         Raises:
             Unauthenticated: The session has ended, the key was revoked, or the account is closed.
-            Unavailable: Identity cannot be reached: nobody knows.
+            Unavailable: Identity cannot be reached.
         """
         stub = CredentialServiceStub(self._channels.get(self._target))
         with translate_rpc_errors():

@@ -1,6 +1,6 @@
 """Access tokens of people: JWTs signed by the identity service, or an OpenID issuer in its place.
 
-Whatever is wrong with a token, its sender hears one and the same refusal; the log says what it was.
+For all defects of a token its sender gets one and the same refusal; the log says what it was.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REFUSED = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError
 
 
 def refused_token() -> Unauthenticated:
-    """What everybody hears whose token is not accepted, whatever is wrong with it."""
+    """The refusal of every token that is not accepted, for all defects the same."""
     return Unauthenticated(
         "The token is not valid, or no longer. Sign in again.", reason="TOKEN_INVALID"
     )
@@ -112,7 +112,7 @@ class UserTokenVerifier:
         """The user that ``token`` names.
 
         Raises:
-            Unauthenticated: The token is not acceptable, for whatever reason.
+            Unauthenticated: The token is not acceptable, for any reason.
             Unavailable: The issuer's keys cannot be fetched.
         """
         known = self._verified.get(token)
@@ -280,7 +280,7 @@ def _user_id(claim: Any) -> str:
         not isinstance(claim, str)
         or not 0 < len(claim) <= MAX_USER_ID_CHARS
         or not claim.isprintable()
-        # Whoever is not asked who they are acts under this name; no issuer may hand it out.
+        # Callers without authentication act under this name; no issuer may hand it out.
         or claim == LOCAL_USER
     ):
         raise jwt.InvalidTokenError("names no user")

@@ -53,8 +53,8 @@ class CertificateFiles:
 
     Args:
         settings: Which files; all three are set.
-        log: Where changes and defects are told.
-        told: Told when the certificate ends, with each one that is read.
+        log: Where changes and defects are logged.
+        told: Called with the end of each certificate that is read.
 
     Raises:
         ConfigurationError: A file is missing or not usable at the start.
@@ -224,7 +224,7 @@ def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> b
 
     Args:
         principal: Whom the credential of the call names.
-        services: Who calls, by certificate; None if nobody has shown one.
+        services: The caller's services, by certificate; None if it has shown none.
     """
     if services is None or principal.kind != "run_token":
         return False

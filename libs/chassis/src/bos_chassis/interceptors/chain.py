@@ -219,7 +219,7 @@ def _unpacked(method: Method, call: ServerCall, data: Any) -> Any:
     try:
         message = data if method.deserialize is None else method.deserialize(data)
     except (DecodeError, ValueError):
-        # The library's own text repeats bytes of the message; nobody learns anything from them.
+        # The library's own text repeats bytes of the message, which help no caller.
         raise InvalidArgument(
             f"The request cannot be read as a message of {method.service}/{method.name}. "
             "Send what its contract says, as binary protobuf.",
@@ -235,5 +235,5 @@ async def _refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception)
             await abort_with(context, error)
     except (TimeoutError, grpc.aio.InternalError):
         # The client does not read, or its connection is gone. gRPC drops the call then, with
-        # whatever it holds; of an error it would write a traceback.
+        # with any content; of an error it would write a traceback.
         raise asyncio.CancelledError from None

@@ -19,7 +19,7 @@ _CREDENTIALS = frozenset({AUTHORIZATION_KEY, RUN_TOKEN_KEY})
 
 
 class ServerCall:
-    """One call in progress: what the concerns know and tell one another about it."""
+    """One call in progress: what the interceptors know of it and share."""
 
     __slots__ = (
         "admitted",
@@ -73,7 +73,7 @@ class ServerCall:
         self.peer = ""
         """The other end of the connection, as gRPC names it."""
         self.network = ""
-        """Where the client is, as places are counted; empty if nobody knows."""
+        """Where the client is, as places are counted; empty if unknown."""
         self.services: frozenset[str] | None = None
         """Who calls, by certificate; None where no certificates are demanded."""
         self.principal: Principal | None = None

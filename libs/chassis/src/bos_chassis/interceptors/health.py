@@ -13,7 +13,7 @@ _States = health_pb2.HealthCheckResponse
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """The standard health service, in which nobody waits for anybody.
+    """The standard health service; no check waits for another.
 
     That of the library writes to its watchers while it holds a lock, so one that does not read
     keeps the others, and the server itself at shutdown, waiting.
@@ -43,7 +43,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return _States(status=state)
 
     async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """Not offered: whoever probes knows what for."""
+        """Not offered: probes know the services they ask for."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
     async def Watch(  # noqa: N802
