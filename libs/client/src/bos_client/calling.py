@@ -106,6 +106,6 @@ class TokenSource(Protocol):
         """A token that is valid for a while yet.
 
         Raises:
-            Unauthenticated: nobody is signed in any more.
+            Unauthenticated: the session has ended.
             Unavailable: identity cannot be reached.
         """

@@ -102,7 +102,7 @@ def read_private(path: Path) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write so that readers see the old or the new content, and nobody else sees any."""
+    """Write atomically: readers see the old or the new content, and other users see none."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

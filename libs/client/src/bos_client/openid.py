@@ -117,7 +117,7 @@ class Callback:
                 async with asyncio.timeout(_REQUEST_WITHIN_S):
                     await self._answer(reader, writer)
         except (TimeoutError, OSError, ValueError):
-            pass  # whoever that was, the browser that is waited for may still come
+            pass  # another visitor; the browser that is waited for may still come
         finally:
             self._open -= 1
             writer.close()

@@ -2,7 +2,7 @@
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
 they are for, beside where identity and memory were when they were issued: they go there, and to
-the gateway, whatever a folder or variable says later. The access token is refreshed by itself
+the gateway, also if a folder or variable names another. The access token is refreshed by itself
 shortly before it expires. Each refresh uses its refresh token up, so processes take turns by a lock
 beside the file.
 """
@@ -91,7 +91,7 @@ class IdentityClient(ServiceClient):
         return (await self._unary(self._stub.ResetPassword, request)).username
 
     async def user(self, credential: str) -> User:
-        """Whoever an access token or key identifies."""
+        """The user that an access token or key identifies."""
         request, metadata = GetUserRequest(), bearer(credential)
         return (await self._unary(self._stub.GetUser, request, metadata=metadata)).user
 
@@ -183,7 +183,7 @@ class TokenFile:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Nobody else writes while the block runs.
+        """Lock: no other process writes while the block runs.
 
         Raises:
             Unavailable: another process holds the lock for too long.
