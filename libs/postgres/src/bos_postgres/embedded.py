@@ -71,7 +71,7 @@ class EmbeddedPostgres:
     If the owning process dies in any way, a small supervisor stops the server within moments; if
     that was killed too, the kernel stops it. A lock on the data folder is held until the last
     server process is gone, so the next start waits for the end of such a shutdown, and PostgreSQL
-    itself recovers whatever was interrupted.
+    itself recovers what was interrupted.
 
     Args:
         data_dir: Folder for everything that persists; created with mode 0700.
@@ -354,7 +354,7 @@ class EmbeddedPostgres:
         if temporary:
             folder = Path(tempfile.mkdtemp(prefix="bos-pg-", dir="/tmp"))
         else:
-            # We hold the lock: whatever is in there belongs to a server that is gone.
+            # We hold the lock: all that is in there belongs to a server that is gone.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
         give(folder, identity)
