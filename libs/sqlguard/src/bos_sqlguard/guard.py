@@ -113,7 +113,7 @@ class Guard:
     def check(self, sql: str) -> Verdict:
         """Return whether ``sql`` may run, and the text to run.
 
-        Never raises: whatever cannot be checked is refused. Checking ``safe_sql`` again returns it
+        Never raises: what cannot be checked is refused. Checking ``safe_sql`` again returns it
         unchanged.
         """
         try:
