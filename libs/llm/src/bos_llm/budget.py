@@ -100,7 +100,7 @@ class TokenBudget:
         self._held -= held
         self._calls -= 1
         self.counted += consumed
-        # A new event object per change: whoever took the old one before looking cannot miss it.
+        # A new event object per change: a waiter that took the old one before cannot miss it.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -122,7 +122,7 @@ class Reservation:
             self._budget._settle(self._tokens, consumed)
 
     def forfeit(self) -> None:
-        """Nobody will say what the call consumed: all that it could have counts."""
+        """Usage stays unknown: all that the call could have consumed counts."""
         if self._open:
             self._budget.abandoned += 1
         self.settle(self._tokens)

@@ -98,7 +98,7 @@ def apply_preferences(
         proposed: Candidates in heuristic order.
         prefer: Canonical names; added even when they were not proposed.
         disable: Canonical names; they win over preferences.
-        unavailable: Names that were asked for and that nobody answers to. They constrain nothing,
+        unavailable: Names that were asked for and that no agent has. They constrain nothing,
             but the guardrails say so.
     """
     agents = dict.fromkeys(name for name in (*prefer, *proposed) if name not in disable)

@@ -43,7 +43,7 @@ def plan_problems(
     """
     problems = _size_problems(plan, max_steps)
     if problems:
-        return problems  # whoever made it may have made any number of mistakes
+        return problems  # a plan may have any number of mistakes
     ids = [step.step_id for step in plan.steps]
     for position, step in enumerate(plan.steps):
         taken = {*ids[:position], *completed}

@@ -1,7 +1,7 @@
 """Circuit breaker of one endpoint: while it is down, calls fail at once instead of asking again.
 
-A single call that failed twice while nobody else's succeeded is enough; so are twenty failures in a
-row of whatever calls. After a pause one call is let through; while that one fails, the pause
+A single call that failed twice while no other succeeded is enough; so are twenty failures in a
+row of any calls. After a pause one call is let through; while that one fails, the pause
 doubles.
 """
 
