@@ -20,7 +20,7 @@ SERVICE = By("identity", "service")
 """What identity does by itself, in the audit trail."""
 LOCAL_USERNAME = "local"
 LOCAL_USER_ID = UUID("00000000-0000-4000-8000-000000000001")
-"""The user of a standalone that nobody has signed in to."""
+"""The user of a standalone before the first sign-in."""
 
 COLUMNS = (
     "user_id, username, email, display_name, created_at, roles, groups, is_service, "

@@ -235,7 +235,7 @@ class Identity:
     async def reset_password(self, code: str, new: str, origin: Origin) -> str:
         """Set a new password by an administrator's code; returns the name to sign in with.
 
-        All sessions and API keys of the account end, and nobody has to wait any more.
+        All sessions and API keys of the account end, and it is slowed down no more.
 
         Raises:
             PermissionDenied: The code cannot be used.

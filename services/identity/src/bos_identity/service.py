@@ -94,7 +94,7 @@ async def serve(
 
     Args:
         settings: How.
-        telemetry: Where it tells about itself.
+        telemetry: Where its logs, metrics and traces go.
         proxied: Whether proxies pass calls of others on; None: if keys of some are set.
         account_data: Which services hold data of accounts, by name, if that is known later than
             the settings are.

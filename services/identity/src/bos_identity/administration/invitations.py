@@ -28,7 +28,7 @@ _KEPT_S: Final = 30 * 86400.0
 
 _COLUMNS = "invitation_id, roles, groups, created_at, expires_at"
 _GOOD = "used_by IS NULL AND expires_at > now()"
-# Whoever takes a role away locks the account as well, and voids what was made before.
+# Taking a role away locks the account as well, and voids what was made before.
 _INSERT = f"""
 WITH maker AS (
     SELECT {MAY_NOT_ADMINISTER} AS barred FROM users WHERE user_id = $5 FOR SHARE

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Any number of our own.
 LAST_LOCK: Final = 0x626F73_61646D
-"""Advisory lock of whoever takes an administrator away."""
+"""Advisory lock for taking an administrator away."""
 _RETURNING = f"RETURNING {COLUMNS}"
 _LIST = f"""
 SELECT {COLUMNS} FROM users
@@ -106,7 +106,7 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
-            FailedPrecondition: Nobody would be left to administer.
+            FailedPrecondition: No administrator would be left.
             InvalidArgument: A service cannot be an administrator.
         """
         async with deed(self._pool) as connection:
@@ -126,9 +126,9 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
-            FailedPrecondition: Nobody would be left to administer.
+            FailedPrecondition: No administrator would be left.
         """
-        # Whoever signs in or makes a key locks the account first, so nothing slips in.
+        # Sign-ins and new keys lock the account first, so nothing slips in.
         async with deed(self._pool) as connection:
             user = await _unless_last(connection, _DEACTIVATE, user_id)
             await connection.execute(END_OTHERS, user_id, None, "deactivated")

@@ -70,7 +70,7 @@ class Callers:
         """Who calls.
 
         Raises:
-            NotFound: Whoever calls has no account here.
+            NotFound: The caller has no account here.
             Unauthenticated: The session has ended, the key was revoked, the account is closed; or
                 the credential is one that identity does not take.
         """

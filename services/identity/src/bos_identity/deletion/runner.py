@@ -73,7 +73,7 @@ class DeletionRunner:
             except BosError as error:
                 self._log.warning("account deletions failed", reason=error.reason)
             except Exception:
-                # Whatever it was, the next round must come.
+                # After any error, the next round must come.
                 self._log.exception("account deletions failed")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), _LOOK_S)

@@ -233,7 +233,7 @@ class Provider:
             if renewed != secret:
                 answer = await self._posted_with(renewed, url, form)
         if answer == _UNKNOWN_CLIENT:
-            # Whoever wants to sign in can do nothing about it, and the operator must hear of it.
+            # People who want to sign in can do nothing about it, and the operator must hear of it.
             raise self.wrong("it does not know BOS_IDENTITY_OPENID_CLIENT_ID, or its secret")
         return answer
 

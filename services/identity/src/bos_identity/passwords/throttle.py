@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 THROTTLED = "LOGIN_THROTTLED"
 """The reason that those hear who have to wait."""
-# So long an attempt may be under way; nobody knows how one ended that is older.
+# So long an attempt may be under way; the outcome of an older one is unknown.
 _UNDER_WAY_S = 60.0
 
 _FAILED = (
@@ -107,7 +107,7 @@ class Throttle:
 
         Args:
             account: What people sign in to, whether it exists or not.
-            network: Where they sign in from; empty if nobody knows.
+            network: Where they sign in from; empty if unknown.
             is_known: Whether the account was signed in to from there before.
         """
         settings, subjects = self._settings, []
@@ -133,7 +133,7 @@ class Throttle:
         return [self._subject("change", account, self._settings.account_attempts, own=True)]
 
     def registration(self, network: str) -> list[Subject]:
-        """Who is slowed down when somebody makes an account; nobody if the network is not known."""
+        """Who is slowed down when an account is made; no caller if the network is not known."""
         if not network:
             return []
         return [self._subject("registration", network, self._settings.address_attempts)]
@@ -155,7 +155,7 @@ class Throttle:
                         await self._count(connection, subject)
 
     async def count(self, subjects: Sequence[Subject]) -> None:
-        """Count what nobody will decide, because it counts in any case.
+        """Count an attempt without an outcome, because it counts in any case.
 
         Raises:
             ResourceExhausted: One of them has to wait; says how long.
@@ -189,7 +189,7 @@ class Throttle:
         )
 
     async def undone(self, subjects: Sequence[Subject]) -> None:
-        """The attempt was not decided: whoever made it went away, or the reasons are ours."""
+        """The attempt was not decided: the caller went away, or the reasons are ours."""
         await self._each((_TAKE_BACK, subject) for subject in subjects)
 
     async def forget(self, subject: Subject) -> None:

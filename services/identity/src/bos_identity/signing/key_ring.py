@@ -233,7 +233,7 @@ async def open_key_ring(
                 log.warning("signing keys not read", reason=error.reason)
                 wait_s = min(_RETRY_S, settings.signing_key_refresh_s)
             except Exception:
-                # Whatever it was, the next look must come.
+                # After any error, the next look must come.
                 log.exception("signing keys not read")
 
     async with running_task(stay_fresh(), "signing keys"):

@@ -1,6 +1,6 @@
 """When signing keys come and go; pure.
 
-A key is published before it signs, so that whoever caches the key set knows it in time, and stays
+A key is published before it signs, so that caches of the key set have it in time, and stays
 published after its successor has taken over, until the last token that it signed has expired.
 """
 
