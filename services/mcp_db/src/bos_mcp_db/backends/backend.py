@@ -103,7 +103,7 @@ class Backend(Protocol):
     """A database that is only ever read.
 
     A backend does not rely on the guard: writes, tables outside the allow-list (as far as the
-    database itself can tell) and endless queries fail without it as well.
+    database itself knows) and endless queries fail without it as well.
     """
 
     dialect: Dialect

@@ -151,7 +151,7 @@ class _Session:
 
 
 def _told(work: Callable[[], Any]) -> Any:
-    """Do ``work``, and tell its errors in our words."""
+    """Do ``work``, and translate its errors."""
     import pytds
 
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowCollector:
-    """Keeps rows until a limit is reached; one row beyond the limit tells that there were more."""
+    """Keeps rows until a limit is reached; one row beyond the limit shows that there were more."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

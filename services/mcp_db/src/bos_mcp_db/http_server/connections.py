@@ -2,7 +2,7 @@
 
 uvicorn limits neither how long a peer may take to send a request nor how many connections it may
 hold. Here every connection that we wait for has a time limit, and when there are too many, the one
-we have waited for longest is closed: whoever sends its request is never the one, and whoever asked
+we have waited for longest is closed: a client that sends its request never is, and one that asked
 before with a good credential only if all are such.
 """
 

@@ -65,7 +65,7 @@ def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> AS
 
 
 class _KnownCallers:
-    """Lets nobody pass but those whom the authenticator knows."""
+    """Lets only callers pass whom the authenticator knows."""
 
     def __init__(self, app: ASGIApp, auth: Authenticator) -> None:
         self._app = app
@@ -102,7 +102,7 @@ class _KnownCallers:
 
 
 class _GuestServer(uvicorn.Server):
-    """uvicorn inside somebody else's process: no signal handlers, told when to stop."""
+    """uvicorn inside another process: no signal handlers, stopped by its owner."""
 
     def __init__(
         self, app: ASGIApp, server: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
