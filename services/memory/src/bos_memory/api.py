@@ -169,10 +169,10 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
 
 
 def _caller() -> str:
-    """Who calls; everybody is one user where nobody signs in.
+    """The caller's user id; all callers are one user where authentication is off.
 
     Raises:
-        PermissionDenied: a run calls; what it may know of its user it was told.
+        PermissionDenied: a run calls; it was given what it may know of its user.
     """
     principal = current_principal()
     if principal is None:
@@ -188,7 +188,7 @@ def _by() -> By:
 
 
 def _require_run_of(user_id: str, run_id: str | None = None) -> None:
-    """Let nobody pass but a run of this user, where callers are asked who they are."""
+    """Refuse all callers but a run of this user, where authentication is on."""
     principal = current_principal()
     if principal is None:
         return
