@@ -75,9 +75,9 @@ class Right(Enum):
     """By what right an account is made."""
 
     OPEN = _OPEN
-    """Anybody may; the first one is the administrator."""
+    """Any person may; the first one is the administrator."""
     FIRST = _FIRST
-    """Nobody else has made one before."""
+    """It is the first account of all."""
     INVITED = _INVITED
     """There is an invitation."""
 

@@ -186,7 +186,7 @@ async def put_groups(
 
 
 def last_administrator() -> FailedPrecondition:
-    """What is refused lest nobody could administer any more."""
+    """Refusal to remove the last administrator."""
     return FailedPrecondition(
         "This is the last administrator; make another user one first.",
         reason="LAST_ADMINISTRATOR",
