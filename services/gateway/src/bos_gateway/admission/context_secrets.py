@@ -56,7 +56,7 @@ class DeclaredKeys:
 
 @define(eq=False)
 class Taken:
-    """What was taken out of a context."""
+    """Credentials that were taken out of a context."""
 
     secrets: dict[str, str] = field(factory=dict)
     """Values by declared key, of those that an agent declares; no agent would get the others."""

@@ -64,7 +64,7 @@ RETURNING day
 
 
 class DayLimit(ResourceExhausted):
-    """What a user hears when a day's tokens are spent; nothing was written.
+    """Refusal when a day's tokens are spent; nothing was written.
 
     Args:
         limit: The bound that leaves least.

@@ -38,7 +38,7 @@ _INHERITED = ("prefer_agents", "disable_agents", "system_prompt")
 
 @dataclass(frozen=True, slots=True)
 class ClarificationReply:
-    """What a reply goes on from."""
+    """The run, questions and exchanges that a reply continues."""
 
     request: AgentRequest
     """Of the run that asked, as it was accepted."""

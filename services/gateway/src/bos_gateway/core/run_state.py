@@ -129,7 +129,7 @@ class Attempt:
 
 @dataclass(slots=True, weakref_slot=True)
 class RunState:
-    """What the log of one run adds up to."""
+    """State of one run, folded from its log."""
 
     run_id: str
     last_sequence: int = 0

@@ -48,7 +48,7 @@ COMPOSER = "composer"
 
 @frozen(eq=False)
 class Deps:
-    """What effects work with; shared by all runs of the process."""
+    """Dependencies of effects; shared by all runs of the process."""
 
     planner: PlannerServiceAsyncStub
     composer: ComposerServiceAsyncStub

@@ -1,4 +1,4 @@
-"""Which deployment is meant: the gateway's settings, or else the standalone of this folder.
+"""Deployment that a command examines: the gateway's settings, or the standalone of this folder.
 
 The folder may be anybody's: a clone, an archive, a share. So its ``.env`` is read only if the
 environment names no deployment, and then alone: it must not say where credentials go that it does
@@ -58,7 +58,7 @@ _SOURCES: Mapping[Source, str] = {"environment": "BOS_GATEWAY_… (environment)"
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where everything is."""
+    """Addresses, keys and settings of a deployment."""
 
     source: str
     """Where this was read, for people."""

@@ -1,4 +1,4 @@
-"""Whether clients of a proxy could pass for people of this machine, who may register."""
+"""Check of proxies: could their clients pass for people of this machine, who may register?"""
 
 from __future__ import annotations
 

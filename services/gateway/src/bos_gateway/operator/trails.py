@@ -1,4 +1,4 @@
-"""Whether the audit trails are sealed in time, and whole where they end."""
+"""Check of the audit trails: sealed in time, and whole where they end."""
 
 from __future__ import annotations
 

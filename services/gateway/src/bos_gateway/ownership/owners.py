@@ -250,7 +250,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to be done."""
+    """Work that a periodic look found: expired leases, unowned runs, time-outs."""
 
     dead: bool
     """Leases of others have run out."""

@@ -304,7 +304,7 @@ def _input(approval: gateway.Approval) -> bytes:
 
 @define(eq=False)
 class ApprovalGauges:
-    """How many requests wait for a person, and for how long: two gauges, from an index.
+    """Gauges of waiting requests: number and age of the oldest, from an index.
 
     Runs that wait have no owner, so every gateway counts all of them and shows the same figures:
     the more there are, the less often.

@@ -47,7 +47,7 @@ WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
 
 @define(eq=False)
 class Maintenance:
-    """One round after the other over the runs that have ended."""
+    """Rounds of maintenance over the runs that have ended."""
 
     _pool: asyncpg.Pool[asyncpg.Record]
     _keep_days: float | None

@@ -102,7 +102,7 @@ class StoredRun(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What there is of a run behind a position, all of one moment."""
+    """Events and text of a run behind a position, all of one moment."""
 
     events: Sequence[tuple[int, LogEvent]] = ()
     more: bool = False

@@ -111,7 +111,7 @@ class _StoreSettings(Settings):
 
 
 class Scope(NamedTuple):
-    """Whose runs are meant: all of a user, or one."""
+    """Scope of an erasure: all runs of a user, or one."""
 
     user_id: str | None = None
     run_id: UUID | None = None

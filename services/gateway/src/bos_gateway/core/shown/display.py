@@ -1,4 +1,4 @@
-"""What a person is asked to approve, as lines of text: the one renderer of proposed actions. Pure.
+"""Display of proposed actions to the person who decides, as lines of text. Pure.
 
 Every user interface shows these lines (``Approval.display``). Two actions that differ are shown
 differently: types are named, nothing is invisible (:mod:`bos_gateway.core.shown.escapes`), and
