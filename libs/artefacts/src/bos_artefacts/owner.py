@@ -1,4 +1,4 @@
-"""Whose a blob is, and what follows from it for its name."""
+"""Owner of a blob: a user's run, and the name in the store that follows from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a call comes from, as far as that can be believed, and what counts as one origin.
+"""Client address of a call, as far as it can be trusted, and the network it counts for.
 
 All that is counted per address (places, attempts, look-ups) is counted per :func:`network`: one
 IPv4 address, or the /64 that a single IPv6 subscriber has to itself.

@@ -108,7 +108,7 @@ _MARGIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """How to come back after a lost connection. Times are in seconds."""
+    """Reconnect policy after a lost connection. Times are in seconds."""
 
     attempts: int = 12
     """Attempts in a row without an event in between."""

@@ -1,4 +1,4 @@
-"""Where the gateway is and how to identify oneself: options, environment, or the local standalone.
+"""Address and credentials of the gateway: options, environment, or the local standalone.
 
 ``bos serve all`` writes ``.data/standalone.json`` (mode 0600), which is searched from the working
 directory upwards::

@@ -1,4 +1,4 @@
-"""Where the program ``bos`` begins."""
+"""Entry point of the program ``bos``."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class OpenIdClient(ServiceClient):
 
 
 class Callback:
-    """Where a browser on this machine comes back to, once.
+    """Loopback address that a browser is redirected to, once.
 
     Pages of others, which can send a browser here as well, do not know the state: they are answered
     that they are not meant, and change nothing.

@@ -102,7 +102,7 @@ class IdentityClient(ServiceClient):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who is signed in to a gateway, as it is kept."""
+    """A stored sign-in at a gateway: user and tokens."""
 
     identity_target: str
     memory_target: str

@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """How services are called."""
+    """Transport security of calls to services."""
 
     ca_file: str | None = None
     """Authorities (PEM) that services' certificates come from; None: those of this system."""

@@ -47,7 +47,7 @@ def current_budget() -> TokenBudget | None:
 
 
 class TokenBudget:
-    """How many tokens may be consumed; calls side by side may share one.
+    """Token budget of a piece of work; calls side by side may share one.
 
     Args:
         tokens: Sent and received together; 0 admits no call. None: no bound.

@@ -75,7 +75,7 @@ class _Unusable:
 
 
 class Model:
-    """How one agent talks to its model. Get it from ``Models.for_agent``; safe to share.
+    """The model of one agent. Get it from ``Models.for_agent``; safe to share.
 
     All calls keep to the deadline of the server call in progress and raise:
 

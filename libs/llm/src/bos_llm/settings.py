@@ -1,4 +1,4 @@
-"""Which model each agent uses, and how to reach it.
+"""Settings of models: the model of each agent, and how to reach it.
 
 ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` and ``BOS_MODEL``, is all it takes: which provider is at
 an address is recognised by it (``providers.py``). Beyond that, each agent may have its own

@@ -1,4 +1,4 @@
-"""Whether a plan may be run. Pure."""
+"""Validation of plans. Pure."""
 
 from __future__ import annotations
 

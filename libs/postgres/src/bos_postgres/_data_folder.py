@@ -1,4 +1,4 @@
-"""What lies in the folder of an embedded server: lock, pid file, log, ownership."""
+"""Data folder of an embedded server: lock, pid file, log, ownership."""
 
 from __future__ import annotations
 

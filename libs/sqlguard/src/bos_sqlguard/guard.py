@@ -60,7 +60,7 @@ _MAX_BRACKETS = 50
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the guard says about one query.
+    """Verdict of the guard on one query.
 
     Attributes:
         dialect: the dialect the query was read in.

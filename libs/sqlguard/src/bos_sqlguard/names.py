@@ -1,4 +1,4 @@
-"""How each dialect reads a name: folding, plain names, system catalogues."""
+"""Names by dialect: folding, plain names, system catalogues."""
 
 from __future__ import annotations
 

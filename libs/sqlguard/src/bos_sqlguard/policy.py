@@ -1,4 +1,4 @@
-"""What a guard permits: dialect, tables, limits."""
+"""Policy of a guard: dialect, tables, limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of groups may use: agents, their tools, tables, and the role that reads them.
+"""Access of groups: agents, their tools, tables, and the role that reads them.
 
 What a group may use is the operator's setting; who is in it, identity says (or the issuer's claim).
 Everybody has what ``BOS_ACCESS_EVERYBODY`` gives, and beside it what their groups give; what is
@@ -178,7 +178,7 @@ class ConflictingRoles(FailedPrecondition):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one caller may use: what is given to everybody, and to the groups it is in."""
+    """Access of one caller: what all users may use, and the groups it is in."""
 
     grants: tuple[tuple[str, Grant], ...]
     """By group; everybody's comes first, under an empty name."""

@@ -1,4 +1,4 @@
-"""Who calls: keys and access tokens at the edge, short-lived signed run tokens inside.
+"""Authentication of callers: keys and access tokens at the edge, signed run tokens inside.
 
 People and API clients send ``authorization: Bearer <key or access token>``; access tokens are
 verified in :mod:`bos_chassis.auth.user_tokens`. Services send ``bos-run-token``, a JWT signed by
@@ -73,7 +73,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is behind the call in progress."""
+    """The authenticated caller of the call in progress."""
 
     user_id: str
     run_id: str

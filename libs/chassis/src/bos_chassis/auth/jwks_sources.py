@@ -1,4 +1,4 @@
-"""Where the keys of an issuer come from: the identity service, an OpenID issuer, a URL, a file."""
+"""Sources of an issuer's keys: the identity service, an OpenID issuer, a URL, a file."""
 
 from __future__ import annotations
 

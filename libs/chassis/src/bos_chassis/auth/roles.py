@@ -1,4 +1,4 @@
-"""What needs a role is refused to those who lack it, in words that say which."""
+"""Role checks: refuse callers that lack a role, in words that say which."""
 
 from __future__ import annotations
 

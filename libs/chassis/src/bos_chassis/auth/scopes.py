@@ -1,4 +1,4 @@
-"""What API keys are limited to: each public RPC has one scope, and keys name the scopes they have.
+"""Scopes of API keys: each public RPC has one, and keys name the scopes they have.
 
 A method that is not in the table is closed to keys, so a new one is until somebody has thought
 about it. Callers without scopes, such as people who signed in, are not looked at here.

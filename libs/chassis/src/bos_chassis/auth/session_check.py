@@ -1,4 +1,4 @@
-"""Whether the session or API key behind a call is good at this moment, as identity knows it.
+"""Session check: asks identity whether the session or API key behind a call is still good.
 
 An access token says so as of minutes ago, which suffices for most calls. Before something that
 cannot be undone, such as an approval, ask.

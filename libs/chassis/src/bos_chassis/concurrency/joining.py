@@ -1,4 +1,4 @@
-"""One answer for everybody who asks the same at the same time."""
+"""Shared calls: callers that ask the same at the same time get one answer."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _GATEWAY = "gateway"
 
 @frozen
 class Certificates:
-    """What the three files held at one time, as PEM."""
+    """Contents of the three TLS files at one time, as PEM."""
 
     key: bytes = field(repr=False)
     chain: bytes

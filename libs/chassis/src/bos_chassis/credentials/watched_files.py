@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class WatchedFiles(Generic[T]):
-    """What some files hold now; may be asked from any thread.
+    """Contents of some files, reread when they change; may be asked from any thread.
 
     Args:
         paths: The files, which belong together.

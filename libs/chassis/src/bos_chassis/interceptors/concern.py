@@ -111,7 +111,7 @@ class ServerCall:
 
 
 class Concern:
-    """One thing that has to happen around server calls. Subclasses override what they need.
+    """An interceptor of server calls. Subclasses override what they need.
 
     Hooks that are not overridden cost nothing: the chain leaves them out.
     """

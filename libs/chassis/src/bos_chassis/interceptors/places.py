@@ -1,4 +1,4 @@
-"""How many calls may be there at once: of one caller, of strangers, of all."""
+"""Concurrency limits of calls: of one caller, of unknown callers, of all."""
 
 from __future__ import annotations
 

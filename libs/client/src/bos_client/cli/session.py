@@ -1,4 +1,4 @@
-"""What all commands share: the connection, errors on their way to people, exit codes.
+"""Shared parts of all commands: the connection, error messages, exit codes.
 
 ====  ==================================================================
 0     answered, possibly in part; or whatever was wanted, done
@@ -58,7 +58,7 @@ _USAGE_ERRORS = (InvalidArgument, NotFound, AlreadyExists, Unauthenticated, Perm
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What options and environment say about the gateway."""
+    """Address and credentials of the gateway, from options and environment."""
 
     target: str | None
     api_key: str | None

@@ -1,4 +1,4 @@
-"""What an endpoint turned out to take, learnt from what it refuses, by endpoint and model.
+"""Capabilities of endpoints, learnt from what they refuse, by endpoint and model.
 
 A request that is refused because of one parameter is changed in that one thing and sent again at
 once; later calls start from there. What was learnt lives as long as the process.
@@ -93,7 +93,7 @@ class Lesson:
 
 
 class Ladder:
-    """What one model at one endpoint takes, as far as is known. Shared by concurrent calls.
+    """Known capabilities of one model at one endpoint. Shared by concurrent calls.
 
     Args:
         start: What its provider's row says.

@@ -1,4 +1,4 @@
-"""One provider's endpoint and its keys: the only module that knows the ``openai`` package.
+"""Endpoint of one provider and its keys: the only module that knows the ``openai`` package.
 
 It calls ``client.post(..., cast_to=object)`` instead of ``chat.completions.create``: the same
 authentication, transport and exceptions, without transforming every parameter and building typed

@@ -1,4 +1,4 @@
-"""What every model call leaves behind: a span with GenAI names, metrics, and a line per retry.
+"""Telemetry of model calls: a span with GenAI names, metrics, and a log line per retry.
 
 Prompts and replies are never captured.
 """

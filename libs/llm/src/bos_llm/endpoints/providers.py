@@ -20,7 +20,7 @@ LimitName = Literal["max_tokens", "max_completion_tokens", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one model at one endpoint takes."""
+    """Capabilities of one model at one endpoint."""
 
     structured: StructuredMode = "json_schema"
     limit: LimitName = "max_tokens"

@@ -28,7 +28,7 @@ _LIMITS: Final = frozenset(("max_tokens", "max_completion_tokens"))
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a call wants, before anything is known of how it has to be said.
+    """A model call before it is fitted to what its endpoint takes.
 
     Args:
         messages: The conversation.

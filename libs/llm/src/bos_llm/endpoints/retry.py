@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failed attempt means."""
+    """Classification of a failed attempt: retry, other key, give up."""
 
     error: BosError
     """What the caller gets if it stays the last attempt."""

@@ -66,7 +66,7 @@ _STATUS_OF = {
 
 
 class ForeignReply(ValueError):
-    """What came back is not a reply of the chat completions API, such as a proxy's HTML page."""
+    """A reply that is not one of the chat completions API, such as a proxy's HTML page."""
 
 
 class ReportedError(ValueError):

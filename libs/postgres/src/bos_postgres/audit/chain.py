@@ -24,7 +24,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @frozen
 class Defect:
-    """Where a trail is broken."""
+    """Position and kind of a break in a trail."""
 
     position: int
     problem: str

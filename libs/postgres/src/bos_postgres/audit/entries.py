@@ -46,7 +46,7 @@ def _details(given: Mapping[str, str]) -> dict[str, str]:
 
 @frozen
 class AuditEntry:
-    """One thing that somebody did, or was refused. Texts are cut at 256 characters.
+    """One audited action, done or refused. Texts are cut at 256 characters.
 
     Raises:
         ValueError: The action is not written as ``thing.done``.

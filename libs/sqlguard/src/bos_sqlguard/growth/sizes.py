@@ -1,4 +1,4 @@
-"""How large a value can grow: bounds of functions and operators, worked out before a query runs."""
+"""Sizes of values: bounds of functions and operators, worked out before a query runs."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ _RULES: Mapping[str, Callable[[Sequence[exp.Expr], Sequence[Size]], Size]] = {
 
 @dataclass(slots=True)
 class Source:
-    """What a query, table or function gives: the sizes of its columns and how many rows."""
+    """Output of a query, table or function: the sizes of its columns and how many rows."""
 
     columns: list[tuple[str, Size]] = field(default_factory=list)
     rows: float = 1.0

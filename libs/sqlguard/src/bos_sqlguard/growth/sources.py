@@ -1,4 +1,4 @@
-"""What the sources of a query give: columns with their sizes, by name or place, and rows."""
+"""Sources of a query: columns with their sizes, by name or place, and rows."""
 
 from __future__ import annotations
 
