@@ -72,7 +72,7 @@ _REHASH = "UPDATE users SET password = $2 WHERE user_id = $1 AND password = $3"
 
 
 class Right(Enum):
-    """By what right an account is made."""
+    """Right by which an account is made."""
 
     OPEN = _OPEN
     """Any person may; the first one is the administrator."""

@@ -1,4 +1,4 @@
-"""Where calls of people who are signed in come from, for the audit trail."""
+"""Client addresses of signed-in callers, for the audit trail."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _NOBODY = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the service does; each part knows one table or one secret."""
+    """Sign-in, sessions and passwords; each part knows one table or one secret."""
 
     accounts: Accounts
     sessions: Sessions

@@ -181,14 +181,14 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user may do at this moment."""
+    """Rights of a user at this moment."""
 
     roles: frozenset[str]
     groups: frozenset[str]
 
 
 class Sessions:
-    """What logins open.
+    """Sessions of users, opened by sign-ins.
 
     Args:
         pool: Connections of the service's own role.

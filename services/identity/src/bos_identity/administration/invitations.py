@@ -62,7 +62,7 @@ class NewInvitation:
 
 
 class Invitations:
-    """What lets people register.
+    """Invitations that let people register.
 
     Args:
         pool: Connections of the service's own role.

@@ -1,4 +1,4 @@
-"""Who calls identity, and what they may do at this moment.
+"""Callers of identity, and their rights at this moment.
 
 Elsewhere an access token is good until it expires, with the roles that it was issued with. Here,
 where accounts are changed, every call asks the store.

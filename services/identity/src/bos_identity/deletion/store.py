@@ -86,7 +86,7 @@ class Taken:
 
 
 class AccountDeletions:
-    """What is left to do of the deletion of accounts.
+    """Pending steps of account deletions.
 
     Args:
         pool: Connections of the service's own role.

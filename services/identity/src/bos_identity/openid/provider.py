@@ -40,7 +40,7 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the provider publishes about itself, as far as it matters."""
+    """Published configuration of the provider, as far as it matters."""
 
     authorization: str
     token: str
@@ -64,7 +64,7 @@ _UNKNOWN_CLIENT: Final = Refused("invalid_client")
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the provider's token endpoint gave."""
+    """Reply of the provider's token endpoint."""
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""Looking at a password that somebody offers, counted and slowed down."""
+"""Password attempts: verified, counted and slowed down."""
 
 from __future__ import annotations
 

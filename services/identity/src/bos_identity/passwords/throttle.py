@@ -1,4 +1,4 @@
-"""Slowing down who guesses passwords, on all replicas together and across restarts.
+"""Throttling of password guesses, over all replicas and across restarts.
 
 An attempt is counted as failed before the password is looked at, so that a hundred at once are a
 hundred failures and not one. Success, or an end that decided nothing, takes the count back; of an
@@ -77,7 +77,7 @@ DELETE FROM login_throttle WHERE subject IN (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who attempts, and what is free to them."""
+    """Account and network of an attempt, and how many are free to them."""
 
     digest: bytes
     free_attempts: int

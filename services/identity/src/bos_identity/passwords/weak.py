@@ -1,4 +1,4 @@
-"""Passwords that guessing finds first; pure.
+"""Weak passwords, which guessing finds first; pure.
 
 Guesses begin with common words, names, years, runs along the alphabet or the keyboard, and the same
 again. A password is measured by what is left when each of those counts as one character.
