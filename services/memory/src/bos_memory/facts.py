@@ -1,4 +1,4 @@
-"""What is remembered about a user, and how new findings join it. Pure."""
+"""Remembered facts about a user, and how new findings join them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered about users, in the store."""
+"""Remembered facts about users, in the store."""
 
 from __future__ import annotations
 

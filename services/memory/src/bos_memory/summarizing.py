@@ -1,4 +1,4 @@
-"""Rolling summaries, made beside everything else."""
+"""Rolling summaries of conversations, made in the background."""
 
 from __future__ import annotations
 

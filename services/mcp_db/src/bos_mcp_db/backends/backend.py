@@ -29,7 +29,7 @@ ColumnType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one query may take.
+    """Limits of one query.
 
     ``max_estimated_cost`` is in the units of the database's planner; None: not asked. A database
     whose planner estimates no cost ignores it.

@@ -33,7 +33,7 @@ _NO_SECOND_ATTEMPT_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class MssqlAddress:
-    """What ``mssql://user:password@host:1433/database`` says. ``tls`` None: not encrypted."""
+    """Parts of ``mssql://user:password@host:1433/database``. ``tls`` None: not encrypted."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""TLS connections that are counted from their first moment, before anybody has said hello.
+"""Time limit and number of TLS handshakes, counted from a connection's first moment.
 
 The library counts a connection, and times it, only once its handshake is over: a client that opens
 sockets and says nothing would hold as many as there are.
