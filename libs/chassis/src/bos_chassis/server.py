@@ -187,7 +187,7 @@ def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tu
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.server_handshake_timeout_ms", max(1, int(settings.message_timeout_s * 1000))),
         # Calls that wait for the event loop to look at them. With more than that gRPC drops some,
-        # whoever made them; by itself it does so from a thousand on, which is one connection's.
+        # of any caller; by itself it does so from a thousand on, which is one connection's.
         # Each takes some 40 KB, also those whose clients have gone.
         ("grpc.server.max_pending_requests", _UNSEEN_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", 2 * _UNSEEN_CALLS),

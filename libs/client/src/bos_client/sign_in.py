@@ -141,7 +141,7 @@ class SignedIn:
         """The same where its services are now.
 
         What ``connection`` says counts only if it comes from the very standalone that issued the
-        tokens: nobody else is told where they go.
+        tokens: no other service learns where they go.
         """
         if not self.standalone or self.standalone != connection.standalone:
             return self
@@ -240,7 +240,7 @@ class StoredTokens:
     async def _refreshed_whatever_happens(self, kept: SignedIn) -> str:
         """Refresh to the end, also when the caller gives up (Ctrl-C): the token is used by then.
 
-        Who gives up waits a little for the answer, and not at all if told to a second time.
+        A caller that gives up waits a little for the answer, and not at all at a second interrupt.
         """
         task = asyncio.create_task(self._refreshed(kept), name="refresh tokens")
         try:

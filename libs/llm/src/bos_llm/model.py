@@ -157,7 +157,7 @@ class Model:
             messages: The conversation; the first one holds the instructions.
             schema: What the reply must be.
             max_tokens: Longest reply; None: as the settings say.
-            form_in: Where the form of the reply is written down for models that must be told:
+            form_in: Where the form of the reply is written down for models that need it in words:
                 at the end of the first message, or of the last one if the ones before it are
                 shared with other calls and should stay the same for prompt caches.
             patient: False for a call that is not worth a second attempt at an endpoint in trouble.

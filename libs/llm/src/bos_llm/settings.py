@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Chosen for their price and speed; whoever writes queries gets the stronger one.
+# Chosen for their price and speed; the agent that writes queries gets the stronger one.
 DEFAULT_MODELS = {"": "gpt-6-luna", "sql": "gpt-6-sol"}
 _DEFAULT_TEMPERATURES = {"memory": 0.1}
 # How long models that think do so unless settings say otherwise: people wait for every call.
@@ -450,7 +450,7 @@ class ModelSettings(Settings):
     def default_provider(self) -> str:
         """The provider of every agent that has none of its own.
 
-        An address of somebody else's, or of nobody whom we know, is not OpenAI's, key or not.
+        An address of another or unknown provider is not OpenAI's, key or not.
         """
         if self.provider is not None:
             return self.provider.lower()

@@ -294,7 +294,7 @@ class EmbeddedPostgres:
                 )
 
     def _initialise(self, programs: Programs) -> None:
-        """Create the cluster beside its final place, so that an interrupted attempt is no one."""
+        """Create the cluster beside its final place, so that an interrupted attempt leaves none."""
         partial = self._home / "cluster.partial"
         handed_over = self._home / "password.partial"
         password = secrets.token_hex(24)

@@ -122,7 +122,7 @@ class ModelMetrics(Collector):
 
 
 class KeyObserver:
-    """Watches the keys of one endpoint; what they are is never told."""
+    """Watches the keys of one endpoint; their values are never recorded."""
 
     def __init__(self, telemetry: Telemetry, metrics: ModelMetrics, access: Access) -> None:
         self._log = telemetry.logger("bos_llm").bind(

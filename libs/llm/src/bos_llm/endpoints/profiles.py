@@ -164,7 +164,7 @@ def _profiles_in(text: str) -> Profiles:
 
 @dataclass(frozen=True, slots=True)
 class LiveProfiles(Mapping[str, KeyProfile]):
-    """The profiles of a file, whatever they are at the moment."""
+    """The profiles of a file, as it is at the moment."""
 
     file: WatchedFiles[Profiles]
 

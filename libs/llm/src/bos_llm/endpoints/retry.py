@@ -65,7 +65,7 @@ class RetryPolicy:
         Args:
             attempt: Gets the seconds it may take.
             judge: Explains an exception; None for one that is not a failed attempt.
-            on_retry: Told about every retry, with the seconds until it starts.
+            on_retry: Called at every retry, with the seconds until it starts.
             breaker: Of the endpoint that is called.
 
         Raises:

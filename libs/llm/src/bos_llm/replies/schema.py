@@ -39,7 +39,7 @@ _CUT_OFF = "the reply was cut off by the token limit; be brief"
 
 
 class UnusableReply(ValueError):
-    """A reply that is not the JSON asked for; its text tells the model what to mend."""
+    """A reply that is not the JSON asked for; its text says what the model must mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class JsonSchema(Generic[T]):
             no_json = UnusableReply(str(error))
         else:
             return self._first((whole,), tolerant=True)
-        # Whatever precedes a reply that breaks off may be an example.
+        # What precedes a reply that breaks off may be an example.
         if cut_off and find_objects(content).broken_off:
             raise no_json
         objects = objects_from_last(content)
