@@ -182,7 +182,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def ListAgents(
         self, request: gateway.ListAgentsRequest, context: Any
     ) -> gateway.ListAgentsResponse:
-        """What the caller may use."""
+        """Agents that the caller may use."""
         caller()  # refuses callers that may not know
         principal = current_principal()
         access = self._access.of(groups())
@@ -293,7 +293,7 @@ def _by() -> By:
 
 
 def answerer() -> Answerer:
-    """Who calls, as one that answers requests."""
+    """The caller, as one who answers requests."""
     user_id, principal = caller(), current_principal()
     if principal is None:
         return Answerer(user_id)

@@ -275,7 +275,7 @@ def new_run(
 
 
 def declared_keys(deps: Deps) -> DeclaredKeys:
-    """What is a credential in the context of a request that comes in now."""
+    """Keys of credentials in the context of a request that comes in now."""
     return DeclaredKeys(deps.registry.declaring, deps.settings.secret_context_keys)
 
 
@@ -304,7 +304,7 @@ def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
 async def continued_by(
     request: AgentRequest, user_id: str, runs: Runs
 ) -> ClarificationReply | None:
-    """What the request goes on from; None unless it replies to clarifying questions.
+    """The run and questions that the request replies to; None unless it is a reply.
 
     Raises:
         NotFound: the user has no such run, whether it exists or not.
@@ -337,7 +337,7 @@ def same_request(known: StoredRun, digest: bytes) -> UUID:
 
 
 def user_limit() -> ResourceExhausted:
-    """What a user hears who has as many unfinished runs as may be."""
+    """Refusal of a user who has as many unfinished runs as may be."""
     return ResourceExhausted(
         "You have as many questions in work as one user may have; wait for one of them to end, "
         "cancel one, or decide on the approvals that are waiting.",

@@ -111,7 +111,7 @@ def without_secrets(context: Struct, keys: DeclaredKeys) -> None:
 
 
 def told(paths: list[str]) -> str:
-    """What the trace says of what was taken out; without any values."""
+    """Text of the trace about the credentials that were taken out; without any values."""
     more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     return f"Credentials were taken out of the request: {', '.join(paths[:_MAX_PATHS])}{more}."
 

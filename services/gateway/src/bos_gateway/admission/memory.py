@@ -217,7 +217,7 @@ def take_in(accepted: RunAccepted, known: OpenTurnResponse) -> None:
 
 
 def facts_request(run: NewRun) -> ExtractFactsRequest:
-    """What memory is to look through for personal facts."""
+    """The request to look through a question for personal facts."""
     return ExtractFactsRequest(
         user_id=run.user_id,
         question=run.question,

@@ -73,7 +73,7 @@ def left(state: RunState) -> int:
 
 
 def for_planning(state: RunState) -> int | None:
-    """What a planning that begins now may consume; None for no bound.
+    """Token budget of a planning that begins now; None for no bound.
 
     Another plan is of use only if a step of it can run.
     """
@@ -91,7 +91,7 @@ def enough_for_revision(state: RunState) -> bool:
 
 
 def for_composing(state: RunState) -> int | None:
-    """What a composing that begins now may consume; None for no bound.
+    """Token budget of a composing that begins now; None for no bound.
 
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
@@ -102,7 +102,7 @@ def for_composing(state: RunState) -> int | None:
 
 
 def for_classifying(state: RunState) -> int | None:
-    """What classifying the instructions of one step may consume; None for no bound.
+    """Token budget of classifying the instructions of one step; None for no bound.
 
     It is one short call.
     """
@@ -112,7 +112,7 @@ def for_classifying(state: RunState) -> int | None:
 
 
 def for_attempt(rest: int, retries_left: int) -> int:
-    """What one attempt at a step may consume of the ``rest`` of what is held for the step."""
+    """Token budget of one attempt at a step, of the ``rest`` of what is held for the step."""
     rest = max(0, rest)
     return rest - int(rest * RETRY_SHARE) if retries_left > 0 else rest
 

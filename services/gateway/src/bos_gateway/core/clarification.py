@@ -50,7 +50,7 @@ class ClarificationReply:
 def continued(
     request: AgentRequest, run_id: str, accepted: RunAccepted, last: LogEvent
 ) -> ClarificationReply:
-    """What a reply goes on from.
+    """The run, questions and exchanges that a reply continues.
 
     Args:
         request: The reply.

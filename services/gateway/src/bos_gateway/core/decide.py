@@ -148,7 +148,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
 
 
 def next_wake(state: RunState) -> datetime | None:
-    """When deciding could give another answer without any event; None if never."""
+    """Time at which deciding could give another answer without any event; None if never."""
     if state.finished or state.accepted is None:
         return None
     if state.plan is None:
@@ -161,7 +161,7 @@ def next_wake(state: RunState) -> datetime | None:
 
 
 def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
-    """When the run must have ended (UTC). The time that people take to decide does not count.
+    """Deadline of the run (UTC). The time that people take to decide does not count.
 
     Args:
         state: The run.
@@ -174,7 +174,7 @@ def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
 
 
 def steps_deadline(state: RunState, now: datetime | None = None) -> datetime:
-    """When steps must have ended, so that there is time left to compose (UTC)."""
+    """Deadline of steps, so that there is time left to compose (UTC)."""
     whole = state.request.deadline.ToDatetime(tzinfo=UTC) - state.accept_time
     reserve = min(state.request.settings.compose_timeout.ToTimedelta(), whole * COMPOSE_SHARE)
     return run_deadline(state, now) - reserve

@@ -45,7 +45,7 @@ _ASKS: Final = (
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
-    """What makes proposed actions unfit to be asked about, in words; None if they are fine.
+    """Problem that makes proposed actions unfit for a decision, in words; None if they are fine.
 
     A tool that the step may not use is not made usable by an approval.
     """
@@ -76,7 +76,7 @@ def drop_impossible_timeouts(result: AgentResult) -> list[str]:
 def proposal_timeout(
     actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
 ) -> timedelta:
-    """How long a person may take to decide: of several actions the shortest time counts.
+    """Time-out of a request to a person: of several actions the shortest counts.
 
     Args:
         actions: What is proposed.

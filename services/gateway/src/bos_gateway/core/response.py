@@ -107,7 +107,7 @@ def clarification_response(state: RunState, now: datetime) -> OrchestratorRespon
 
 
 def fallback_output(state: RunState) -> ComposerOutput:
-    """What can be said without the composer: the agents' own answers."""
+    """Answer without the composer: the agents' own answers."""
     steps = state.result_steps
     results, good = _results(steps), _results(step for step in steps if step.succeeded)
     answers = [result.answer for result in good if result.answer]

@@ -72,7 +72,7 @@ _MAX_COLUMNS = _MAX_FIELDS = 10_000
 
 
 def result_problem(result: AgentResult) -> str | None:
-    """What makes an agent's result unusable, in words for people; None if it is fine."""
+    """Problem that makes an agent's result unusable, in words for people; None if it is fine."""
     if result.HasField("table") and (problem := _table_problem(result.table)):
         return f"its table {problem}"
     if result.HasField("start_time") and not is_time(result.start_time):

@@ -105,7 +105,7 @@ def is_uncertain(state: RunState) -> bool:
 
 
 def revision_problems(state: RunState, plan: Plan) -> tuple[str, list[str]]:
-    """What forbids a revised plan, beside what would forbid any.
+    """Problems of a revised plan, beside those of any plan.
 
     Returns:
         The type of the failure and what is wrong, one sentence each; none if the plan is fine.

@@ -131,7 +131,7 @@ def plan_by_keywords(request: MakePlanRequest, why: str) -> MakePlanResponse:
 def plan_request(
     accepted: RunAccepted, max_steps: int, tokens: int | None, revision: RevisionContext | None
 ) -> MakePlanRequest:
-    """What the planner is asked about an accepted request."""
+    """The planner's request for an accepted question."""
     request = accepted.request
     return MakePlanRequest(
         question=question_of(accepted),
@@ -244,7 +244,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
 
 
 def taken_to_add(command: Classify) -> InstructionsClassified:
-    """What holds as long as nothing else is known."""
+    """Instructions that add to the task: the default while nothing else is known."""
     return InstructionsClassified(
         revision=command.revision,
         step_id=command.step_id,

@@ -54,7 +54,7 @@ _ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
 
 
 async def run_step(run: EffectContext, command: RunStep) -> None:
-    """Have the agent run the step whose dispatch is in the log.
+    """Run a step whose dispatch is in the log, with retries.
 
     Ends in StepFinished, or in ApprovalRequested if the agent proposes something.
     """

@@ -49,7 +49,7 @@ def open_certificates(tls: TlsSettings) -> tuple[CertificateFiles | None, list[F
 async def check_shown(
     service: str, target: str, files: CertificateFiles, trust_domain: str
 ) -> list[Finding]:
-    """What is wrong with the certificate that a service shows; empty if it is not reached."""
+    """Findings about the certificate that a service shows; empty if it is not reached."""
     host, port = _place(target)
     context = ssl.create_default_context(cadata=files.current().authorities.decode())
     context.set_alpn_protocols(["h2"])

@@ -87,7 +87,7 @@ class Deployment:
 
     @property
     def remedy(self) -> str:
-        """What starts the service that is down."""
+        """Advice for a service that is down."""
         return "Start `bos serve all` in this folder" if self.local else "Start it"
 
 

@@ -289,7 +289,7 @@ class Ownership:
         return rows[0]["written_at"], ours
 
     async def look(self) -> Look:
-        """What there is to be done: the one statement of a replica that is idle."""
+        """Periodic look for work: the one statement of a replica that is idle."""
         (row,) = await fetch(self._pool, _LOOK, self.replica_id)
         return Look(**row)
 
@@ -324,7 +324,7 @@ class Ownership:
         return [Adopted(**row) for row in rows]
 
     async def release_strays(self, driven: Collection[UUID]) -> int:
-        """Let go of runs that were ours for a while and are not ``driven`` here; returns how many.
+        """Release orphans: runs that were ours for a while and are not ``driven`` here.
 
         Taking a run over and driving it are two things, and the connection can be lost in between:
         then the adoption stands and its answer never came, or a run that went wrong could not be
@@ -353,7 +353,7 @@ class Ownership:
     async def release(
         self, run_id: UUID, epoch: int, *, failed: bool = True, unreadable: bool = False
     ) -> bool:
-        """Let go of a run that does not get on here, if it is still ours; it is due again later.
+        """Release a run that makes no progress here, if it is still ours; it is due again later.
 
         Args:
             run_id: The run.
@@ -368,7 +368,7 @@ class Ownership:
         return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
-        """Let go of every unfinished run and of the lease, for others to take over at once.
+        """Release every unfinished run and the lease, for others to take over at once.
 
         Raises:
             BosError: the database is away; others take over once the lease has run out.

@@ -50,7 +50,7 @@ class ApproverRule(BaseModel):
 def approvers_for(
     rules: Mapping[str, ApproverRule], agent: str, actions: Iterable[ProposedAction]
 ) -> Approvers | None:
-    """Who may answer a request about these actions of an agent; None for the asker alone.
+    """Approvers of a request about these actions of an agent; None for the asker alone.
 
     Of several rules that fit a tool the one that says most counts. Of actions under several rules
     only those may answer whom every rule names, and four eyes are asked for if one rule asks;

@@ -107,7 +107,7 @@ class _Queue(Generic[Item]):
         return bool(self.pending)
 
     def next(self) -> list[Pending[Item]]:
-        """What may share a statement: of a run, only what follows on one another at one epoch.
+        """Items that may share a statement: of a run, only successive ones of one epoch.
 
         The statement fences each run once, and an append of an earlier epoch must not be let
         through by a later one beside it.

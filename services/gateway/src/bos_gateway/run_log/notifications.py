@@ -157,7 +157,7 @@ class Notifications:
         return self._news.setdefault(run_id, asyncio.Event())
 
     def wake(self, run_id: UUID) -> None:
-        """Have everybody here who waits for news of a run look."""
+        """Wake all followers of a run here."""
         news = self._news.pop(run_id, None)
         if news is not None:
             news.set()

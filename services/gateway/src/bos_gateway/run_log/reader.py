@@ -253,7 +253,7 @@ class Runs:
         return Look(events, more, *about_run)
 
     async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-        """How far these runs have got, whosever they are; those that are not stored are missing.
+        """Progress of these runs, of any user; those that are not stored are missing.
 
         Not for clients: it only says which runs it is worth to read.
         """
@@ -271,7 +271,7 @@ class Runs:
         return LogEvent.FromString(row["payload"])
 
     async def last_sequence(self, run_id: UUID) -> int:
-        """Where the run's log ends; 0 if it is not stored."""
+        """Sequence of the last event of the run's log; 0 if it is not stored."""
         row = await self._row(_LAST_SEQUENCE, run_id)
         return row["last_sequence"] if row else 0
 
@@ -357,7 +357,7 @@ def run_of(state: RunState) -> gateway.Run:
 
 
 def not_found(run_id: str) -> NotFound:
-    """What everybody hears about a run that is not theirs, whether it exists or not."""
+    """The same error for a run that does not exist and for one of another user."""
     return NotFound("There is no such run.", metadata={"run_id": run_id})
 
 

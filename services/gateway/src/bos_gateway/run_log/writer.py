@@ -86,7 +86,7 @@ class LogWriter:
         return await self._put(self._accepts, run)
 
     def submit(self, append: Append) -> asyncio.Future[bool]:
-        """Have events written; what is submitted of one run is written in that order.
+        """Submit events for writing; those of one run are written in the order of submission.
 
         Returns:
             Done after their commit. It fails with LostRun if the run has another owner or has

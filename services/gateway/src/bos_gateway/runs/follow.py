@@ -114,7 +114,7 @@ class RunReader:
             return fold(str(run_id), list(await self._events(run_id, user_id)))
 
     async def file(self, run_id: UUID, digest: str, user_id: str) -> Artefact:
-        """What a run of the user's says about a file of one of its steps.
+        """Artefact of a run of the user's, as its results list it.
 
         Only what results list is a file: the store holds more of a run, which no client may see.
 
@@ -247,5 +247,5 @@ def _of_this_version() -> Iterator[None]:
 
 
 def unavailable() -> Unavailable:
-    """What a replica says that takes no runs and shows none."""
+    """Error of a replica that takes no runs and shows none."""
     return Unavailable("This replica cannot take or follow runs now; ask again.", retry_after_s=0.5)

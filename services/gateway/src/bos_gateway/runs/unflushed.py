@@ -39,7 +39,7 @@ class UnflushedEvents:
     _error: BaseException | None = field(init=False, default=None)
 
     def add(self, append: Append) -> None:
-        """Have events written behind all that was added before."""
+        """Submit events behind all that were added before."""
         future = self._writer.submit(append)
         self._under_way.append((future, append.events))
         future.add_done_callback(self._advance)

@@ -50,7 +50,7 @@ _EFFECTS: Final = {
 
 
 def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDisplay:
-    """What to show to the person who decides.
+    """Display of a request to the person who decides.
 
     Args:
         approval: The request.

@@ -47,7 +47,7 @@ class Masker:
         return self._all.masked(text) if self._named else text
 
     def begun(self, text: str) -> int:
-        """How many characters at the end of ``text`` a credential may begin with."""
+        """Number of characters at the end of ``text`` that a credential may begin with."""
         most = 0
         for form, _, _ in self._named:
             for count in range(min(len(form) - 1, len(text)), most, -1):
@@ -75,7 +75,7 @@ class MaskedStream:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """What may be shown by now; what could be a credential's beginning waits for more."""
+        """Text that may be shown by now; a possible beginning of a credential waits for more."""
         if not self._masker:
             return piece
         text = self._masker.text(self._held + piece)
