@@ -38,7 +38,7 @@ def client_address(peer: str, told: str | None) -> str:
 
 
 def network(address: str) -> str:
-    """What is counted together: an IPv4 address, or the network that one IPv6 site has."""
+    """The network an address counts for: an IPv4 address itself, or the network of an IPv6 site."""
     found = parsed(address)
     if not isinstance(found, IPv6Address):
         return address if found is None else str(found)

@@ -71,7 +71,7 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        """Where clients connect, as ``host:port``."""
+        """Address that clients connect to, as ``host:port``."""
         return _join(self.host, self.port)
 
     async def set_serving(self, serving: bool) -> None:

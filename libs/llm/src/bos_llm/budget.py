@@ -42,7 +42,7 @@ def set_budget(budget: TokenBudget | None) -> None:
 
 
 def current_budget() -> TokenBudget | None:
-    """What model calls spend from; None for no bound."""
+    """The budget of model calls of the current task; None for no bound."""
     return _current.get()
 
 

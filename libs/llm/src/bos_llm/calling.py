@@ -243,7 +243,7 @@ async def _next(stream: ReplyStream, whole: ReplyBuilder) -> Sequence[Reply] | N
 
 
 def count_tokens(body: Body, reply: Reply) -> TokenCount:
-    """What a call consumed. Some servers count nothing: an estimate serves better than zero."""
+    """Usage of a call. Some servers count nothing: an estimate serves better than zero."""
     if reply.tokens is not None:
         return reply.tokens
     sent = sum(len(message["content"]) for message in body["messages"])

@@ -137,7 +137,7 @@ class Model:
 
     @property
     def tier(self) -> Literal["standard", "small"]:
-        """What the model can be trusted with: ``small`` gets simpler calls, one thing at a time."""
+        """Strength of the model: ``small`` gets simpler calls, one thing at a time."""
         return self.config.tier
 
     async def structured(

@@ -333,7 +333,7 @@ class ModelSettings(Settings):
             raise ConfigurationError(f"{variable_of(agent, 'EXTRA_BODY')}: {problem}") from None
 
     def price_table(self) -> PriceTable:
-        """What models cost.
+        """Prices of models.
 
         Raises:
             ConfigurationError: ``BOS_MODEL_PRICES_FILE`` cannot be used.
@@ -341,7 +341,7 @@ class ModelSettings(Settings):
         return PriceTable.read(self.prices_file, self.prices)
 
     def access(self, provider: str, profile: str = "") -> Access:
-        """How to reach ``provider``; what is missing is left empty, see :meth:`missing`.
+        """Address and keys of ``provider``; what is missing is left empty, see :meth:`missing`.
 
         Args:
             provider: Its name.
@@ -429,7 +429,7 @@ class ModelSettings(Settings):
         return endpoint, self.azure_api_version
 
     def missing(self, agent: str, config: AgentModelConfig) -> tuple[str, ...]:
-        """What to set before ``agent`` can call its model; empty if nothing.
+        """Variables to set before ``agent`` can call its model; empty if none.
 
         Raises:
             ConfigurationError: as :meth:`access`.

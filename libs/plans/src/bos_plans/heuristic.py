@@ -42,7 +42,7 @@ class Selection:
 
 
 def score(question: str, card: AgentCard) -> int:
-    """How many of the card's keywords occur in the lower-cased question."""
+    """Number of the card's keywords that occur in the lower-cased question."""
     text = question.lower()
     return sum(keyword in text for keyword in {*card.keywords} if keyword)
 

@@ -32,7 +32,7 @@ def plan_problems(
     max_steps: int,
     completed: Collection[str] = (),
 ) -> list[str]:
-    """What makes ``plan`` unusable, one sentence each; empty when it may be run.
+    """Problems that make ``plan`` unusable, one sentence each; empty when it may be run.
 
     Args:
         plan: With dependencies implied by references or without.

@@ -122,7 +122,7 @@ class EmbeddedPostgres:
 
     @property
     def log_file(self) -> Path:
-        """What the server says; the previous log is kept beside it once it grows large."""
+        """Log of the server; the previous log is kept beside it once it grows large."""
         return self._data_dir / "server.log"
 
     def dsn(self, database: str = "postgres") -> str:

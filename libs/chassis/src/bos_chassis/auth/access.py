@@ -136,7 +136,7 @@ class AccessSettings(Settings):
 
     @property
     def of_everybody(self) -> Grant:
-        """What everybody may use."""
+        """The grant of all users."""
         return _EVERYTHING if self.everybody is None else self.everybody
 
     @field_validator("groups")
@@ -215,7 +215,7 @@ class Access:
         )
 
     def table_patterns(self) -> Mapping[str, tuple[str, ...]]:
-        """What may be read, by database, as the operator wrote it; for people."""
+        """Table patterns that may be read, by database, as the operator wrote them; for people."""
         found: dict[str, dict[str, None]] = {}
         for _, grant in self.grants:
             for database, patterns in grant.tables.items():

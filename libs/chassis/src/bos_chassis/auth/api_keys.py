@@ -153,7 +153,7 @@ class ApiKeyVerifier:
 
 
 def exchange_at(channels: Channels, identity_target: str) -> Callable[[str], Awaitable[str]]:
-    """How to exchange keys at the identity service that listens there."""
+    """Exchange of keys at the identity service that listens there."""
 
     async def exchange(key: str) -> str:
         stub = CredentialServiceStub(channels.get(identity_target))

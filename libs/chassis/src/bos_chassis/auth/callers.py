@@ -114,7 +114,7 @@ _run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
 
 
 def current_principal() -> Principal | None:
-    """Who is behind the server call in progress; None outside of one or without authentication."""
+    """The caller of the server call in progress; None outside of one or without authentication."""
     return _principal.get()
 
 

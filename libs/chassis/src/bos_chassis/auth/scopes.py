@@ -103,7 +103,7 @@ def require_scope(principal: Principal | None, service: str, method: str) -> Non
 
 
 def identity_only() -> PermissionDenied:
-    """What everybody hears who asks a service for the data of an account, but for identity."""
+    """The refusal of all callers but identity that ask a service for the data of an account."""
     return PermissionDenied(
         "Only identity asks for this. Delete or export an account with `bos account`.",
         reason="IDENTITY_ONLY",

@@ -41,12 +41,12 @@ class FairPlaces:
 
     @property
     def held(self) -> int:
-        """How many places are held."""
+        """Number of places that are held."""
         return self._held.total()
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """Number of calls that wait."""
         return sum(len(self._in_line(caller)) for caller in self._waiting)
 
     @asynccontextmanager

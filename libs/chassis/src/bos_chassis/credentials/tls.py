@@ -77,7 +77,7 @@ class CertificateFiles:
         )
 
     def current(self) -> Certificates:
-        """What to show and whom to believe now."""
+        """The certificate to show and the authorities to trust now."""
         return self._files.current()
 
     def _read(self) -> Certificates:
@@ -210,7 +210,7 @@ def callers(entries: Iterable[str | bytes], trust_domain: str) -> frozenset[str]
 def calling_services(
     context: grpc.aio.ServicerContext[object, object], trust_domain: str
 ) -> frozenset[str] | None:
-    """Who calls, by its verified certificate; None if the caller showed none."""
+    """Names of the calling service, by its verified certificate; None if the caller showed none."""
     shown = context.auth_context()
     if not shown.get("x509_pem_cert"):
         return None

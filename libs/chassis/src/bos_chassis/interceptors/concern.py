@@ -117,7 +117,7 @@ class Concern:
     """
 
     async def begin(self, call: ServerCall) -> None:
-        """When the headers are there, before any message; a ``BosError`` refuses the call."""
+        """Called when the headers are there, before any message; a ``BosError`` refuses it."""
 
     def arrived(self, call: ServerCall, size: int) -> None:
         """For each request of ``size`` bytes, before it is unpacked; a ``BosError`` refuses it."""

@@ -36,7 +36,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             self._set(name, False)
 
     async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """How a service is; NOT_FOUND if it is none of this server."""
+        """Status of a service; NOT_FOUND if it is none of this server."""
         state = self._states.get(request.service)
         if state is None:
             await context.abort(grpc.StatusCode.NOT_FOUND)
@@ -49,7 +49,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Watch(  # noqa: N802
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
-        """How a service is, and each change of it."""
+        """Status of a service, and each change of it."""
         told: int | None = None
         while True:
             changed = self._changed

@@ -285,7 +285,7 @@ class Endpoint:
         return _reported(error) if isinstance(error, ReportedError) else None
 
     def judge_refusal(self, refusal: Refusal, sent: Collection[str] = ()) -> Verdict:
-        """What an error reply means.
+        """Classify an error reply.
 
         Args:
             refusal: The reply.
@@ -294,7 +294,7 @@ class Endpoint:
         return judge_refusal(refusal, self.access, sent)
 
     def judge(self, error: Exception) -> Verdict | None:
-        """What a failed attempt means; None for an exception that is not one."""
+        """Classify a failed attempt; None for an exception that is not one."""
         if isinstance(error, BosError):
             return None
         refusal = self.refused(error)

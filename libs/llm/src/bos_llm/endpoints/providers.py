@@ -61,7 +61,7 @@ class Provider:
     given up unless it streams."""
 
     def capabilities(self, model: str) -> Capabilities:
-        """What ``model`` is known to take here."""
+        """Known capabilities of ``model`` here."""
         found = self.takes
         name = model.rpartition("/")[2].lower()
         for pattern, trait in self.model_patterns:

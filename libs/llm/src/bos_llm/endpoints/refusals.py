@@ -42,7 +42,7 @@ def key_trouble(refusal: Refusal) -> keys.Refusal | None:
 
 
 def judge_refusal(refusal: Refusal, access: Access, sent: Collection[str] = ()) -> Verdict:
-    """What an error reply means for the call.
+    """Classify an error reply to a call.
 
     Args:
         refusal: The reply.

@@ -123,7 +123,7 @@ class RetryPolicy:
 
 
 def final_error(verdict: Verdict) -> BosError:
-    """What the caller gets: the judged error, unless its own time has just run out."""
+    """The error for the caller: the judged one, unless its own time has just run out."""
     left = remaining_s()
     return verdict.error if left is None or left > 0 else _no_time()
 

@@ -38,7 +38,7 @@ class By:
     def entry(
         self, action: str, target: str = "", *, outcome: Outcome = "succeeded", **details: str
     ) -> AuditEntry:
-        """What this actor did, or was refused; see :class:`AuditEntry`."""
+        """Audit entry of an action of this actor, done or refused; see :class:`AuditEntry`."""
         if self.user:
             details["user"] = self.user
         return AuditEntry(
