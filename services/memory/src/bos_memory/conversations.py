@@ -166,7 +166,7 @@ class Conversations:
     async def open_turn(
         self, user_id: str, conversation_id: str, max_messages: int
     ) -> OpenTurnResponse:
-        """What a question can build on, in one statement."""
+        """Summary, messages and facts for a question, in one statement."""
         (row,) = await self._read(
             _OPEN_TURN, user_id, user_id, conversation_id, max_messages, _MAX_SHOWN_CHARS + 1
         )
@@ -279,7 +279,7 @@ class Conversations:
         return Recorded(key, turns)
 
     async def to_summarise(self, conversation_key: UUID, up_to: int) -> ToSummarise | None:
-        """What a summary of the first ``up_to`` turns has to add; None if it is there already."""
+        """Turns that a summary of the first ``up_to`` has to add; None if it is there already."""
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 covered = await connection.fetchrow(_COVERED, conversation_key)

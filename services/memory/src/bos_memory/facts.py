@@ -49,7 +49,7 @@ class PersonalFacts(BaseModel):
 
 
 def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> LongTermMemory:
-    """What is known with what was found; equal to ``known`` if nothing of that is new.
+    """Known facts joined with found ones; equal to ``known`` if nothing of that is new.
 
     A new value takes the place of another one; projects are added, the last ten are kept. What is
     known already, in any case, stays as it is. Something new that is ``tainted`` taints the
@@ -75,7 +75,7 @@ def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> Lon
 
 
 def checked(memory: LongTermMemory) -> LongTermMemory:
-    """What a user wants to be remembered, in the form in which it is.
+    """Facts as a user wants them, in the form in which they are kept.
 
     Raises:
         InvalidArgument: names the fields that are too long.
