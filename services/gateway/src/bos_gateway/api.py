@@ -249,7 +249,7 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of them, by somebody who is still signed in."""
+        """A decision about one of them, by a person who is still signed in."""
         approval = await self._approvals.respond(request, await self._present(context))
         return gateway.RespondApprovalResponse(approval=approval)
 

@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     groups: Iterable[str]
     """Of the user; what they may use is all that the run has."""
     interactive: bool
-    """Whether somebody follows the run and can be asked."""
+    """Whether a client follows the run, so that its user can be asked."""
     traceparent: str
     """W3C trace context of the request."""
     by: By
@@ -122,7 +122,7 @@ class Admission:
             refused = limit
         except UserLimit:
             refused = user_limit()
-        # Somebody else may have stored the same request in between.
+        # Another call may have stored the same request in between.
         if known := await self._repeated(run.request_id, user_id, digest):
             return known
         if isinstance(refused, ResourceExhausted):
@@ -200,7 +200,7 @@ def new_run(
         run_id: Its id.
         deps: Limits and agents that are frozen into it, the time, and who encrypts what is kept
             of the credentials.
-        interactive: Whether somebody follows it and can be asked.
+        interactive: Whether a client follows it, so that its user can be asked.
         traceparent: W3C trace context of the request.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
         groups: Of the user; what they may use is all that the run has.

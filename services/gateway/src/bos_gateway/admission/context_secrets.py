@@ -33,7 +33,7 @@ class DeclaredKeys:
     """The keys of all credentials that there can be."""
 
     _cards: Iterable[AgentCard]
-    """Whose keys agents declare: only these credentials are ever given to anybody."""
+    """Whose keys agents declare: only these credentials are ever handed on."""
     _configured: Iterable[str] = ()
     """Keys that hold credentials whether or not an agent declares them, or has answered yet."""
     _spelled: Mapping[str, set[str]] = field(init=False)

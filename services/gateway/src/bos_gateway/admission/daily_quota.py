@@ -101,12 +101,12 @@ class Planning:
 
 @define(eq=False)
 class DayBudget:
-    """Bounds what is accepted by the tokens that a user, and everybody, may consume in a day."""
+    """Bounds admission by the tokens that a user, and all users together, may consume in a day."""
 
     _pool: Pool
     _settings: GatewaySettings
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(init=False, factory=WeakValueDictionary)
-    """One for each sum that somebody reads, or waits for, at this moment."""
+    """One for each sum that an acceptance reads, or waits for, at this moment."""
 
     @asynccontextmanager
     async def admitted(self, run: NewRun) -> AsyncIterator[NewRun]:

@@ -125,7 +125,7 @@ def clarification_limit(accepted: RunAccepted, result: AgentResult) -> str | Non
 
 
 def questions_limit(accepted: RunAccepted, asked: Clarification) -> str | None:
-    """The same of questions that somebody does ask."""
+    """The same of questions that are asked."""
     limit, taken = accepted.settings.max_clarification_turns, accepted.clarification_turn_count
     if not limit or taken < limit:
         return None

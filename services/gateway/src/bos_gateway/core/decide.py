@@ -165,7 +165,7 @@ def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
 
     Args:
         state: The run.
-        now: The time up to which it counts that somebody has yet to decide.
+        now: The time up to which it counts that a person has yet to decide.
     """
     deadline = state.request.deadline.ToDatetime(tzinfo=UTC) + state.waited
     if now is not None and state.waiting_since is not None:

@@ -42,7 +42,7 @@ _COUNTS = {
     if field.type in (field.TYPE_INT32, field.TYPE_INT64)
 }
 WAITING_FOR_APPROVAL = "waiting_for_approval"
-"""Reason of RunReleased: nothing can go on before somebody has decided."""
+"""Reason of RunReleased: nothing can go on before a person has decided."""
 _STATUS_AFTER = {
     "run_accepted": gateway.RUN_STATUS_ACCEPTED,
     "planned": gateway.RUN_STATUS_PLANNED,
@@ -268,7 +268,7 @@ def _effect_intended(state: RunState, intended: runlog.EffectIntended) -> None:
 
 
 def _note_waiting(state: RunState) -> None:
-    """Stop the run's clock while somebody has to decide, and let it go on afterwards."""
+    """Stop the run's clock while a person has to decide, and let it go on afterwards."""
     waiting = any(step.awaits for step in state.steps.values())
     if waiting and state.waiting_since is None:
         state.waiting_since = state.update_time

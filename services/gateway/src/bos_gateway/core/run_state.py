@@ -174,7 +174,7 @@ class RunState:
     """Held of the run's budget for composing."""
     cancel_reason: str | None = None
     released: bool = False
-    """Its owner let go of it until somebody decides."""
+    """Its owner released it until a person decides."""
     waiting_since: datetime | None = None
     """Since when there is an undecided request; the run's time stands still."""
     waited: timedelta = timedelta()

@@ -119,7 +119,7 @@ class Registry:
         ]
 
     def stub(self, agent: str) -> AgentServiceAsyncStub | None:
-        """gRPC stub of ``agent``; None if no such agent is configured."""
+        """The gRPC stub of ``agent``; None if no such agent is configured."""
         known = self._agents.get(agent)
         return known.stub if known else None
 

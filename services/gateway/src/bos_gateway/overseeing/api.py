@@ -89,7 +89,7 @@ def _operator() -> By:
     """Who calls, as the audit trail names it.
 
     Raises:
-        PermissionDenied: a step of a run calls, or somebody who is no operator; no other role
+        PermissionDenied: a step of a run calls, or a user who is no operator; no other role
             includes this one.
     """
     principal = current_principal()

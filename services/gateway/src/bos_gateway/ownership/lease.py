@@ -2,9 +2,9 @@
 
 A thread, an event loop and a connection of its own: a main loop that is busy for a while does not
 lose the lease, and a process that was frozen finds out before it does anything else. Whether a
-lease has run out is judged on the database's clock by everybody else. This process itself judges
+lease has run out is judged on the database's clock by all others. This process itself judges
 more strictly: by its own clock, counted from when the last renewal that succeeded was *sent*, and a
-tenth earlier. So it has stopped its runs before anybody can take them.
+tenth earlier. So it has stopped its runs before another replica can take them.
 
 A lost lease stays lost until :meth:`Lease.taken`, also if a late renewal gets through after all.
 """
@@ -102,7 +102,7 @@ class Lease:
         """Until when on the database's clock a lease that has run out means that its replica died.
 
         None for now, unless the database was there without a break for as long as a lease lives:
-        after an outage, which a process that has just been started cannot know of, everybody's
+        after an outage, which a process that has just been started cannot know of, every
         lease has run out, and the living must be given the time to take another. And not for long:
         a statement sent now may be carried out after an outage that is not noticed yet.
         """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Raising the epochs of what is still ours makes this replica its own successor: all that it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
-# those who bury the dead: who comes second finds a lease, or no runs, and counts no death.
+# those who free runs of the dead: the second finds a lease, or no runs, and counts no death.
 _TAKE = """
 WITH lease AS (
     INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
@@ -81,7 +81,7 @@ _KINDS = ", ".join(f"'{kind}'" for kind in GETS_FURTHER)
 _GOT_FURTHER = f"""(
     SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind IN ({_KINDS})
 )"""  # noqa: S608  our own text
-# What an owner let go counts as a failure, the first one again if the log got further since the
+# What an owner released counts as a failure, the first one again if the log got further since the
 # last. It is decided here, in the commit that frees the run: an owner that dies of reading the
 # run's log could write nothing into it.
 _COUNTED = f"""counted AS (
@@ -227,7 +227,7 @@ LIMIT 100
 
 _RELEASE_TRIES = 5
 _RELEASE_AGAIN_S = 0.1
-# Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
+# Longer than it takes from a commit to the loop that drives the run. A run released too early is
 # fenced off, and taken over from the log.
 _GRACE_S = 5.0
 # Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
@@ -279,7 +279,7 @@ class Ownership:
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
 
-        A run whose row somebody else holds is left as it is, and let go as a stray.
+        A run whose row another session holds is left as it is, and released as an orphan later.
 
         Returns:
             When that was, by the database's clock, and the runs.
@@ -328,7 +328,7 @@ class Ownership:
 
         Taking a run over and driving it are two things, and the connection can be lost in between:
         then the adoption stands and its answer never came, or a run that went wrong could not be
-        let go. While this replica lives no other takes such a run. Looks only now and then. What
+        released. While this replica lives no other takes such a run. Looks only now and then. What
         cannot be released, as its row is locked, is left for the next time and keeps no other from
         it.
 
@@ -359,10 +359,10 @@ class Ownership:
             run_id: The run.
             epoch: Ours.
             failed: Count it as a failure: the back-off doubles with each.
-            unreadable: Its log defies this version, or everybody.
+            unreadable: Its log cannot be read by this version, or by any.
 
         Returns:
-            Whether it was let go; not if it is not ours, or while somebody has its row locked.
+            Whether it was released; not if it is not ours, or while its row is locked.
         """
         given = (run_id, epoch, self.replica_id, failed, unreadable)
         return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
@@ -377,7 +377,7 @@ class Ownership:
             ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self.replica_id)
             if not kept:
                 return
-            await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
+            await asyncio.sleep(_RELEASE_AGAIN_S)  # another session holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
         """Leave an input for the run's owner; the first of its kind counts, and has its entry."""

@@ -16,7 +16,7 @@ from bos.runlog.v1 import LogEvent, RunFinished
 LEASE_EXPIRED = "lease_expired"
 """The last owner died, was cut off for long, or failed: it left no word in the log."""
 RELEASED = "released"
-"""The last owner let go, and said so."""
+"""The last owner released it, and said so."""
 RESUMED = "resumed"
 """The last owner was frozen or cut off, and took its own runs up again."""
 

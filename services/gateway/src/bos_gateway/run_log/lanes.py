@@ -1,7 +1,7 @@
 """Group commit in lanes, so that a slow or locked run does not hold up the others.
 
 A :class:`Lane` writes everything that is pending in one statement, and then what came meanwhile. A
-run whose row somebody else has locked waits for its turn by itself; one whose statement is slow is
+run whose row is locked elsewhere waits for its turn by itself; one whose statement is slow is
 written in a lane apart, over another session.
 """
 
@@ -40,7 +40,7 @@ _APART_S: Final = 60.0
 
 _SLOW = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 # What a lost session, a restart, a full disk or a failover looks like: it passes, and until it does
-# nothing can be promised to anybody. What is none of these no repetition mends.
+# nothing can be promised to any client. What is none of these no repetition mends.
 _PASSING = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,

@@ -11,7 +11,7 @@ message       sent                                           what the listener d
 ``follow R``  by who follows R without driving it            if it drives R, says ``events R``
                                                              and shows the answer's text from now
                                                              on, for a while
-``events R``  after events of R, if somebody said            reads R's log and text, if it follows
+``events R``  after events of R, if it is followed           reads R's log and text, if it follows
               ``follow R`` lately, when R was adopted, and   R
               by the statement that writes R's text
 ============  =============================================  ====================================

@@ -110,7 +110,7 @@ class Look(NamedTuple):
     finished: bool = True
     """Also if the run is no longer stored."""
     attempt: int = 0
-    """Of the answer's text, if somebody shows it."""
+    """Of the answer's text, if its owner shows it."""
     started_at: int = 0
     """Sequence of the attempt's AnswerStarted."""
     text: str = ""
@@ -194,7 +194,7 @@ class Runs:
     """Such connections of the role ``READER``; without them nothing can be read for a user."""
     _user_id: str | None = None
     """For whom to read, so that PostgreSQL hides the runs of all others; None reads as the service
-    itself, which drives everybody's runs."""
+    itself, which drives the runs of all users."""
     cards: StoredCards = field()
     """The agents' cards that first events name."""
 
@@ -210,7 +210,7 @@ class Runs:
         """The id of a run of the user's, from its text.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it belongs to another user.
         """
         try:
             key = UUID(run_id)

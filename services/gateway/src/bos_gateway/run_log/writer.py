@@ -130,7 +130,7 @@ class LogWriter:
                 if standing.written:
                     each.settle(True)
                 elif standing.ours and standing.last_sequence == each.item.first_sequence - 1:
-                    break  # only the lock of somebody else was in the way: it may yet be written
+                    break  # only the lock of another session was in the way: it may yet be written
                 else:
                     # An earlier try whose answer was lost may have written it.
                     stored = await are_stored(session, each.item)

@@ -39,7 +39,7 @@ _FOLLOW_AGAIN = 5
 """Rounds of looking, a second each, after which owners are notified anew of followed runs."""
 # A run may end before its owner hears that it is followed.
 _LOOK_AGAIN_S = 0.1
-# Who is further behind reads the log; these are held once for everybody who keeps up.
+# Followers further behind read the log; these are held once for all who keep up.
 _HELD_EVENTS = 64
 
 

@@ -171,7 +171,7 @@ class Orchestrator:
         self._show([event])
 
     async def release(self, event: LogEvent) -> None:
-        """Record that this replica lets go of the run, which it no longer drives.
+        """Record that this replica releases the run, which it no longer drives.
 
         Raises:
             LostRun: another replica owns the run now.

@@ -122,7 +122,7 @@ class Replica:
     ) -> None:
         """Ask for the run to end; once this returns, the owner of the run will see to it.
 
-        The owner is named to the audit trail where somebody else asks for it.
+        The owner is named to the audit trail where another user asks for it.
         """
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
         actor, target = by or By(user_id), ("run.cancelled", str(run_id))
@@ -203,7 +203,7 @@ class Replica:
         self._resume_all(ours)
 
     async def suspend(self) -> None:
-        """Stop driving: somebody else may own the runs of this process by now."""
+        """Stop driving: another replica may own the runs of this process by now."""
         if not self._suspended:
             self._suspended = True
             self._log.warning("lease lost, runs stopped", runs=len(self._driven))
@@ -211,10 +211,10 @@ class Replica:
         self._set_aside |= {each.adopted.run_id: each.secrets for each in stopped}
 
     async def stop(self) -> None:
-        """Stop driving, let go of every run, and send followers elsewhere.
+        """Stop driving, release every run, and send followers elsewhere.
 
-        What cannot be let go, because the database is away, is left to those who bury this replica
-        once its lease has run out. Another call lets go of what was accepted after the first.
+        What cannot be released, because the database is away, is left to the replicas that adopt it
+        once its lease has run out. Another call releases what was accepted after the first.
         """
         self.stopping = True
         self.reader.stop()
@@ -352,7 +352,7 @@ class Replica:
         try:
             await self._driven_or_failed(driven)
             if driven.state.released:
-                # Somebody may have decided just before it was let go.
+                # A person may have decided just before it was released.
                 self.notifications.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
