@@ -49,7 +49,7 @@ class Servicer:
     name: str
     """Full name, such as ``bos.planner.v1.PlannerService``."""
     open_methods: tuple[str, ...] = ()
-    """Names of methods that anybody may call, without a credential."""
+    """Names of methods that need no credential."""
     max_request_bytes: int = _PUBLIC_REQUEST_BYTES
     """Largest request; a larger one is refused before it is unpacked."""
     auth: Authenticator | None = None
@@ -97,7 +97,7 @@ async def grpc_server(
         telemetry: Of the service.
         auth: Who may call; None for no authentication.
         from_proxy: The client's address, where metadata of a call prove that it comes through a
-            proxy of this house, whose traces then go on here; None where they do not.
+            trusted proxy, whose traces then go on here; None where they do not.
 
     Raises:
         ConfigurationError: The address cannot be bound, or is open to the network while nobody

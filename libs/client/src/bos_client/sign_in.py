@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LOCK_TIMEOUT_S = 45.0
 _LOCK_POLL_S = 0.02
-# So long somebody who gives up waits for the answer to a refresh.
+# So long a caller that gives up waits for the answer to a refresh.
 _GIVING_UP_S = 3.0
 # Refreshed this long before it expires, so that none expires on its way.
 _MARGIN_S = 30.0
@@ -229,7 +229,7 @@ class StoredTokens:
         if kept is not None and time.time() < kept.refresh_at:
             return kept.access_token
         async with self._file.locked():
-            # Somebody else may have done it in the meantime.
+            # Another process may have done it in the meantime.
             kept = self._file.read(self._target)
             if kept is None:
                 raise Unauthenticated("Nobody is signed in; run `bos login`.")

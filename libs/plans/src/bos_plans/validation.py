@@ -56,7 +56,7 @@ def plan_problems(
 
 
 def _size_problems(plan: Plan, max_steps: int) -> list[str]:
-    """What makes the plan larger than anybody should look at."""
+    """Bounds of size that the plan exceeds."""
     if len(plan.steps) > max_steps:
         return [f"It has {len(plan.steps)} steps; at most {max_steps} are allowed."]
     if plan.ByteSize() > MAX_PLAN_BYTES:

@@ -1,7 +1,7 @@
 """Access of groups: agents, their tools, tables, and the role that reads them.
 
 What a group may use is the operator's setting; who is in it, identity says (or the issuer's claim).
-Everybody has what ``BOS_ACCESS_EVERYBODY`` gives, and beside it what their groups give; what is
+All users have what ``BOS_ACCESS_EVERYBODY`` gives, and beside it what their groups give; what is
 nowhere named may not be used. Pure: settings in, answers out.
 """
 
@@ -181,7 +181,7 @@ class Access:
     """Access of one caller: what all users may use, and the groups it is in."""
 
     grants: tuple[tuple[str, Grant], ...]
-    """By group; everybody's comes first, under an empty name."""
+    """By group; that of all users comes first, under an empty name."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ class AccessRules:
     """Finds what the members of groups may use.
 
     Args:
-        settings: What the operator gives to everybody, and to groups.
+        settings: What the operator gives to all users, and to groups.
     """
 
     def __init__(self, settings: AccessSettings) -> None:

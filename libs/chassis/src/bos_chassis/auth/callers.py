@@ -236,7 +236,7 @@ class RunTokenVerifier:
         public_keys: Ed25519 public keys: each a PEM text that may hold several, or what gives
             those of now by id.
         audience: Name of this service, as the gateway writes it into tokens. None takes those for
-            anybody, for the gateway alone: it is asked about the token itself.
+            any caller, for the gateway alone: it is asked about the token itself.
         accepts: Which of them.
 
     Raises:
@@ -290,7 +290,7 @@ class RunTokenVerifier:
         return found
 
     def _check(self, token: str) -> tuple[Principal, float]:
-        # One message for all defects: which of them it was helps only somebody who forges tokens.
+        # One message for all defects: which of them it was helps only forgers of tokens.
         refusal = Unauthenticated("The run token is not valid.", reason="RUN_TOKEN_INVALID")
         if len(token) > _MAX_TOKEN_CHARS:
             raise refusal

@@ -49,7 +49,7 @@ _REMEMBERED_S = 60.0
 # RFC 9068. Issuers that came before it say "JWT", or nothing.
 _DECLARED = "at+jwt"
 _UNTYPED = ("", "jwt")
-# ID tokens are for the client that somebody signed in to, and prove nothing to a service; yet an
+# ID tokens are for the client that a person signed in to, and prove nothing to a service; yet an
 # issuer may give them the same audience. OpenID Connect has the first claims for them alone.
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _ID_TOKEN_USES = {"token_use": "id", "typ": "ID"}
@@ -105,7 +105,7 @@ class UserTokenVerifier:
         self._leeway_s = leeway_s
         self._require_type = require_type
         self._log = log
-        self._refused = Sampled(log, "token refused")  # anybody can send tokens
+        self._refused = Sampled(log, "token refused")  # any caller can send tokens
         self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
 
     async def verify(self, token: str) -> Principal:

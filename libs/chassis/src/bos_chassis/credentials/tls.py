@@ -218,7 +218,7 @@ def calling_services(
 
 
 def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> bool:
-    """Whether a run token comes from somebody who was not given it.
+    """Whether a run token comes from a service that was not given it.
 
     The gateway makes it, and the agent that it is made for passes it on.
 

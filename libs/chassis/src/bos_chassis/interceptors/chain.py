@@ -35,7 +35,7 @@ class Chain(grpc.aio.ServerInterceptor):
     Args:
         hooks: What runs around the calls of every method but those in ``special``.
         special: Hooks of single methods, by path as ``/service/method``.
-        open_methods: Methods as ``service/method`` that anybody may call.
+        open_methods: Methods as ``service/method`` that need no credential.
         message_timeout_s: Time between headers and message, and between messages of a stream.
         services_of: Who calls, by the certificate of the connection; None where none is demanded.
         network_of: Where a call comes from, as places are counted.

@@ -69,7 +69,7 @@ class ServerCall:
         self.streaming = streaming
         """Whether either side sends a stream."""
         self.open = is_open
-        """Whether anybody may make this call."""
+        """Whether this call needs no credential."""
         self.peer = ""
         """The other end of the connection, as gRPC names it."""
         self.network = ""

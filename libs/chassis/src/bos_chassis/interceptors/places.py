@@ -37,7 +37,7 @@ class _Network:
 class Crowd:
     """A bounded number of calls of unknown callers: there is always room for one more.
 
-    When all places are taken, somebody of the network that has the most of them has to go: the
+    When all places are taken, a call of the network that has the most of them has to go: the
     oldest call of its connection that has the most. So one that floods drives out itself, over
     however many connections, and a caller with one call or two is let in.
     """
@@ -84,7 +84,7 @@ class Crowded(Concern):
         self._crowd = Crowd(size)
 
     async def begin(self, call: ServerCall) -> None:
-        """Take a place; somebody else may have to go for that."""
+        """Take a place; another call may have to go for that."""
         self._crowd.enter(call)
 
     def end(self, call: ServerCall) -> None:

@@ -53,7 +53,7 @@ def server_chain(
         settings: Of the server.
         telemetry: Of the service.
         authenticator: None for no authentication.
-        open_methods: Methods as ``service/method`` that anybody may call.
+        open_methods: Methods as ``service/method`` that need no credential.
         of_services: Authenticators of single services, by full name, in place of the first.
         request_bytes: Largest request of each service.
         from_proxy: The client's address, where metadata prove that a call comes through a proxy of

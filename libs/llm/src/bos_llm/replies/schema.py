@@ -34,7 +34,7 @@ _TYPED = frozenset(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
 _MAX_PROBLEMS = 8
 _MAX_PROBLEM_CHARS = 300
 _MAX_MENDED_CHARS = 60_000
-"""No longer text is searched and mended, which happens between the calls of everybody else."""
+"""No longer text is searched and mended, as that runs between the calls of all others."""
 _CUT_OFF = "the reply was cut off by the token limit; be brief"
 
 

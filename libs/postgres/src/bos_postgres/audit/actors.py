@@ -57,5 +57,5 @@ OPERATOR: Final = By("operator", "operator")
 
 
 def stranger(address: str = "") -> By:
-    """Somebody of whom nothing is known but the address, at most."""
+    """An unauthenticated actor, known by its address at most."""
     return By("", "anonymous", address)
