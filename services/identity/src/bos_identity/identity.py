@@ -105,7 +105,7 @@ class Identity:
     async def open_session(
         self, account: Account, origin: Origin, client_name: str, openid_issuer: str = ""
     ) -> LogInResponse | None:
-        """Open a session for somebody who has proved whose account it is.
+        """Open a session for a person who has proved whose account it is.
 
         Args:
             account: Whose it is.

@@ -355,7 +355,7 @@ class Sessions:
 
 
 def no_session(session_id: str) -> NotFound:
-    """What everybody hears about a session that is not theirs, whether it exists or not."""
+    """The same error for a session that does not exist and for one of another user."""
     return NotFound("There is no such session.", metadata={"session_id": session_id})
 
 

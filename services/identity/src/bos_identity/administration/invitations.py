@@ -93,7 +93,7 @@ class Invitations:
         return _invitation(row), code
 
     async def is_good(self, code_digest: bytes) -> bool:
-        """Whether somebody can register with the code at this moment."""
+        """Whether the code can be used to register at this moment."""
         return bool(await fetchval(self._pool, _IS_GOOD, code_digest))
 
     async def list(self) -> list[Invitation]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"
-# By which proxies say that a call is somebody else's, beside x-forwarded-for.
+# By which proxies say that they pass a call on, beside x-forwarded-for.
 _PASSED_ON: Final = frozenset(
     {
         *("forwarded", "via", "x-real-ip", "x-client-ip", "x-forwarded-proto", "x-forwarded-port"),

@@ -44,7 +44,7 @@ ONE_IS_LEFT = f"""
 (NOT ({_CAN_ADMINISTER})
  OR EXISTS (SELECT FROM users WHERE user_id <> $1 AND {_CAN_ADMINISTER}))
 """
-"""That somebody is left who can sign in and administer, without the user $1."""
+"""That an administrator is left who can sign in, without the user $1."""
 _SET_ROLES = f"""
 UPDATE users SET roles = $2
 WHERE user_id = $1 AND NOT deleting
@@ -63,7 +63,7 @@ UPDATE users SET deactivated_at = NULL WHERE user_id = $1 AND NOT deleting {_RET
 _STAYS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1 AND NOT deleting)"
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
-# What somebody handed out who does not administer any more would let them in again.
+# Codes handed out by a former administrator would let them in again.
 _VOID_INVITATIONS_BY = "DELETE FROM invitations WHERE created_by = $1 AND used_by IS NULL"
 _VOID_RESETS_BY = "DELETE FROM password_resets WHERE created_by = $1"
 

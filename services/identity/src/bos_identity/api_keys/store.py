@@ -164,7 +164,7 @@ class ApiKeys:
             return await _revoked(connection, key_id, by)
 
     async def revoke_any(self, key_id: UUID, by: By) -> bool:
-        """End a key of anybody, for administrators; whether there is one."""
+        """End a key of any user, for administrators; whether there is one."""
         async with deed(self._pool) as connection:
             return await _revoked(connection, key_id, by)
 

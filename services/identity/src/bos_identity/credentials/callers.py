@@ -146,7 +146,7 @@ def key_refused() -> PermissionDenied:
 
 
 def no_administrator() -> PermissionDenied:
-    """What somebody hears who does not administer."""
+    """The refusal of callers who are no administrators."""
     return PermissionDenied(
         f"This needs the role {ADMINISTRATOR}.",
         reason="ROLE_REQUIRED",

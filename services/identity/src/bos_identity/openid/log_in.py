@@ -81,7 +81,7 @@ class OpenIdLogIn:
         )
 
     async def begin(self, redirect_uri: str, origin: Origin) -> BeginOpenIdLogInResponse:
-        """Begin to sign somebody in: in a browser that comes back, or on another device.
+        """Begin a sign-in: in a browser that comes back, or on another device.
 
         Raises:
             InvalidArgument: Browsers may not come back to there.

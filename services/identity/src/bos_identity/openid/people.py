@@ -1,7 +1,7 @@
 """Accounts of people who sign in by an OpenID provider.
 
 An account belongs to whom the provider calls by one subject, for ever. It is never found by name or
-e-mail address: a provider says who somebody is there, not whose account here is theirs.
+e-mail address: a provider says who a person is there, not whose account here is theirs.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class People:
         for username in _names(person.username):
             email = person.email
             if email is not None and await connection.fetchval(_ADDRESS_TAKEN, email):
-                email = None  # that of somebody else's account, and it stays theirs alone
+                email = None  # that of another account, and it stays theirs alone
             row = await connection.fetchrow(
                 _MAKE,
                 uuid4(),

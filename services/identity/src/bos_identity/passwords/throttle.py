@@ -37,7 +37,7 @@ _FAILED = (
 _OPEN = "CASE WHEN t.under_way_until < clock_timestamp() THEN 0 ELSE t.under_way END"
 _COUNTED = f"({_FAILED}) + ({_OPEN}) + 1"
 # Counts the attempt, unless the subject has to wait: then it changes and returns nothing. By the
-# clock, as the transaction may have begun before one that it had to let go first.
+# clock, as the transaction may have begun before one that it had to wait for.
 _COUNT = f"""
 INSERT INTO login_throttle AS t
     (subject, failures, under_way, under_way_until, blocked_until, updated_at)
@@ -99,7 +99,7 @@ class Throttle:
         self._settings = settings
 
     def log_in(self, account: str, network: str, *, is_known: bool) -> list[Subject]:
-        """Who is slowed down when somebody signs in.
+        """Who is slowed down at a sign-in.
 
         The network for all that it tries, and the account for what comes from this network. The
         account as a whole, which strangers anywhere use up, is free to ten times as many and waits
@@ -129,7 +129,7 @@ class Throttle:
         )
 
     def change(self, account: str) -> list[Subject]:
-        """Who is slowed down when somebody who is signed in proves to know the password."""
+        """Who is slowed down when a signed-in person proves to know the password."""
         return [self._subject("change", account, self._settings.account_attempts, own=True)]
 
     def registration(self, network: str) -> list[Subject]:

@@ -64,7 +64,7 @@ def weakness(password: str, names: Collection[str]) -> str | None:
 
 
 def _parts(name: str) -> list[str]:
-    """What somebody may take from a name: all of it, and its words."""
+    """Guesses that a name suggests: all of it, and its words."""
     lowered = name.casefold()
     words = re.split(r"[^\w]+|_", lowered)
     return [each for each in (lowered, *words) if len(each) >= _SHORTEST_NAME]

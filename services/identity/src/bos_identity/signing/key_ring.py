@@ -50,7 +50,7 @@ INSERT INTO signing_keys (key_id, public_key, sealed_key, active_from) VALUES ($
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, and what everybody may know of it."""
+    """A private key, and its public part."""
 
     key_id: str
     private: Ed25519PrivateKey
