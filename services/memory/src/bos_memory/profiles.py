@@ -107,7 +107,7 @@ class Profiles:
                     entry = By("memory", "service").entry("memory.extended", user_id)
                     await record(connection, [entry])
                     return "remembered"
-        return "outdated"  # somebody else was faster every time
+        return "outdated"  # another change was faster every time
 
     async def _find(self, user_id: str, ask_time: datetime) -> _Stored:
         row = await fetchrow(self._pool, _FIND, user_id, ask_time)

@@ -110,7 +110,7 @@ class PostgresBackend:
         work_mem_kib: int = 16_384,
         password: Callable[[], str] | None = None,
     ) -> None:
-        """Remember ``dsn``; it is never shown to anybody. ``password`` is asked by connections."""
+        """Remember ``dsn``; it is never shown to callers. ``password`` is asked by connections."""
         self.default_schema = default_schema
         self._work_mem_kib = work_mem_kib
         self._pool = asyncpg.create_pool(

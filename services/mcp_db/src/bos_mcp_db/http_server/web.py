@@ -43,7 +43,7 @@ _CREDENTIALS = (_RUN_TOKEN_HEADER, "authorization")
 
 
 def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> ASGIApp:
-    """Return the application: ``/mcp`` for known callers, ``/healthz`` for everybody.
+    """Return the application: ``/mcp`` for known callers, ``/healthz`` for all.
 
     Every request stands alone (no sessions), so replicas need no affinity. On loopback, Host and
     Origin are checked against rebinding.
@@ -136,7 +136,7 @@ class _GuestServer(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Say that requests are accepted, then do the usual housekeeping."""
+        """Say that requests are accepted, then do the usual maintenance."""
         self.ready.set()
         await super().main_loop()
 
