@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import signal
 import sys
 from contextlib import asynccontextmanager
@@ -200,6 +202,44 @@ async def test_a_writer_that_is_killed_leaves_whole_blobs_or_none_and_all_can_be
     (folder / f"{DIGEST}#1").write_bytes(b"what a writer killed half-way leaves")
     await artefacts.delete(owner)
     assert not folder.exists()
+
+
+async def test_a_blob_and_its_folders_are_on_disk_before_it_is_returned(
+    tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, int]] = []
+    sync, rename = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        done.append(("sync", os.fstat(descriptor).st_ino))
+
+    def replace(source: Path, target: Path) -> None:
+        rename(source, target)
+        done.append(("name", os.stat(target).st_ino))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    await open_artefacts(tmp_path.as_uri()).put(owner, CONTENT)
+    stored = tmp_path / owner.key(DIGEST)
+    blob, folder = stored.stat().st_ino, stored.parent.stat().st_ino
+    assert done[-3:] == [("sync", blob), ("name", blob), ("sync", folder)]
+    made = [tmp_path, *list(stored.parents)[1 : stored.parents.index(tmp_path)]]
+    assert {("sync", each.stat().st_ino) for each in made} <= set(done[:-3])
+
+
+async def test_a_blob_that_does_not_fit_on_the_disk_leaves_no_file(
+    tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    artefacts = open_artefacts(tmp_path.as_uri())
+    await artefacts.put(owner, b"before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Unavailable):
+        await artefacts.put(owner, CONTENT)
+    assert [path.read_bytes() for path in (tmp_path / owner.prefix).iterdir()] == [b"before"]
 
 
 async def test_a_store_that_is_away_is_unavailable(tmp_path: Path, owner: Owner) -> None:

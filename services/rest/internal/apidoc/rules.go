@@ -18,31 +18,20 @@ const (
 // rules reads the buf.validate options of fields, and our own options of methods. Their Go packages
 // are themselves generated, so they are read by reflection.
 type rules struct {
-	types     *dynamicpb.Types
-	extension protoreflect.ExtensionType
+	types *dynamicpb.Types
 }
 
 func newRules(files *protoregistry.Files) (*rules, error) {
-	extension, err := option(files, fieldRules)
-	if err != nil {
-		return nil, err
+	for _, name := range []protoreflect.FullName{fieldRules, openMethod} {
+		found, err := files.FindDescriptorByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("the image lacks %s: %w", name, err)
+		}
+		if _, ok := found.(protoreflect.ExtensionDescriptor); !ok {
+			return nil, fmt.Errorf("%s is not an option", name)
+		}
 	}
-	if _, err := option(files, openMethod); err != nil {
-		return nil, err
-	}
-	return &rules{dynamicpb.NewTypes(files), extension}, nil
-}
-
-func option(files *protoregistry.Files, name protoreflect.FullName) (protoreflect.ExtensionType, error) {
-	found, err := files.FindDescriptorByName(name)
-	if err != nil {
-		return nil, fmt.Errorf("the image lacks %s: %w", name, err)
-	}
-	extension, ok := found.(protoreflect.ExtensionDescriptor)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an option", name)
-	}
-	return dynamicpb.NewExtensionType(extension), nil
+	return &rules{dynamicpb.NewTypes(files)}, nil
 }
 
 // isOpen says whether a method is called without a credential. Whatever cannot be read is not.
@@ -73,10 +62,16 @@ func (r *rules) of(field protoreflect.FieldDescriptor) protoreflect.Message {
 	if err := (proto.UnmarshalOptions{Resolver: r.types}).Unmarshal(data, options); err != nil {
 		return nil
 	}
-	if !proto.HasExtension(options, r.extension) {
-		return nil
-	}
-	return options.ProtoReflect().Get(r.extension.TypeDescriptor()).Message()
+	var found protoreflect.Message
+	// By name: the resolver's type of an option is another value than one made here, and Has of the
+	// one does not see the other.
+	options.ProtoReflect().Range(func(option protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if option.FullName() == fieldRules {
+			found = value.Message()
+		}
+		return found == nil
+	})
+	return found
 }
 
 func (r *rules) required(field protoreflect.FieldDescriptor) bool {

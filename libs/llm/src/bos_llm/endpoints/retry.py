@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from bos_chassis.backoff import Backoff
 from bos_chassis.deadlines import remaining_s
 from bos_chassis.errors import DeadlineExceeded
 from bos_llm.errors import ModelUnavailable
@@ -115,7 +116,8 @@ class RetryPolicy:
             return None
         delay = verdict.retry_after_s
         if delay is None:
-            delay = min(self.cap_s, self.base_s * 2 ** (number - 1)) * self.jitter()
+            backoff = Backoff(first_s=self.base_s, cap_s=self.cap_s, jitter=1.0)
+            delay = backoff.delay(number, self.jitter())
         elif delay > self.max_retry_after_s:
             return None
         left = remaining_s()

@@ -15,6 +15,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis import errors
+from bos_chassis.backoff import Backoff
 from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
 from bos_gateway.core.budget import counted, for_attempt
@@ -82,7 +83,12 @@ class _StepRun:
     async def run(self) -> None:
         state, command, attempt = self._run.state, self._command, self._command.attempt
         attempts_left = self._card.max_retries if self._card else 0
-        wait_s = self._run.deps.settings.backoff_s
+        backoff = Backoff(
+            first_s=self._run.deps.settings.backoff_s,
+            factor=state.request.settings.backoff_multiplier,
+            # Steps that failed together should not come back together.
+            jitter=0.5,
+        )
         started = time.monotonic()
         spent = Usage()
         while True:
@@ -94,14 +100,13 @@ class _StepRun:
                 # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
+            failed = attempt - command.attempt + 1
             again = transient and self._repeatable and attempts_left > 0
-            if not again or self._left_s() <= wait_s:
+            if not again or self._left_s() <= backoff.delay(failed):
                 break
             self._run.deps.metrics.step_retries.labels(self._agent).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
-            # Jitter keeps steps that failed together from coming back together.
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
-            wait_s *= state.request.settings.backoff_multiplier
+            await asyncio.sleep(backoff.delay(failed, random.random()))  # noqa: S311
             attempts_left -= 1
             attempt += 1
             await self._dispatched(attempt)
