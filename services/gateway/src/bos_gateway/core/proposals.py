@@ -1,10 +1,10 @@
 """Proposed actions and their approvals, in terms of a run's events. Pure.
 
 A person is also asked what is to become of approved actions that may have been performed or not:
-whoever performed them is gone, or did not answer, and nobody can tell. What was approved is asked
+their agent is gone, or did not answer, and the outcome is unknown. What was approved is asked
 about once more, the same actions with the same digests: an approval has them done again, anything
 else leaves them as they are, and the step says that its outcome is unknown. Only what a person was
-asked about before is asked about again, so nobody is in a run whose client cannot be asked.
+asked about before is asked about again, so never in a run whose client cannot be asked.
 """
 
 from __future__ import annotations
