@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from bos_chassis.auth.jwks_sources import IssuerDocument
+
 ISSUER = "https://login.example.com"
 
 
@@ -55,10 +57,15 @@ def key_file(folder: Path, *keys: dict[str, Any]) -> Path:
 
 
 @asynccontextmanager
-async def opened(**settings: Any) -> AsyncIterator[tuple[Any, Telemetry]]:
+async def opened(
+    issuer_document: IssuerDocument | None = None, **settings: Any
+) -> AsyncIterator[tuple[Any, Telemetry]]:
     telemetry = Telemetry.for_tests("echo")
     async with open_authenticator(
-        AuthSettings.load(**{"issuer": ISSUER, **settings}), "echo", telemetry
+        AuthSettings.load(**{"issuer": ISSUER, **settings}),
+        "echo",
+        telemetry,
+        issuer_document=issuer_document,
     ) as authenticator:
         yield authenticator, telemetry
 
