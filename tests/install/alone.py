@@ -167,8 +167,8 @@ class Environment:
         return {canonicalize_name(each["name"]) for each in json.loads(listed)}
 
     def megabytes(self) -> float:
-        """Size of the packages on disk, without byte code."""
-        files = (path for path in self.site.rglob("*") if "__pycache__" not in path.parts)
+        """Size of all that was installed, without byte code; Python itself is only linked to."""
+        files = (path for path in self.folder.rglob("*") if "__pycache__" not in path.parts)
         return sum(path.lstat().st_size for path in files if not path.is_dir()) / 1e6
 
     def programs(self, *names: str) -> list[Path]:

@@ -1,7 +1,7 @@
 """Commands for those who run Bos: what is wrong, and what happened to a run.
 
-They ask models and the public API, which the gateway itself does not: what they need for that is the
-extra ``bos-gateway[operator]``.
+They ask models and the public API, which the gateway itself does not: what they need for that is
+the extra ``bos-gateway[operator]``.
 """
 
 from importlib.util import find_spec
