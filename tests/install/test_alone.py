@@ -20,7 +20,6 @@ pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetche
 OPERATOR = "bos_gateway.operator"
 IMPORT_ALL = f"""
 import importlib, pkgutil, sys
-failed = []
 for package in pkgutil.iter_modules():
     if not package.name.startswith("bos_"):
         continue
@@ -79,6 +78,16 @@ def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder:
     ended = complete.python(str(complete.folder / "bin/bos"), "doctor", "--help")
     assert ended.returncode == 0, ended.stderr
     assert "Usage" in ended.stdout
+
+
+def test_embedded_server_says_what_to_install(workspace: Workspace, folder: Path) -> None:
+    start = "from bos_postgres._installation import find_installation; find_installation()"
+    environment = workspace.install("bos-postgres", folder / "postgres")
+    ended = environment.python("-c", start)
+    assert "Install bos-postgres[embedded], or set the URL of another" in ended.stderr
+    workspace.add("bos-postgres[embedded]", environment)
+    ended = environment.python("-c", start)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize(
