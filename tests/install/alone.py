@@ -185,7 +185,6 @@ class Environment:
             env={
                 "PATH": os.defpath,
                 "HOME": str(empty),
-                "PYTHONDONTWRITEBYTECODE": "1",
                 **variables,
             },
             capture_output=True,
