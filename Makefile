@@ -88,11 +88,15 @@ test-floods: install rest ## Honest calls while strangers flood services over 1,
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
 	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
 
+.PHONY: test-install
+test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
+	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)
+
 .PHONY: check
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
-	$(BIN)/mypy $(SOURCES)
+	$(BIN)/mypy $(SOURCES) libs/chassis/settings_reference.py libs/sqlguard/rules_reference.py
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/python tests/structure/import_circles.py
 	$(BIN)/python tests/structure/sizes.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -13,14 +14,10 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
-from bos_chassis.settings_reference import (
-    complete_example,
-    main,
-    render,
-    settings_classes,
-    variables,
-)
 from bos_client.cli import main as command_line
+
+sys.path.append(str(Path(__file__).parents[2] / "libs/chassis"))
+from settings_reference import complete_example, main, render, settings_classes, variables
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/configuration.md"
@@ -63,7 +60,7 @@ def problems_of(cls: type[Settings]) -> list[str]:
 def test_page_is_what_the_settings_classes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(settings_classes()), (
         "Write the page anew: "
-        "python -m bos_chassis.settings_reference docs/reference/configuration.md"
+        "python libs/chassis/settings_reference.py docs/reference/configuration.md"
     )
 
 
@@ -108,7 +105,7 @@ def test_variables_of_the_example_exist() -> None:
 def test_example_lists_every_variable() -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     assert text == complete_example(text, settings_classes()), (
-        "Complete it: python -m bos_chassis.settings_reference docs/reference/configuration.md"
+        "Complete it: python libs/chassis/settings_reference.py docs/reference/configuration.md"
     )
     wanted = [v.names for cls in settings_classes() for v in variables(cls) if not v.is_part]
     assert [names for names in wanted if not {*names} & {*example()}] == []

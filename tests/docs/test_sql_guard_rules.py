@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from bos_sqlguard import DIALECTS, load_functions, load_rules
-from bos_sqlguard.rules_reference import main, render
+
+sys.path.append(str(Path(__file__).parents[2] / "libs/sqlguard"))
+from rules_reference import main, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/sql-guard-rules.md"
@@ -17,7 +20,7 @@ PAGE = ROOT / "docs/reference/sql-guard-rules.md"
 def test_page_is_what_the_data_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), (
         "Write the page anew: "
-        "python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md"
+        "python libs/sqlguard/rules_reference.py docs/reference/sql-guard-rules.md"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -25,7 +25,7 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -168,61 +168,14 @@ async def test_keys_come_from_identity_over_grpc() -> None:
             await accepts(authenticator, issuer.token())
 
 
-@asynccontextmanager
-async def openid_issuer(signer: Issuer, **document: str) -> AsyncIterator[str]:
-    """An OpenID issuer on a real port."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        content: dict[str, Any] = {"keys": [signer.jwk]}
-        if b"openid-configuration" in head:
-            content = {"issuer": url, "jwks_uri": f"{url}/keys", **document}
-        body = json.dumps(content).encode()
-        start = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        writer.write(f"{start}\r\nConnection: close\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        yield url
-
-
-async def test_an_openid_issuer_needs_its_url_alone() -> None:
-    issuer = Issuer("RS256")
-    async with (
-        openid_issuer(issuer) as url,
-        opened(issuer=url) as (authenticator, _),
-    ):
-        assert (await accepts(authenticator, issuer.token(iss=url))).user_id == "u1"
-
-
-async def test_the_configuration_of_another_issuer_is_not_believed() -> None:
-    issuer = Issuer("RS256")
-    async with (
-        openid_issuer(issuer, issuer="https://evil.example.com") as url,
-        opened(issuer=url) as (authenticator, _),
-    ):
-        with pytest.raises(Unavailable):
-            await accepts(authenticator, issuer.token(iss=url))
-
-
-async def test_keys_can_be_at_a_url_of_their_own() -> None:
-    issuer = Issuer()
-    async with (
-        openid_issuer(issuer) as url,
-        opened(jwks_url=f"{url}/keys") as (authenticator, _),
-    ):
-        assert (await accepts(authenticator, issuer.token())).user_id == "u1"
-
-
 @pytest.mark.parametrize(
     ("settings", "names"),
     [
         ({"issuer": None, "identity_target": "127.0.0.1:1"}, "BOS_AUTH_ISSUER"),
         ({"issuer": "bos-identity"}, "BOS_AUTH_IDENTITY_TARGET"),
+        # Without an HTTP client, from where a service has one: bos_http.issuer_document.
+        ({"issuer": "https://login.example.com"}, "HTTP.*BOS_AUTH_IDENTITY_TARGET"),
+        ({"jwks_url": "https://login.example.com/keys"}, "HTTP.*BOS_AUTH_JWKS_FILE"),
     ],
 )
 async def test_settings_that_cannot_work_name_the_fix(settings: Any, names: str) -> None:

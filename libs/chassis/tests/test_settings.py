@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 from pydantic import Field, SecretStr, ValidationError
@@ -8,10 +9,9 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, require_loopback
-from bos_chassis.settings_reference import variables
 
-if TYPE_CHECKING:
-    from pathlib import Path
+sys.path.append(str(Path(__file__).parents[1]))
+from settings_reference import variables
 
 
 class SampleSettings(Settings):

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from signed_in_callers import signed_in, token
+from token_issuer import Issuer, openid_issuer
 
-from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest
+from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest, ListAgentsRequest
 from bos_chassis.errors import ResourceExhausted, from_rpc_error
+from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
@@ -31,6 +33,18 @@ async def test_tokens_of_an_openid_issuer_say_whose_a_run_is(house: House, tmp_p
         with pytest.raises(grpc.aio.AioRpcError) as hidden:
             await gateway.stub.GetRun(get, metadata=token("auth0|eve"))
     assert hidden.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_gateway_fetches_keys_of_an_issuer_over_http(house: House) -> None:
+    await house.add_agent(EchoAgent("echo"))
+    issuer = Issuer()
+    async with (
+        openid_issuer(issuer) as url,
+        house.gateway(auth=AuthSettings.load(issuer=url)) as gateway,
+    ):
+        metadata = (("authorization", f"Bearer {issuer.token(iss=url, exp=2**40)}"),)
+        listed = await gateway.stub.ListAgents(ListAgentsRequest(), timeout=30, metadata=metadata)
+    assert [agent.card.name for agent in listed.agents] == ["echo"]
 
 
 async def test_account_that_follows_too_much_does_not_fill_the_replica(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from memory_house import ADA_KEY, PUBLIC_KEY, run_token
+from token_issuer import Issuer, openid_issuer
 
 from bos.memory.v1 import (
     DeleteConversationRequest,
@@ -90,6 +91,17 @@ async def test_people_do_not_open_what_is_for_runs(guarded: Caller) -> None:
             timeout=20,
         )
     assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_memory_fetches_keys_of_an_issuer_over_http(start: Starter) -> None:
+    issuer = Issuer()
+    async with openid_issuer(issuer) as url:
+        memory = await start(model=False, auth=AuthSettings.load(issuer=url))
+        token = issuer.token(iss=url, exp=2**40)
+        found = await memory.call("GetLongTermMemory", GetLongTermMemoryRequest(), key=token)
+        with pytest.raises(Unauthenticated):
+            await memory.call("GetLongTermMemory", GetLongTermMemoryRequest(), key="another")
+    assert not found.memory.tainted
 
 
 async def test_runs_do_not_open_what_is_for_people(guarded: Caller) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
@@ -18,6 +19,8 @@ from bos_chassis.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from bos_chassis.auth.jwks_sources import IssuerDocument
 
 ISSUER = "https://login.example.com"
 
@@ -55,13 +58,40 @@ def key_file(folder: Path, *keys: dict[str, Any]) -> Path:
 
 
 @asynccontextmanager
-async def opened(**settings: Any) -> AsyncIterator[tuple[Any, Telemetry]]:
+async def opened(
+    issuer_document: IssuerDocument | None = None, **settings: Any
+) -> AsyncIterator[tuple[Any, Telemetry]]:
     telemetry = Telemetry.for_tests("echo")
     async with open_authenticator(
-        AuthSettings.load(**{"issuer": ISSUER, **settings}), "echo", telemetry
+        AuthSettings.load(**{"issuer": ISSUER, **settings}),
+        "echo",
+        telemetry,
+        issuer_document=issuer_document,
     ) as authenticator:
         yield authenticator, telemetry
 
 
 async def accepts(authenticator: Any, token: str) -> Any:
     return await authenticator.authenticate({"authorization": f"Bearer {token}"})
+
+
+@asynccontextmanager
+async def openid_issuer(signer: Issuer, **document: str) -> AsyncIterator[str]:
+    """An OpenID issuer on a real port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        content: dict[str, Any] = {"keys": [signer.jwk]}
+        if b"openid-configuration" in head:
+            content = {"issuer": url, "jwks_uri": f"{url}/keys", **document}
+        body = json.dumps(content).encode()
+        start = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        writer.write(f"{start}\r\nConnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield url

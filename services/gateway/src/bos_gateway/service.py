@@ -57,6 +57,7 @@ from bos_gateway.run_log.session import SCHEMA, session_name
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
 from bos_gateway.runs.replica import Replica
+from bos_http import issuer_document
 from bos_postgres import migrate, open_database, require_session_features
 from bos_postgres.audit import (
     Refusals,
@@ -117,7 +118,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         auth = await enter(
-            open_authenticator(settings.auth, None, telemetry, tls=settings.server.tls)
+            open_authenticator(
+                settings.auth,
+                None,
+                telemetry,
+                tls=settings.server.tls,
+                issuer_document=issuer_document,
+            )
         )
         database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
         pool = await enter(

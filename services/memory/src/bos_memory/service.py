@@ -15,6 +15,7 @@ from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth.proxy_tokens import from_proxy
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.server import Servicer, grpc_server
+from bos_http import issuer_document
 from bos_memory.account_data import AccountDataServicer
 from bos_memory.api import SERVICE_NAME, TURN_SERVICE_NAME, MemoryServicer, MemoryTurnServicer
 from bos_memory.conversations import Conversations
@@ -62,7 +63,13 @@ async def serve(
     await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
-            open_authenticator(settings.auth, AUDIENCE, telemetry, tls=settings.server.tls)
+            open_authenticator(
+                settings.auth,
+                AUDIENCE,
+                telemetry,
+                tls=settings.server.tls,
+                issuer_document=issuer_document,
+            )
         )
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)

@@ -13,16 +13,22 @@ from google.protobuf.json_format import MessageToDict
 
 from bos.identity.v1 import GetJsonWebKeySetRequest, IdentityServiceStub
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from ipaddress import IPv4Network, IPv6Network
     from pathlib import Path
 
     from bos_chassis.auth.jwks import Fetch
     from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
+
+    IssuerDocument = Callable[
+        [str, Sequence[IPv4Network | IPv6Network], Telemetry], Awaitable[Mapping[str, Any]]
+    ]
+    """Fetches a JSON object by its URL, from these networks alone if there are any."""
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -32,9 +38,19 @@ _MAX_BYTES = 256 * 1024
 
 @asynccontextmanager
 async def key_source(
-    settings: AuthSettings, telemetry: Telemetry, tls: TlsSettings | None = None
+    settings: AuthSettings,
+    telemetry: Telemetry,
+    tls: TlsSettings | None = None,
+    issuer_document: IssuerDocument | None = None,
 ) -> AsyncIterator[Fetch]:
     """A fetcher of the keys of ``settings.issuer``; connections end with the block.
+
+    Args:
+        settings: Say where the keys are.
+        telemetry: Of the service.
+        tls: Its certificates, for the way to identity; None for plain text.
+        issuer_document: Fetches over HTTP (``bos_http.issuer_document``); None in a service that
+            carries no HTTP client.
 
     Raises:
         ConfigurationError: The settings name no source that can be used.
@@ -44,13 +60,13 @@ async def key_source(
     if settings.jwks_file is not None:
         yield _from_file(settings.jwks_file)
     elif settings.jwks_url is not None:
-        yield _HttpKeys(settings, telemetry).from_url(settings.jwks_url)
+        yield _HttpKeys(settings, telemetry, issuer_document).from_url(settings.jwks_url)
     elif settings.identity_target is not None:
         async with AsyncExitStack() as stack:
             channels = await stack.enter_async_context(Channels(telemetry, tls=tls))
             yield _from_identity(channels, settings.identity_target)
     elif urlsplit(settings.issuer).scheme in ("http", "https"):
-        yield _HttpKeys(settings, telemetry).discovered
+        yield _HttpKeys(settings, telemetry, issuer_document).discovered
     else:
         raise ConfigurationError(
             "Nothing says where the keys of BOS_AUTH_ISSUER are: set BOS_AUTH_IDENTITY_TARGET for "
@@ -84,18 +100,22 @@ def _from_file(path: Path) -> Fetch:
 
 
 class _HttpKeys:
-    """Keys over HTTP, from hosts that the settings name; redirects are not followed."""
+    """Keys over HTTP, from hosts that the settings name."""
 
-    def __init__(self, settings: AuthSettings, telemetry: Telemetry) -> None:
-        try:
-            import bos_chassis.http  # noqa: F401  Most services need no HTTP client.
-        except ImportError:
+    def __init__(
+        self,
+        settings: AuthSettings,
+        telemetry: Telemetry,
+        issuer_document: IssuerDocument | None,
+    ) -> None:
+        if issuer_document is None:
             raise ConfigurationError(
                 "This service cannot fetch keys over HTTP. "
                 "Set BOS_AUTH_IDENTITY_TARGET or BOS_AUTH_JWKS_FILE instead."
-            ) from None
+            )
         self._settings = settings
         self._telemetry = telemetry
+        self._issuer_document = issuer_document
 
     def from_url(self, url: str) -> Fetch:
         async def fetch() -> Sequence[Mapping[str, Any]]:
@@ -115,31 +135,9 @@ class _HttpKeys:
         return _keys(await self._get(url))
 
     async def _get(self, url: str) -> Mapping[str, Any]:
-        from bos_chassis.http import HttpClient, HttpPolicy
-
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        host = urlsplit(url).hostname or ""
         networks = self._settings.jwks_networks or (_LOOPBACK if is_loopback(host) else ())
-        reach: dict[str, Any] = (
-            {"internal_origins": {f"{parts.scheme}://{parts.netloc}": networks}}
-            if networks
-            else {"hosts": (host,), "ports": (port,)}
-        )
-        policy = HttpPolicy(
-            **reach,
-            methods=("GET",),
-            max_redirects=0,
-            total_timeout_s=_TIMEOUT_S,
-            max_response_bytes=_MAX_BYTES,
-        )
-        async with HttpClient(policy, self._telemetry) as client:
-            response = await client.request("GET", url, headers={"Accept": "application/json"})
-        if not response.ok:
-            raise Unavailable(f"The issuer answered with status {response.status}.")
-        document = json.loads(response.body)
-        if not isinstance(document, dict):
-            raise ValueError("the issuer did not answer with a JSON object")
-        return document
+        return await self._issuer_document(url, networks, self._telemetry)
 
 
 def _keys(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

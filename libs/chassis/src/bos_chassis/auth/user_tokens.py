@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from bos_chassis.auth.callers import Accepts, Authenticator
+    from bos_chassis.auth.jwks_sources import IssuerDocument
     from bos_chassis.names import Role
     from bos_chassis.settings import AuthSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
@@ -181,6 +182,7 @@ async def open_authenticator(
     accepts: Accepts = "service",
     *,
     tls: TlsSettings | None = None,
+    issuer_document: IssuerDocument | None = None,
 ) -> AsyncIterator[Authenticator | None]:
     """The authenticator of a service that people may call; None if nothing is configured.
 
@@ -195,6 +197,8 @@ async def open_authenticator(
         telemetry: Of the service.
         accepts: Which run tokens it takes.
         tls: Its certificates, for the way to identity; None for plain text.
+        issuer_document: How an issuer's keys are fetched over HTTP; None in a service that carries
+            no HTTP client.
 
     Raises:
         ConfigurationError: A key is not usable, or it is not said where the issuer's keys are.
@@ -207,7 +211,9 @@ async def open_authenticator(
         )
         return
     async with AsyncExitStack() as stack:
-        fetch = await stack.enter_async_context(key_source(settings, telemetry, tls))
+        fetch = await stack.enter_async_context(
+            key_source(settings, telemetry, tls, issuer_document)
+        )
         log = telemetry.logger("bos.auth")
         keys = await stack.enter_async_context(
             KeySet(fetch, max_age_s=settings.jwks_max_age_s, log=log)

@@ -17,15 +17,15 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from bos_chassis.auth.jwks_sources import DISCOVERY_PATH
 from bos_chassis.errors import BosError, Unavailable
-from bos_chassis.http import HttpPolicy
 from bos_chassis.settings import is_loopback
+from bos_http import HttpPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
-    from bos_chassis.http import HttpClient, HttpResponse
+    from bos_http import HttpClient, HttpResponse
     from bos_identity.openid.client_secret import ClientSecret
     from bos_identity.openid.settings import OpenIdSettings
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_chassis.auth.jwks import KeySet
-from bos_chassis.http import HttpClient
+from bos_http import HttpClient
 from bos_identity.openid.client_secret import ClientSecret
 from bos_identity.openid.flows import Flows
 from bos_identity.openid.id_tokens import IdTokens

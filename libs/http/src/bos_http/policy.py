@@ -11,9 +11,9 @@ from types import MappingProxyType
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.http.errors import HttpRefused
-from bos_chassis.http.url import canonical_host, parse
 from bos_chassis.settings import Settings
+from bos_http.errors import HttpRefused
+from bos_http.url import canonical_host, parse
 
 ANY_PUBLIC = "*"
 _WILDCARD = "*."

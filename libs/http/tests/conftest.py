@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bos_chassis.http import HttpClient, HttpPolicy
 from bos_chassis.telemetry import Telemetry
+from bos_http import HttpClient, HttpPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

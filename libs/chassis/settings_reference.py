@@ -2,7 +2,7 @@
 
 ::
 
-    python -m bos_chassis.settings_reference docs/reference/configuration.md
+    .venv/bin/python libs/chassis/settings_reference.py docs/reference/configuration.md
 
 The ``.env.example`` beside ``docs``, if there is one, is completed with every variable that its
 hand-written part does not name.
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 _PACKAGE_PREFIX = "bos_"
-_SHARED = ("bos_chassis", "bos_llm")
+_SHARED = ("bos_chassis", "bos_http", "bos_llm")
 """Packages whose settings hold for every process; they come first."""
 
 _ELSEWHERE = (
     "bos_chassis.auth.access",
-    "bos_chassis.http.policy",
+    "bos_http.policy",
     "bos_identity.openid.settings",
     "bos_postgres.audit.sealing",
 )
@@ -65,7 +65,7 @@ PREFACE = """\
 This page is generated from the settings classes; `tests/docs/test_configuration.py` fails when it
 is out of date. To write it anew:
 
-    .venv/bin/python -m bos_chassis.settings_reference docs/reference/configuration.md
+    .venv/bin/python libs/chassis/settings_reference.py docs/reference/configuration.md
 
 Every setting is an environment variable, or a line of a file `.env` in the working directory; the
 environment wins. An empty variable counts as unset. Lists and maps are written as JSON unless the
@@ -99,7 +99,7 @@ addresses, targets, keys and the gateway's store by itself.
 
 REST = """\
 # --- Everything else -------------------------------------------------------------------------
-# Written by `python -m bos_chassis.settings_reference docs/reference/configuration.md`: what is not
+# Written by `libs/chassis/settings_reference.py docs/reference/configuration.md`: what is not
 # named above, with its default."""
 
 
@@ -318,7 +318,7 @@ def main(arguments: list[str]) -> None:
         SystemExit: more than one argument.
     """
     if len(arguments) > 1:
-        raise SystemExit("usage: python -m bos_chassis.settings_reference [FILE]")
+        raise SystemExit("usage: python libs/chassis/settings_reference.py [FILE]")
     page = render(settings_classes())
     if arguments:
         path = Path(arguments[0])

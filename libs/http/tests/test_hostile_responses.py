@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos_chassis.deadlines import set_remaining
-from bos_chassis.http import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_http import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md
+    .venv/bin/python libs/sqlguard/rules_reference.py docs/reference/sql-guard-rules.md
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PREFACE = """\
 This page is generated from the guard's own data; `tests/docs/test_sql_guard_rules.py` fails when it
 is out of date. To write it anew:
 
-    .venv/bin/python -m bos_sqlguard.rules_reference docs/reference/sql-guard-rules.md
+    .venv/bin/python libs/sqlguard/rules_reference.py docs/reference/sql-guard-rules.md
 
 Every query passes the guard twice: in the sql agent, and in `mcp_db`, where nothing turns it off.
 What is not on a list is refused, and a refusal names every rule that was broken by an id that does
@@ -101,7 +101,7 @@ def _cell(text: str) -> str:
 def main(arguments: list[str]) -> None:
     """Write the page to the given path."""
     if len(arguments) != 1:
-        sys.exit("usage: python -m bos_sqlguard.rules_reference PATH")
+        sys.exit("usage: python libs/sqlguard/rules_reference.py PATH")
     Path(arguments[0]).write_text(render(), encoding="utf-8")
 
 

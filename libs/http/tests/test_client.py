@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bos_chassis.errors import BosError, ConfigurationError, to_status
-from bos_chassis.http import (
+from bos_chassis.telemetry import Telemetry
+from bos_http import (
     Failure,
     HttpClient,
     HttpFailed,
@@ -22,10 +23,9 @@ from bos_chassis.http import (
     HttpTimedOut,
     Rule,
 )
-from bos_chassis.http.errors import _SENTENCES
-from bos_chassis.http.gate import Gate
-from bos_chassis.http.url import parse
-from bos_chassis.telemetry import Telemetry
+from bos_http.errors import _SENTENCES
+from bos_http.gate import Gate
+from bos_http.url import parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

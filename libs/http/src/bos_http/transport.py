@@ -10,14 +10,14 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from bos_chassis.errors import ConfigurationError
-from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bos_chassis.http.gate import Gate
-    from bos_chassis.http.policy import HttpPolicy
-    from bos_chassis.http.resolver import CheckedResolver
+    from bos_http.gate import Gate
+    from bos_http.policy import HttpPolicy
+    from bos_http.resolver import CheckedResolver
 
 _MAX_HEADERS = 128
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bos_chassis.http import HttpRefused, Rule
+from bos_http import HttpRefused, Rule
 
 pytestmark = pytest.mark.security
 

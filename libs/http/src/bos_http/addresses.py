@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from bos_chassis.http.errors import HttpRefused, Rule
+from bos_http.errors import HttpRefused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

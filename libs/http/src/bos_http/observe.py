@@ -14,7 +14,7 @@ from opentelemetry import trace
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
-from bos_chassis.http.errors import HttpFailed, HttpRefused, HttpTimedOut
+from bos_http.errors import HttpFailed, HttpRefused, HttpTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-    from bos_chassis.http.redirects import Hop
     from bos_chassis.telemetry import Telemetry
+    from bos_http.redirects import Hop
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -81,7 +81,7 @@ class Observer:
     def __init__(self, telemetry: Telemetry) -> None:
         self._service = telemetry.service
         self._tracer = telemetry.tracer
-        self._log = telemetry.logger("bos_chassis.http")
+        self._log = telemetry.logger("bos_http")
         self._metrics = HttpMetrics.of(telemetry.registry)
 
     @contextmanager

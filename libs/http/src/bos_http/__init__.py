@@ -5,15 +5,14 @@
     policy = HttpPolicy.load(hosts=("api.example.com", "*.example.org"))
     async with HttpClient(policy, telemetry) as http:
         response = await http.request("GET", "https://api.example.com/v1/orders?limit=5")
-
-Needs the extra ``bos-chassis[http]``.
 """
 
-from bos_chassis.http.client import HttpClient
-from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
-from bos_chassis.http.policy import HttpPolicy
-from bos_chassis.http.resolver import Resolver, SystemResolver
-from bos_chassis.http.response import HttpResponse
+from bos_http.client import HttpClient
+from bos_http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_http.issuers import issuer_document
+from bos_http.policy import HttpPolicy
+from bos_http.resolver import Resolver, SystemResolver
+from bos_http.response import HttpResponse
 
 __all__ = [
     "Failure",
@@ -26,4 +25,5 @@ __all__ = [
     "Resolver",
     "Rule",
     "SystemResolver",
+    "issuer_document",
 ]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from multidict import CIMultiDict
 
 from bos_chassis.auth.callers import RUN_TOKEN_KEY
-from bos_chassis.http.errors import HttpRefused, Rule
+from bos_http.errors import HttpRefused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bos_chassis.http.policy import HttpPolicy
+    from bos_http.policy import HttpPolicy
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?\Z")

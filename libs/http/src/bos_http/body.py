@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, Rule
+from bos_http.errors import Failure, HttpFailed, HttpRefused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from bos_chassis.http.policy import HttpPolicy
+    from bos_http.policy import HttpPolicy
 
 _PIECE_BYTES = 64 * 1024
 _GZIP = zlib.MAX_WBITS | 16

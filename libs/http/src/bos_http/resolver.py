@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from bos_chassis.http.errors import Failure, HttpFailed
+from bos_http.errors import Failure, HttpFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_chassis.http.gate import Gate
+    from bos_http.gate import Gate
 
 _MAX_ADDRESSES = 16
 

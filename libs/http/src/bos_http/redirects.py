@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bos_chassis.http.errors import HttpRefused, Rule
-from bos_chassis.http.gate import HostClass
-from bos_chassis.http.headers import for_other_origin, without_body
-from bos_chassis.http.url import follow
+from bos_http.errors import HttpRefused, Rule
+from bos_http.gate import HostClass
+from bos_http.headers import for_other_origin, without_body
+from bos_http.url import follow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from multidict import CIMultiDict
 
-    from bos_chassis.http.gate import Gate
-    from bos_chassis.http.policy import HttpPolicy
-    from bos_chassis.http.url import Target
+    from bos_http.gate import Gate
+    from bos_http.policy import HttpPolicy
+    from bos_http.url import Target
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 REPEATABLE = frozenset({"GET", "HEAD"})

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.http import HttpRefused, Rule
+from bos_http import HttpRefused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from urllib.parse import quote, urljoin
 
 import idna
 
-from bos_chassis.http.errors import HttpRefused, Rule
+from bos_http.errors import HttpRefused, Rule
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

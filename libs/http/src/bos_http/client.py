@@ -10,16 +10,16 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from yarl import URL
 
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.http.body import BodyReader
-from bos_chassis.http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
-from bos_chassis.http.gate import Gate
-from bos_chassis.http.headers import checked_headers
-from bos_chassis.http.observe import Observer
-from bos_chassis.http.redirects import REPEATABLE, Hop, next_hop
-from bos_chassis.http.resolver import CheckedResolver, SystemResolver
-from bos_chassis.http.response import HttpResponse, clean_headers, media_type
-from bos_chassis.http.transport import open_session, tls_context, translated
-from bos_chassis.http.url import parse
+from bos_http.body import BodyReader
+from bos_http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_http.gate import Gate
+from bos_http.headers import checked_headers
+from bos_http.observe import Observer
+from bos_http.redirects import REPEATABLE, Hop, next_hop
+from bos_http.resolver import CheckedResolver, SystemResolver
+from bos_http.response import HttpResponse, clean_headers, media_type
+from bos_http.transport import open_session, tls_context, translated
+from bos_http.url import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from bos_chassis.http.observe import ObservedCall
-    from bos_chassis.http.policy import HttpPolicy
-    from bos_chassis.http.resolver import Resolver
     from bos_chassis.telemetry import Telemetry
+    from bos_http.observe import ObservedCall
+    from bos_http.policy import HttpPolicy
+    from bos_http.resolver import Resolver
 
 # "name: value\r\n", as sent
 _HEADER_OVERHEAD_BYTES = 4

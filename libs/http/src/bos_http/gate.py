@@ -8,19 +8,19 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from bos_chassis.http.addresses import broken_rule, check_address
-from bos_chassis.http.errors import HttpRefused, Rule
-from bos_chassis.http.policy import ANY_PUBLIC
-from bos_chassis.http.url import parse
+from bos_http.addresses import broken_rule, check_address
+from bos_http.errors import HttpRefused, Rule
+from bos_http.policy import ANY_PUBLIC
+from bos_http.url import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aiohttp.connector import AddrInfoType
 
-    from bos_chassis.http.addresses import Address, Network
-    from bos_chassis.http.policy import HttpPolicy
-    from bos_chassis.http.url import Target
+    from bos_http.addresses import Address, Network
+    from bos_http.policy import HttpPolicy
+    from bos_http.url import Target
 
 # Hosts that give out credentials of the machine they are called from. By name, because a few of
 # the names are public ones, and because the refusal should say what was tried.
