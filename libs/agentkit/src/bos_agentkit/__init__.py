@@ -16,6 +16,7 @@ from bos_agentkit.failures import (
     ApprovalNeeded,
     is_retryable,
 )
+from bos_agentkit.model_calls import needed_reply, optional_reply
 from bos_agentkit.prompts import (
     SETTLED,
     UNTRUSTED_NOTICE,
@@ -69,7 +70,9 @@ __all__ = [
     "format_user_profile",
     "is_retryable",
     "mark_untrusted",
+    "needed_reply",
     "needs_clarification",
+    "optional_reply",
     "prompt_sections",
     "serve_agent",
     "succeeded",

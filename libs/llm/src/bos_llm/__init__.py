@@ -5,6 +5,7 @@ from bos_llm.budget import TokenBudget, current_budget, set_budget
 from bos_llm.endpoints.identity import identity_available
 from bos_llm.endpoints.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.errors import (
+    MODEL_TIMEOUT,
     BudgetExhausted,
     ModelNotConfigured,
     ModelOutputInvalid,
@@ -13,6 +14,7 @@ from bos_llm.errors import (
     ModelRequestRejected,
     ModelUnavailable,
 )
+from bos_llm.fallback import NoReply, attempt, stream
 from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models, open_models
@@ -22,6 +24,7 @@ from bos_llm.settings import ModelSettings
 from bos_llm.usage import ModelPrice, Usage
 
 __all__ = [
+    "MODEL_TIMEOUT",
     "AgentModelConfig",
     "BudgetExhausted",
     "Completion",
@@ -37,6 +40,7 @@ __all__ = [
     "ModelSettings",
     "ModelUnavailable",
     "Models",
+    "NoReply",
     "Probe",
     "PromptFile",
     "Structured",
@@ -44,6 +48,7 @@ __all__ = [
     "TokenBudget",
     "Usage",
     "assistant",
+    "attempt",
     "current_budget",
     "current_key_profile",
     "identity_available",
@@ -52,6 +57,7 @@ __all__ = [
     "prompt_file",
     "set_budget",
     "set_key_profile",
+    "stream",
     "system",
     "user",
 ]
