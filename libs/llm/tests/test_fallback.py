@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -15,8 +15,10 @@ from bos_llm import (
     Completion,
     Model,
     NoReply,
+    Structured,
     TextDelta,
     TokenBudget,
+    Usage,
     attempt,
     set_budget,
     stream,
@@ -73,6 +75,28 @@ async def test_reply_comes_with_its_usage(rig: Rig) -> None:
     reply = await attempt(await rig.model(), asks, Plan, within_s=AMPLE_S)
     assert reply.value.steps == ["query", "share"]
     assert (reply.usage.calls, reply.repaired) == (1, False)
+
+
+class Recording:
+    """Notes how it is asked."""
+
+    configured = True
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    async def structured(
+        self, messages: Sequence[Message], schema: type[Plan], **options: Any
+    ) -> Structured[Plan]:
+        self.asked.append(options)
+        return Structured(schema(steps=[], note=None), Usage(), repaired=False)
+
+
+@pytest.mark.parametrize("form_in", ["system", "last"])
+async def test_place_of_the_form_is_passed_on(form_in: str) -> None:
+    model = Recording()
+    await attempted(cast("Model", model), form_in=form_in)
+    assert model.asked == [{"max_tokens": None, "form_in": form_in}]
 
 
 async def test_limits_of_the_reply_are_passed_on(rig: Rig) -> None:

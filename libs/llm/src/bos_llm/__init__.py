@@ -19,9 +19,10 @@ from bos_llm.messages import Message, assistant, system, user
 from bos_llm.model import Completion, Model, Structured, TextDelta
 from bos_llm.models import Models, open_models
 from bos_llm.probing import Probe, probe
-from bos_llm.prompt_files import PromptFile, prompt_file
+from bos_llm.prompts import PromptFile, prompt_file
 from bos_llm.settings import ModelSettings
 from bos_llm.usage import ModelPrice, Usage
+from bos_llm.usage_message import add_unreported, consumed, usage_message
 
 __all__ = [
     "MODEL_TIMEOUT",
@@ -47,8 +48,10 @@ __all__ = [
     "TextDelta",
     "TokenBudget",
     "Usage",
+    "add_unreported",
     "assistant",
     "attempt",
+    "consumed",
     "current_budget",
     "current_key_profile",
     "identity_available",
@@ -59,5 +62,6 @@ __all__ = [
     "set_key_profile",
     "stream",
     "system",
+    "usage_message",
     "user",
 ]

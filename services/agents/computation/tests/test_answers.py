@@ -8,11 +8,12 @@ import pytest
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.variables import describe, needed, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_computation.answers import summary_table
 from bos_computation.replies import SummaryTable
+from bos_llm.fallback import plain_sentence
 
 NOW = datetime(2025, 10, 1, 12, tzinfo=UTC)
 

@@ -15,7 +15,6 @@ from google.protobuf import timestamp_pb2
 
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
-from bos_agentkit.usage import consumed
 from bos_chassis.values import to_value
 from bos_composer.citations import Citations, merge, renumber
 from bos_composer.deterministic import plain_answer
@@ -29,6 +28,7 @@ from bos_llm import (
     NoReply,
     TokenBudget,
     Usage,
+    consumed,
     set_budget,
     stream,
 )

@@ -15,9 +15,8 @@ from pydantic import BaseModel, Field
 from bos.agent.v1 import InstructionMode
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.planner.v1 import ClassifyInstructionsResponse
-from bos_agentkit.usage import consumed
 from bos_chassis.values import to_value
-from bos_llm import NoReply, TokenBudget, attempt, set_budget
+from bos_llm import NoReply, TokenBudget, attempt, consumed, set_budget
 from bos_planner.prompts import instruction_messages
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from bos.planner.v1 import (
     Plan,
     PlannerDecision,
 )
-from bos_agentkit.usage import consumed
 from bos_chassis.values import to_value
-from bos_llm import NoReply, TokenBudget, Usage, attempt, set_budget
+from bos_llm import NoReply, TokenBudget, Usage, attempt, consumed, set_budget
 from bos_planner.draft import (
     Bounds,
     Draft,

@@ -26,7 +26,7 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError
 from bos_agentkit.programs.variables import TODAY, needed, task_variables
 from bos_chassis.errors import InvalidArgument
@@ -35,6 +35,7 @@ from bos_code.card import code_card
 from bos_code.programs import input_digests, program_problem, with_helper
 from bos_code.replies import CodeProposal, CodeSummary
 from bos_llm import NoReply
+from bos_llm.fallback import plain_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -26,7 +26,7 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
 from bos_agentkit.programs.variables import needed, task_variables
 from bos_chassis.errors import PermissionDenied
@@ -38,6 +38,7 @@ from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
 from bos_computation.replies import ComputationPlan, ComputationSummary
 from bos_llm import NoReply
+from bos_llm.fallback import plain_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
