@@ -9,10 +9,10 @@ import pytest
 
 from bos.common.v1 import Source, SourceType
 from bos.planner.v1 import Intent, IntentRoute, WorkingContext
-from bos_agentkit.programs.number_check import plain_sentence
 from bos_composer.citations import merge
 from bos_composer.numbers import NumberFormat
 from bos_composer.prompts import OVERRIDE_NOTICE, agent_summary, compose_messages
+from bos_llm.fallback import plain_sentence
 
 pytestmark = pytest.mark.requirement("K-02", "K-04", "K-05", "K-06", "K-10", "K-11", "K-12", "K-13")
 

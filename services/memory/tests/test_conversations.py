@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.requirement("L-09", "L-10")
 
 
+BY_RULE = "summary made by rule"
+
+
 @pytest.mark.requirement("L-09")
 async def test_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
     assert await memory.record("What was revenue in Q2?", "1.2 million.", asked=NOON)
@@ -263,8 +266,12 @@ def test_the_schemas_hold_no_keyword_that_an_endpoint_may_not_know() -> None:
         assert "minLength" not in text
 
 
-async def test_a_model_that_fails_leaves_a_summary_by_rule(start: Starter) -> None:
-    memory = await start()  # it has no reply for this
+@pytest.mark.parametrize("has_model", [True, False])
+async def test_without_a_reply_of_a_model_the_summary_is_made_by_rule(
+    start: Starter, has_model: bool
+) -> None:
+    """A model that fails is logged; none is a way to run Bos."""
+    memory = await start(model=has_model)  # it has no reply for this
     for number in (1, 2, 3):
         await memory.record(f"Question {number}", f"Answer {number}")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
@@ -272,3 +279,5 @@ async def test_a_model_that_fails_leaves_a_summary_by_rule(start: Starter) -> No
     assert (await memory.conversation()).summary.splitlines() == [
         f"Asked: Question {number} Answered: Answer {number}" for number in (1, 2, 3)
     ]
+    told = [each["error"] for each in memory.telemetry.logs if each["event"] == BY_RULE]
+    assert told == (["ModelRefused"] if has_model else [])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bos_agentkit.prompts import mark_untrusted
+from bos_llm.prompts import mark_untrusted
 
 pytestmark = pytest.mark.requirement("D-04", "B-09")
 

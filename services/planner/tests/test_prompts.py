@@ -9,7 +9,7 @@ from google.protobuf import struct_pb2
 from bos.agent.v1 import AgentCard, Tool
 from bos.common.v1 import ConversationMessage, MessageRole
 from bos.planner.v1 import MakePlanRequest, RevisionContext
-from bos_agentkit.prompts import UNTRUSTED_NOTICE
+from bos_llm.prompts import UNTRUSTED_NOTICE
 from bos_planner.prompts import plan_messages
 from bos_plans import Selection
 from bos_testkit.scripted_model.wire import count_tokens

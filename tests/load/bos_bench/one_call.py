@@ -16,7 +16,7 @@ from bos_testkit.agents import OneCallAgent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos_agentkit.service import Serve
+    from bos_agentkit.serving.service import Serve
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Models

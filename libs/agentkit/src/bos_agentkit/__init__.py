@@ -2,7 +2,6 @@
 
 from bos_agentkit.actions import action_digest, digest_matches
 from bos_agentkit.agent import Agent, agent_card
-from bos_agentkit.dates import format_dates
 from bos_agentkit.effective_task import effective_task
 from bos_agentkit.failures import (
     CONFIGURATION_ERROR,
@@ -16,23 +15,23 @@ from bos_agentkit.failures import (
     ApprovalNeeded,
     is_retryable,
 )
-from bos_agentkit.prompts import (
-    SETTLED,
-    UNTRUSTED_NOTICE,
-    format_clarifications,
-    format_dependencies,
-    format_entities,
-    format_user_profile,
-    mark_untrusted,
-    prompt_sections,
-)
+from bos_agentkit.model_calls import needed_reply, optional_reply
+from bos_agentkit.prompts import format_dependencies, format_entities, prompt_sections
 from bos_agentkit.results import awaiting_approval, failed, needs_clarification, succeeded
-from bos_agentkit.service import AgentServiceSettings, agent_service, serve_agent
-from bos_agentkit.servicer import AgentServicer
+from bos_agentkit.serving.service import AgentServiceSettings, agent_service, serve_agent
+from bos_agentkit.serving.servicer import AgentServicer
 from bos_agentkit.task import AgentTask, Toolbox, ToolContext
 from bos_agentkit.tools import AgentTool, tool
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
+from bos_llm.prompts import (
+    SETTLED,
+    UNTRUSTED_NOTICE,
+    format_clarifications,
+    format_dates,
+    format_user_profile,
+    mark_untrusted,
+)
 
 __all__ = [
     "CONFIGURATION_ERROR",
@@ -69,7 +68,9 @@ __all__ = [
     "format_user_profile",
     "is_retryable",
     "mark_untrusted",
+    "needed_reply",
     "needs_clarification",
+    "optional_reply",
     "prompt_sections",
     "serve_agent",
     "succeeded",

@@ -15,7 +15,6 @@ from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import ApprovalNeeded
 from bos_agentkit.files import Files
-from bos_agentkit.prompts import format_clarifications, format_user_profile
 from bos_agentkit.tools import FilledIn, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
@@ -30,6 +29,7 @@ from bos_chassis.errors import (
 )
 from bos_chassis.values import from_value, from_value_map, to_value, to_value_map
 from bos_llm import TokenBudget
+from bos_llm.prompts import format_clarifications, format_user_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

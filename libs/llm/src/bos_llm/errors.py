@@ -13,6 +13,9 @@ from bos_chassis.errors import FailedPrecondition, Internal, ResourceExhausted, 
 if TYPE_CHECKING:
     from bos_llm.usage import Usage
 
+MODEL_TIMEOUT = "MODEL_TIMEOUT"
+"""Reason of failures of time that went into waiting for a model."""
+
 
 class ModelNotConfigured(FailedPrecondition):
     """No usable model: a variable is missing, or the endpoint refuses the key or the model name."""

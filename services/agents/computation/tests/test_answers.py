@@ -8,7 +8,7 @@ import pytest
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.variables import describe, needed, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_computation.answers import summary_table
@@ -65,24 +65,6 @@ def test_what_rounds_to_a_number_holds_it_whichever_others_there_are(
 ) -> None:
     numbers = [Decimal(each) for each in known]
     assert ungrounded_numbers("It is 40.0 now.", numbers) == ([] if held else ["40.0"])
-
-
-@pytest.mark.parametrize(
-    ("result", "stdout", "sentence"),
-    [
-        (Decimal("87.50"), "", "The result is 87.50."),
-        (0.1 + 0.2, "", "The result is 0.3."),
-        ({"share": Decimal("43.7"), "top": 5}, "", "The result is share = 43.7; top = 5."),
-        ([1, 2, 3], "", "The result is 1, 2, 3."),
-        ([{"a": 1}, {"a": 2}], "", "The result is a table of 2 rows."),
-        (None, "half past nine\n", "The program printed: half past nine"),
-        (None, "", "The program ran and gave no result."),
-        (date(2025, 1, 2), "", "The result is 2025-01-02."),
-        ([], "", "The result is an empty list."),
-    ],
-)
-def test_a_result_is_stated_without_a_model(result: Any, stdout: str, sentence: str) -> None:
-    assert plain_sentence(result, stdout) == sentence
 
 
 def test_rows_become_a_table_in_their_own_column_order() -> None:

@@ -282,6 +282,7 @@ class Slow:
     """A model that takes for ever."""
 
     tier = "standard"
+    configured = True
 
     async def structured(self, *_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()

@@ -6,7 +6,6 @@ whole answer; it is authoritative over the deltas before it.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -16,9 +15,6 @@ from google.protobuf import timestamp_pb2
 
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
-from bos_agentkit.usage import consumed
-from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
 from bos_composer.citations import Citations, merge, renumber
 from bos_composer.deterministic import plain_answer
@@ -28,11 +24,13 @@ from bos_composer.prompts import compose_messages
 from bos_composer.screening import OwnWords, Screen, Unfit
 from bos_llm import (
     Completion,
-    ModelNotConfigured,
     ModelOutputInvalid,
+    NoReply,
     TokenBudget,
     Usage,
+    consumed,
     set_budget,
+    stream,
 )
 
 if TYPE_CHECKING:
@@ -42,22 +40,9 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
     from bos_chassis.telemetry import Telemetry
     from bos_composer.settings import ComposerSettings
-    from bos_llm import Message, Model, Models, TextDelta
+    from bos_llm import Message, Models, TextDelta
 
-# What remains of the caller's time when the model has had its share.
-_RESERVE_S = 0.5
-_NOT_CONFIGURED = ModelNotConfigured.default_reason
 _INVALID = ModelOutputInvalid.default_reason
-
-
-class _ModelFailed(Exception):
-    """The model wrote no answer; the message is safe for people."""
-
-    def __init__(self, message: str, reason: str, usage: Usage | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reason = reason
-        self.usage = usage or Usage()
 
 
 @dataclass(slots=True)
@@ -112,7 +97,7 @@ class Composer:
             if lacking:
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
-        except _ModelFailed as failure:
+        except NoReply as failure:
             written.usage = failure.usage
             trace.append(_explain(failure))
             answer = plain_answer(request, citations, self._numbers)
@@ -133,37 +118,29 @@ class Composer:
         """The model's text in pieces; what was written so far is in ``written``.
 
         Raises:
-            _ModelFailed: before the first piece or after any.
+            NoReply: before the first piece or after any.
         """
-        if self._model is None or not self._model.configured:
-            raise _ModelFailed("No model is configured.", _NOT_CONFIGURED)
-        messages = compose_messages(
-            request,
-            citations,
-            self._numbers,
-            history_messages=self._settings.history_messages,
-            preview_rows=self._settings.preview_rows,
+        items = stream(
+            self._model,
+            lambda: self._messages(request, citations),
+            within_s=self._settings.model_timeout_s,
+            # The person has waited through an agent's retries: one look whether the model is back.
+            patient=not any(map(met_model_outage, request.results)),
+            log=self._log,
         )
-        model = self._model
-        # The person has waited through an agent's retries: one look whether the model is back.
-        patient = not any(map(met_model_outage, request.results))
         try:
-            async with (
-                aclosing(self._items(model, messages, patient)) as items,
-                aclosing(self._screened(items, written, model.config.model)) as texts,
-            ):
+            async with aclosing(items), aclosing(self._screened(items, written)) as texts:
                 async for text in texts:
                     yield text
         except Unfit as unfit:
-            raise _ModelFailed(str(unfit), _INVALID, written.usage) from None
+            raise NoReply(str(unfit), _INVALID, written.usage) from None
         if not written.text.strip():
-            raise _ModelFailed("The model's reply was empty.", _INVALID, written.usage)
+            raise NoReply("The model's reply was empty.", _INVALID, written.usage)
 
     async def _screened(
         self,
         items: AsyncGenerator[TextDelta | Completion, None],
         written: _Written,
-        model: str,
     ) -> AsyncGenerator[str, None]:
         """What of the model's stream may be shown, up to the longest answer.
 
@@ -171,8 +148,9 @@ class Composer:
             Unfit: it is a web page, or repeats the prompt.
         """
         screen, room = Screen(self._own_words), self._settings.max_answer_chars
-        # Until the stream says what it cost; it may be left before that.
-        written.usage = Usage(model=model, calls=1)
+        if self._model is not None:
+            # Until the stream says what it cost; it may be left before that.
+            written.usage = Usage(model=self._model.config.model, calls=1)
         async for item in items:
             if isinstance(item, Completion):
                 written.usage = item.usage
@@ -191,31 +169,14 @@ class Composer:
         if rest and written.text.strip():
             yield rest
 
-    async def _items(
-        self, model: Model, messages: Sequence[Message], patient: bool
-    ) -> AsyncGenerator[TextDelta | Completion, None]:
-        """The model's stream within our share of the caller's time, its failures translated."""
-        share = timeout_for(self._settings.model_timeout_s + _RESERVE_S, 0) - _RESERVE_S
-        deadline = asyncio.get_running_loop().time() + max(0.0, share)
-        try:
-            async with aclosing(model.stream(messages, patient=patient)) as stream:
-                while True:
-                    # Around each item alone: a time limit around a yield would hit our caller.
-                    async with asyncio.timeout_at(deadline):
-                        item = await anext(stream, None)
-                    if item is None:
-                        return
-                    yield item
-        except TimeoutError:
-            raise _ModelFailed("The model took too long.", "MODEL_TIMEOUT") from None
-        except BosError as error:
-            usage = getattr(error, "usage", None)
-            raise _ModelFailed(error.message, error.reason, usage) from error
-        except Exception as error:
-            # No failure of the composer's model costs the answer, a defect on the way to it
-            # neither. The log keeps what happened.
-            self._log.exception("model call failed unexpectedly")
-            raise _ModelFailed("The model could not be asked.", "INTERNAL") from error
+    def _messages(self, request: ComposeRequest, citations: Citations) -> list[Message]:
+        return compose_messages(
+            request,
+            citations,
+            self._numbers,
+            history_messages=self._settings.history_messages,
+            preview_rows=self._settings.preview_rows,
+        )
 
 
 def _output(
@@ -255,11 +216,11 @@ def _data(results: Sequence[AgentResult]) -> Table | None:
     return next((r.table for r in results if succeeded(r) and r.HasField("table")), None)
 
 
-def _explain(failure: _ModelFailed) -> TraceEvent:
+def _explain(failure: NoReply) -> TraceEvent:
     """Working without a model is a way to run Bos; a model that fails is an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
-        if failure.reason == _NOT_CONFIGURED
+        if failure.not_configured
         else TraceEventType.TRACE_EVENT_TYPE_ERROR
     )
     text = f"{failure.message} The answer was put together from the results alone."

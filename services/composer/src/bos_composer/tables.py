@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import Value
-from bos_agentkit.programs.number_check import plain_sentence
 from bos_chassis.values import from_value
 from bos_composer.numbers import plain
+from bos_llm.fallback import plain_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from bos_chassis.errors import BosError
+from bos_llm import NoReply, attempt
 from bos_memory.conversations import SUMMARY_TURNS
 from bos_memory.prompts import summary_messages
 from bos_memory.texts import MAX_SUMMARY_CHARS, cut, summary_by_rule
@@ -110,16 +110,16 @@ class Summaries:
 
     async def _by_model(self, wanted: ToSummarise) -> str:
         """The model's summary; empty if there is none to be had."""
-        if self._model is None or not self._model.configured:
-            return ""
         try:
-            async with asyncio.timeout(self._settings.summary_timeout_s):
-                reply = await self._model.structured(
-                    summary_messages(wanted.former, wanted.turns),
-                    ConversationSummary,
-                    max_tokens=self._settings.max_reply_tokens,
-                )
-        except (BosError, TimeoutError) as error:
-            self._log.info("summary made by rule", error=type(error).__name__)
+            reply = await attempt(
+                self._model,
+                lambda: summary_messages(wanted.former, wanted.turns),
+                ConversationSummary,
+                within_s=self._settings.summary_timeout_s,
+                max_tokens=self._settings.max_reply_tokens,
+            )
+        except NoReply as failure:
+            if not failure.not_configured:
+                self._log.info("summary made by rule", error=failure.error_type)
             return ""
         return cut(reply.value.summary.strip(), MAX_SUMMARY_CHARS)

@@ -6,7 +6,6 @@ then nothing that was asked for is left out.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Literal
 
@@ -16,11 +15,8 @@ from pydantic import BaseModel, Field
 from bos.agent.v1 import InstructionMode
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.planner.v1 import ClassifyInstructionsResponse
-from bos_agentkit.usage import consumed
-from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
-from bos_llm import TokenBudget, Usage, set_budget
+from bos_llm import NoReply, TokenBudget, attempt, consumed, set_budget
 from bos_planner.prompts import instruction_messages
 
 if TYPE_CHECKING:
@@ -32,9 +28,8 @@ AGENT = "hitl_classifier"
 """Its model is set by ``HITL_CLASSIFIER_MODEL_PROVIDER`` and ``HITL_CLASSIFIER_MODEL``."""
 
 _MODEL_TIMEOUT_S = 15.0
-_RESERVE_S = 0.5
 _ENHANCE = InstructionMode.INSTRUCTION_MODE_ENHANCE
-_OVERRIDE = InstructionMode.INSTRUCTION_MODE_OVERRIDE
+_MODES = {"enhance": _ENHANCE, "override": InstructionMode.INSTRUCTION_MODE_OVERRIDE}
 
 
 class Classification(BaseModel):
@@ -61,26 +56,18 @@ class InstructionClassifier:
         """How the instructions relate to the task; failures never reach the caller."""
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
-        mode, usage, why = _ENHANCE, Usage(), ""
-        if self._model is None or not self._model.configured:
-            why = "No model is configured."
+        try:
+            reply = await attempt(
+                self._model,
+                lambda: instruction_messages(request),
+                Classification,
+                within_s=_MODEL_TIMEOUT_S,
+                log=self._log,
+            )
+        except NoReply as failure:
+            mode, usage, why = _ENHANCE, failure.usage, failure.message
         else:
-            share = timeout_for(_MODEL_TIMEOUT_S + _RESERVE_S, 0) - _RESERVE_S
-            try:
-                async with asyncio.timeout(max(0.0, share)):
-                    reply = await self._model.structured(
-                        instruction_messages(request), Classification
-                    )
-            except TimeoutError:
-                why = "The model took too long."
-            except BosError as error:
-                why, usage = error.message, getattr(error, "usage", None) or usage
-            except Exception:
-                self._log.exception("model call failed unexpectedly")
-                why = "The model could not be asked."
-            else:
-                usage = reply.usage
-                mode = _OVERRIDE if reply.value.mode == "override" else _ENHANCE
+            mode, usage, why = _MODES[reply.value.mode], reply.usage, ""
         return ClassifyInstructionsResponse(
             mode=mode, trace=[_told(mode, why)], usage=consumed(usage, started)
         )

@@ -5,7 +5,6 @@ Whatever goes wrong with the model, a plan comes out; the trace says why.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,8 @@ from bos.planner.v1 import (
     Plan,
     PlannerDecision,
 )
-from bos_agentkit.usage import consumed
-from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import BosError
 from bos_chassis.values import to_value
-from bos_llm import ModelNotConfigured, TokenBudget, Usage, set_budget
+from bos_llm import NoReply, TokenBudget, Usage, attempt, consumed, set_budget
 from bos_planner.draft import (
     Bounds,
     Draft,
@@ -40,23 +36,9 @@ from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE, Selection, select
 
 if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
-    from bos_llm import Model, Models
+    from bos_llm import Message, Models
     from bos_planner.settings import PlannerSettings
     from bos_planner.templates import Templates
-
-# What remains of the caller's time when the model has had its share: enough to plan without it.
-_RESERVE_S = 0.5
-_NOT_CONFIGURED = ModelNotConfigured.default_reason
-
-
-class _ModelFailed(Exception):
-    """The model yielded no plan; the message is safe for people."""
-
-    def __init__(self, message: str, reason: str, usage: Usage | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reason = reason
-        self.usage = usage or Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +93,7 @@ class Planner:
         if draft is None:
             try:
                 draft, usage = await self._asked(task, trace)
-            except _ModelFailed as failure:
+            except NoReply as failure:
                 trace.append(_explain(failure, task))
                 usage = failure.usage
                 draft = _fallback(task, failure)
@@ -170,9 +152,14 @@ class Planner:
         return draft if set(wanted) <= set(draft.decision.chosen_agents) else None
 
     async def _asked(self, task: _Task, trace: list[TraceEvent]) -> tuple[Draft, Usage]:
-        if self._model is None or not self._model.configured:
-            raise _ModelFailed("No model is configured.", _NOT_CONFIGURED)
-        reply, usage = await self._reply(self._model, task)
+        reply = await attempt(
+            self._model,
+            lambda: self._messages(task),
+            PlannerReply,
+            within_s=self._settings.model_timeout_s,
+            log=self._log,
+        )
+        usage = reply.usage
         trace.append(
             _event(
                 TraceEventType.TRACE_EVENT_TYPE_MESSAGE,
@@ -185,19 +172,19 @@ class Planner:
         )
         try:
             draft = draft_from_reply(
-                reply, task.request.question, task.selection, task.bounds, origin="model"
+                reply.value, task.request.question, task.selection, task.bounds, origin="model"
             )
         except PlanInvalid as error:
-            raise _ModelFailed(
+            raise NoReply(
                 f"The model's plan cannot be used. {error}", "PLAN_INVALID", usage
             ) from error
         if task.revising and _nothing_new(draft.plan, task):
-            raise _ModelFailed("The model found no new plan.", "NO_NEW_PLAN", usage)
+            raise NoReply("The model found no new plan.", "NO_NEW_PLAN", usage)
         return draft, usage
 
-    async def _reply(self, model: Model, task: _Task) -> tuple[PlannerReply, Usage]:
+    def _messages(self, task: _Task) -> list[Message]:
         bounds = task.bounds
-        messages = plan_messages(
+        return plan_messages(
             task.request,
             task.selection,
             cards=[c for c in task.request.cards if c.name not in bounds.disabled],
@@ -205,25 +192,9 @@ class Planner:
             max_steps=bounds.max_steps,
             history_messages=self._settings.history_messages,
         )
-        share = timeout_for(self._settings.model_timeout_s + _RESERVE_S, 0) - _RESERVE_S
-        try:
-            async with asyncio.timeout(max(0.0, share)):
-                reply = await model.structured(messages, PlannerReply)
-        except TimeoutError:
-            raise _ModelFailed("The model took too long.", "MODEL_TIMEOUT") from None
-        except BosError as error:
-            raise _ModelFailed(
-                error.message, error.reason, getattr(error, "usage", None)
-            ) from error
-        except Exception as error:
-            # No failure of the model stops a request; a defect on the way to it must not either.
-            # The log keeps what happened.
-            self._log.exception("model call failed unexpectedly")
-            raise _ModelFailed("The model could not be asked.", "INTERNAL") from error
-        return reply.value, reply.usage
 
 
-def _fallback(task: _Task, failure: _ModelFailed) -> Draft:
+def _fallback(task: _Task, failure: NoReply) -> Draft:
     if not task.revising:
         return heuristic_draft(
             task.request.question, task.selection, task.bounds, why=failure.message
@@ -243,11 +214,11 @@ def _nothing_new(plan: Plan, task: _Task) -> bool:
     return not plan.steps or same_work(plan, Plan(steps=open_steps))
 
 
-def _explain(failure: _ModelFailed, task: _Task) -> TraceEvent:
+def _explain(failure: NoReply, task: _Task) -> TraceEvent:
     """Working without a model is a way to run Bos; a model that fails is an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
-        if failure.reason == _NOT_CONFIGURED
+        if failure.not_configured
         else TraceEventType.TRACE_EVENT_TYPE_ERROR
     )
     outcome = "There is no new plan." if task.revising else "The heuristic plans instead."

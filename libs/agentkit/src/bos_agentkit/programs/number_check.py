@@ -1,4 +1,4 @@
-"""What a program computed, in words and as a table: nothing may be said that it did not give."""
+"""What a program computed as a table, and numbers in a text that it did not give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bos_chassis.values import make_table, render_value, to_value
+from bos_chassis.values import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
 
 MAX_ROWS = 200
-_MAX_SENTENCE_CHARS = 600
 _MAX_KNOWN = 20_000
 _NUMBER = re.compile(
     r"(\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)"
@@ -50,23 +49,6 @@ def result_table(result: Any) -> Table | None:
         return None
     rows = [[row.get(name) for name in columns] for row in result[:MAX_ROWS]]
     return make_table(columns, rows, truncated=len(result) > MAX_ROWS)
-
-
-def plain_sentence(result: Any, stdout: str) -> str:
-    """What a program gave, in words without a model: its result, else what it printed."""
-    if result is None:
-        printed = stdout.strip()
-        if not printed:
-            return "The program ran and gave no result."
-        return f"The program printed: {_cut(printed)}"
-    if isinstance(result, dict) and result:
-        pairs = (f"{k} = {render_value(to_value(v))}" for k, v in result.items())
-        return f"The result is {_cut('; '.join(pairs))}."
-    if isinstance(result, list) and result and isinstance(result[0], dict):
-        return f"The result is a table of {len(result)} rows."
-    if result == []:
-        return "The result is an empty list."
-    return f"The result is {_cut(render_value(to_value(result)))}."
 
 
 def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
@@ -135,7 +117,3 @@ def _written_numbers(text: str) -> Iterator[_Written]:
         scale = _SCALES.get(word, 1)
         exponent = -len(digits.partition(".")[2])
         yield _Written(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SENTENCE_CHARS else text[:_MAX_SENTENCE_CHARS] + "…"

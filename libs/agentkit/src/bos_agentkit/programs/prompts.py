@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_agentkit.programs.variables import describe, not_repeated
-from bos_agentkit.prompts import NOTHING, SETTLED, format_entities, mark_untrusted
+from bos_agentkit.prompts import format_entities
 from bos_chassis.values import to_value, value_to_json
+from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,8 +14,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from bos_agentkit.dates import current_day
 from bos_chassis.values import to_value, value_to_json
+from bos_llm.prompts import current_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -35,7 +35,7 @@ from bos_llm.endpoints.refusals import judge_refusal, key_trouble
 from bos_llm.endpoints.retry import Verdict
 from bos_llm.endpoints.sse import EventReader
 from bos_llm.endpoints.transport import ModelHttpClient
-from bos_llm.errors import ModelRateLimited, ModelUnavailable
+from bos_llm.errors import MODEL_TIMEOUT, ModelRateLimited, ModelUnavailable
 from bos_llm.replies.wire import Reply, ReportedError, read_chunk, read_completion
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Endpoint:
         # The client also calls a connection that was refused a time-out.
         if timed_out and not _never_connected(error):
             # Not repeated: the second call would take as long, beside what is left of the first.
-            return self._unavailable("did not answer in time", "MODEL_TIMEOUT", retryable=False)
+            return self._unavailable("did not answer in time", MODEL_TIMEOUT, retryable=False)
         if isinstance(error, openai.APIError | aiohttp.ClientError | OSError):
             return self._unavailable(
                 "could not be reached or broke off",

@@ -11,7 +11,6 @@ composer words it with the rest.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +21,21 @@ from bos_agentkit import (
     AgentFailure,
     ToolContext,
     awaiting_approval,
+    needed_reply,
+    optional_reply,
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError
 from bos_agentkit.programs.variables import TODAY, needed, task_variables
-from bos_chassis.errors import BosError, InvalidArgument
+from bos_chassis.errors import InvalidArgument
 from bos_code import prompts
 from bos_code.card import code_card
 from bos_code.programs import input_digests, program_problem, with_helper
 from bos_code.replies import CodeProposal, CodeSummary
-from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
+from bos_llm import NoReply
+from bos_llm.fallback import plain_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_agentkit.programs.sandbox import Sandbox
     from bos_code.settings import CodeSettings
-    from bos_llm import Message, Model
+    from bos_llm import Message, Model, ModelNotConfigured
 
 PROGRAM_NOT_USABLE = "ProgramNotUsable"
 INPUTS_CHANGED = "InputsChanged"
@@ -189,14 +191,7 @@ class CodeAgent(Agent):
         return proposal
 
     async def _ask(self, task: AgentTask, messages: Sequence[Message]) -> CodeProposal:
-        if self._model is None:
-            raise _no_model()
-        try:
-            reply = await self._model.structured(messages, CodeProposal)
-        except ModelNotConfigured as error:
-            raise _no_model() from error
-        task.usage.add(reply.usage)
-        proposal = reply.value
+        proposal = await needed_reply(task, self._model, messages, CodeProposal, no_model=_no_model)
         return proposal.model_copy(update={"code": with_helper(_with_plain_lines(proposal.code))})
 
     def _require_usable(self, code: str) -> None:
@@ -212,23 +207,23 @@ class CodeAgent(Agent):
         Also if the model's words fail or say what the program did not.
         """
         plain = plain_sentence(given["result"], given["stdout"])
-        if self._model is None or not task.input.is_final_answer:
+        if not task.input.is_final_answer:
             return plain
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:
-            async with asyncio.timeout(seconds):
-                reply = await self._model.structured(
-                    prompts.summary_messages(task, code, given), CodeSummary
-                )
-        except (BosError, TimeoutError) as error:
-            if isinstance(error, ModelOutputInvalid | ModelRefused) and error.usage is not None:
-                task.usage.add(error.usage)
+            summary = await optional_reply(
+                task,
+                self._model,
+                lambda: prompts.summary_messages(task, code, given),
+                CodeSummary,
+                within_s=seconds,
+            )
+        except NoReply as failure:
             task.trace.message(
-                "No summary from the model; stating the result plainly", error=type(error).__name__
+                "No summary from the model; stating the result plainly", error=failure.error_type
             )
             return plain
-        task.usage.add(reply.usage)
-        answer = reply.value.answer
+        answer = summary.answer
         sources = [given, code, task.effective_task, task.input.question]
         sources += [task.arguments, task.dependencies]
         strange = ungrounded_numbers(answer, sources)
@@ -279,7 +274,7 @@ def _attach(task: AgentTask, files: Iterable[ProgramFile]) -> None:
             task.trace.message(f"{file.name} was left out: {error}.")
 
 
-def _no_model() -> AgentFailure:
+def _no_model(_: ModelNotConfigured) -> AgentFailure:
     return AgentFailure(
         CONFIGURATION_ERROR,
         "Writing a program needs a language model, and none is configured. Set OPENAI_API_KEY, or "

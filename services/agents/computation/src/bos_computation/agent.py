@@ -12,16 +12,24 @@ composer words it with the rest.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
-from bos_agentkit import CONFIGURATION_ERROR, Agent, AgentFailure, ToolContext, succeeded, tool
-from bos_agentkit.programs.number_check import plain_sentence, result_table, ungrounded_numbers
+from bos_agentkit import (
+    CONFIGURATION_ERROR,
+    Agent,
+    AgentFailure,
+    ToolContext,
+    needed_reply,
+    optional_reply,
+    succeeded,
+    tool,
+)
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
 from bos_agentkit.programs.variables import needed, task_variables
-from bos_chassis.errors import BosError, PermissionDenied
+from bos_chassis.errors import PermissionDenied
 from bos_chassis.values import render_value, to_value
 from bos_computation import prompts
 from bos_computation.answers import summary_table
@@ -29,7 +37,8 @@ from bos_computation.calculator import CalculationError, calculate
 from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
 from bos_computation.replies import ComputationPlan, ComputationSummary
-from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
+from bos_llm import NoReply
+from bos_llm.fallback import plain_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +48,7 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_agentkit.programs.sandbox import Sandbox
     from bos_computation.settings import ComputationSettings
-    from bos_llm import Message, Model
+    from bos_llm import Message, Model, ModelNotConfigured
 
 CALCULATION_ERROR = "CalculationError"
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
@@ -152,14 +161,7 @@ class ComputationAgent(Agent):
     async def _plan(
         self, task: AgentTask, messages: Sequence[Message], decision: str
     ) -> ComputationPlan:
-        if self._model is None:
-            raise _no_model()
-        try:
-            reply = await self._model.structured(messages, ComputationPlan)
-        except ModelNotConfigured as error:
-            raise _no_model() from error
-        task.usage.add(reply.usage)
-        plan = reply.value
+        plan = await needed_reply(task, self._model, messages, ComputationPlan, no_model=_no_model)
         task.trace.decision(
             decision, code=plan.code, explanation=plan.explanation, inputs=plan.inputs
         )
@@ -195,13 +197,16 @@ class ComputationAgent(Agent):
         plain = plain_sentence(run.result, run.stdout)
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:
-            async with asyncio.timeout(seconds):
-                summary = await self._summarise(task, run)
-        except (BosError, TimeoutError) as error:
-            if isinstance(error, ModelOutputInvalid | ModelRefused) and error.usage is not None:
-                task.usage.add(error.usage)
+            summary = await optional_reply(
+                task,
+                self._model,
+                lambda: prompts.summary_messages(task, run),
+                ComputationSummary,
+                within_s=seconds,
+            )
+        except NoReply as failure:
             task.trace.message(
-                "No summary from the model; stating the result plainly", error=type(error).__name__
+                "No summary from the model; stating the result plainly", error=failure.error_type
             )
             return plain, None
         sources = [
@@ -222,15 +227,6 @@ class ComputationAgent(Agent):
             )
             return plain, None
         return summary.answer, summary_table(summary.table)
-
-    async def _summarise(self, task: AgentTask, run: Run) -> ComputationSummary:
-        if self._model is None:
-            raise _no_model()
-        reply = await self._model.structured(
-            prompts.summary_messages(task, run), ComputationSummary
-        )
-        task.usage.add(reply.usage)
-        return reply.value
 
 
 def _expression(task: AgentTask) -> str | None:
@@ -255,7 +251,7 @@ def _may_use(task: AgentTask, tool: str) -> bool:
     return any(card.name == tool for card in task.tools.allowed)
 
 
-def _no_model() -> AgentFailure:
+def _no_model(_: ModelNotConfigured) -> AgentFailure:
     return AgentFailure(
         CONFIGURATION_ERROR,
         "This computation needs a language model to write a program, and none is configured. "

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from bos_agentkit import CONFIGURATION_ERROR, AgentFailure
-from bos_chassis.errors import BosError
-from bos_llm import ModelNotConfigured, ModelOutputInvalid, ModelRefused
+from bos_agentkit import CONFIGURATION_ERROR, AgentFailure, needed_reply, optional_reply
+from bos_llm import NoReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_agentkit import AgentTask
-    from bos_llm import Message, Model
+    from bos_llm import Message, Model, ModelNotConfigured
 
 T = TypeVar("T", bound=BaseModel)
-
-# Kept back for the result when a call that is only nice to have takes too long.
-_RESERVE_S = 0.5
 
 
 class Asker:
@@ -55,20 +50,9 @@ class Asker:
             AgentFailure: ConfigurationError: no model is set.
             BosError: from ``bos_llm``: the model is unavailable, refuses or talks nonsense.
         """
-        if self._model is None:
-            raise AgentFailure(
-                CONFIGURATION_ERROR,
-                "Writing a query needs a model, and none is set. "
-                "Set OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL.",
-            )
-        try:
-            reply = await self._model.structured(messages, schema, form_in=form_in)
-        except ModelNotConfigured as error:
-            raise AgentFailure(
-                CONFIGURATION_ERROR, f"Writing a query needs a model. {error.message}"
-            ) from error
-        self._task.usage.add(reply.usage)
-        return reply.value
+        return await needed_reply(
+            self._task, self._model, messages, schema, no_model=_no_model, form_in=form_in
+        )
 
     async def ask_if_possible(
         self,
@@ -83,15 +67,20 @@ class Asker:
         It may take ``share`` of the time that is left.
         """
         try:
-            async with asyncio.timeout(max(0.0, self._task.remaining_s() - _RESERVE_S) * share):
-                return await self.ask(messages, schema, form_in=form_in)
-        except TimeoutError:
-            reason = "TIMEOUT"
-        except BosError as error:
-            reason = error.reason
-            if isinstance(error, ModelOutputInvalid | ModelRefused) and error.usage is not None:
-                self._task.usage.add(error.usage)
-        self._task.trace.message(
-            f"The model gave no {schema.__name__}; going on without it", reason=reason
-        )
-        return None
+            return await optional_reply(
+                self._task,
+                self._model,
+                lambda: messages,
+                schema,
+                within_s=self._task.remaining_s() * share,
+                form_in=form_in,
+            )
+        except NoReply as failure:
+            self._task.trace.message(
+                f"The model gave no {schema.__name__}; going on without it", reason=failure.reason
+            )
+            return None
+
+
+def _no_model(error: ModelNotConfigured) -> AgentFailure:
+    return AgentFailure(CONFIGURATION_ERROR, f"Writing a query needs a model. {error.message}")

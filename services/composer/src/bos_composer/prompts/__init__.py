@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import MessageRole, SourceType
 from bos.planner.v1 import Intent
-from bos_agentkit import format_dates
-from bos_agentkit.prompts import (
+from bos_composer.numbers import plain
+from bos_composer.outcomes import error_text, reason, status_word, succeeded, was_overridden
+from bos_composer.tables import is_number, markdown, restated, values
+from bos_llm import Message, system, user
+from bos_llm.prompts import (
     NOTHING,
     SETTLED,
     UNTRUSTED_NOTICE,
     format_clarifications,
+    format_dates,
     format_user_profile,
     mark_untrusted,
+    prompt_file,
 )
-from bos_composer.numbers import plain
-from bos_composer.outcomes import error_text, reason, status_word, succeeded, was_overridden
-from bos_composer.tables import is_number, markdown, restated, values
-from bos_llm import Message, prompt_file, system, user
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

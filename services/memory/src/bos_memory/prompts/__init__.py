@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
-from bos_llm import Message, prompt_file, system, user
+from bos_llm import Message, system, user
+from bos_llm.prompts import UNTRUSTED_NOTICE, mark_untrusted, prompt_file
 from bos_memory.facts import as_stored
 from bos_memory.texts import cut
 

@@ -12,17 +12,18 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from bos.common.v1 import MessageRole, Value
-from bos_agentkit.dates import format_dates
-from bos_agentkit.prompts import (
+from bos_chassis.values import render_value
+from bos_llm import Message, system, user
+from bos_llm.prompts import (
     NOTHING,
     SETTLED,
     UNTRUSTED_NOTICE,
     format_clarifications,
+    format_dates,
     format_user_profile,
     mark_untrusted,
+    prompt_file,
 )
-from bos_chassis.values import render_value
-from bos_llm import Message, prompt_file, system, user
 from bos_plans import Selection, missing_context
 
 if TYPE_CHECKING:

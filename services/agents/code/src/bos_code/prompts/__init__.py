@@ -15,8 +15,8 @@ from bos_agentkit.programs.prompts import (
     question_beside,
     shown_result,
 )
-from bos_agentkit.prompts import NOTHING
 from bos_llm import Message, assistant, prompt_file, system, user
+from bos_llm.prompts import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

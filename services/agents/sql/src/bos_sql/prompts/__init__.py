@@ -16,12 +16,12 @@ from bos.common.v1 import MessageRole
 from bos_agentkit import (
     SETTLED,
     UNTRUSTED_NOTICE,
+    format_dates,
     format_dependencies,
     format_entities,
     mark_untrusted,
     prompt_sections,
 )
-from bos_agentkit.dates import format_dates
 from bos_chassis.values import render_value
 from bos_llm import Message, prompt_file, system, user
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 from pydantic import Field, PrivateAttr
 
 from bos.agent.v1 import add_AgentServiceServicer_to_server
-from bos_agentkit.servicer import AgentServicer
+from bos_agentkit.serving.servicer import AgentServicer
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.process import main
 from bos_chassis.server import GrpcServer, Servicer, grpc_server

@@ -1,0 +1,77 @@
+"""Model calls of a step: what they consume is counted, and their failures have one form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from bos_llm import ModelNotConfigured, NoReply, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bos_agentkit.failures import AgentFailure
+    from bos_agentkit.task import AgentTask
+    from bos_llm import Message, Model
+
+T = TypeVar("T", bound=BaseModel)
+Form = Literal["system", "last"]
+
+
+async def needed_reply(
+    task: AgentTask,
+    model: Model | None,
+    messages: Sequence[Message],
+    schema: type[T],
+    *,
+    no_model: Callable[[ModelNotConfigured], AgentFailure],
+    form_in: Form = "system",
+) -> T:
+    """A reply without which the step cannot go on; what fails it is the step's failure.
+
+    Args:
+        task: The step.
+        model: The agent's model; None if the process has none.
+        messages: The conversation.
+        schema: What the reply must be.
+        no_model: What the step says where no usable model is set.
+        form_in: As for ``Model.structured``.
+
+    Raises:
+        AgentFailure: of ``no_model``.
+        BosError: as ``Model`` says; what the calls cost is counted with the failed step.
+    """
+    try:
+        if model is None:
+            raise ModelNotConfigured(
+                "None is set. Set OPENAI_API_KEY, or OPENAI_BASE_URL and BOS_MODEL."
+            )
+        reply = await model.structured(messages, schema, form_in=form_in)
+    except ModelNotConfigured as error:
+        raise no_model(error) from error
+    task.usage.add(reply.usage)
+    return reply.value
+
+
+async def optional_reply(
+    task: AgentTask,
+    model: Model | None,
+    prompt: Callable[[], Sequence[Message]],
+    schema: type[T],
+    *,
+    within_s: float,
+    form_in: Form = "system",
+) -> T:
+    """A reply that the step can do without, within ``within_s`` and before the step ends.
+
+    Raises:
+        NoReply: there is none; arguments and reasons as for ``bos_llm.attempt``.
+    """
+    try:
+        reply = await attempt(model, prompt, schema, within_s=within_s, form_in=form_in)
+    except NoReply as failure:
+        task.usage.add(failure.usage)
+        raise
+    task.usage.add(reply.usage)
+    return reply.value

@@ -1,0 +1,127 @@
+"""Model calls of a step, those that it needs and those that it can do without."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from bos.agent.v1 import AgentInput
+from bos_agentkit import CONFIGURATION_ERROR, AgentFailure, AgentTask, needed_reply, optional_reply
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models, ModelUnavailable, NoReply, user
+from bos_llm.errors import ModelOutputInvalid
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_llm import Model, ModelNotConfigured
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
+
+AMPLE_S = 60.0
+ASKED = [user("greet")]
+
+
+class Greeting(BaseModel):
+    text: str
+
+
+def no_model(error: ModelNotConfigured) -> AgentFailure:
+    return AgentFailure(CONFIGURATION_ERROR, f"A greeting needs a model. {error.message}")
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(
+        fixture("greeting", ["greet"], schema="Greeting", json={"text": "Good day."})
+    )
+
+
+@pytest.fixture
+async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
+    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
+        yield models.for_agent("greeter")
+
+
+@pytest.fixture
+def task() -> AgentTask:
+    return AgentTask(AgentInput(task="Greet."), timeout_s=600)
+
+
+async def needed(task: AgentTask, model: Model | None) -> Greeting:
+    return await needed_reply(task, model, ASKED, Greeting, no_model=no_model)
+
+
+async def optional(task: AgentTask, model: Model | None) -> Greeting:
+    return await optional_reply(task, model, lambda: ASKED, Greeting, within_s=AMPLE_S)
+
+
+def calls(task: AgentTask) -> int:
+    return task.usage.message(timedelta()).model_calls
+
+
+@pytest.mark.parametrize("call", [needed, optional])
+async def test_reply_is_handed_over_and_counted(task: AgentTask, model: Model, call: Any) -> None:
+    assert await call(task, model) == Greeting(text="Good day.")
+    assert calls(task) == 1
+
+
+async def test_needed_reply_without_a_model_fails_the_step_in_the_agents_words(
+    task: AgentTask, scripted: ScriptedModel
+) -> None:
+    with pytest.raises(AgentFailure) as caught:
+        await needed(task, None)
+    assert caught.value.type == CONFIGURATION_ERROR
+    assert "OPENAI_API_KEY" in caught.value.message
+    settings = model_settings(scripted, base_url=None)
+    async with Models(settings, Telemetry.for_tests("models")) as models:
+        with pytest.raises(AgentFailure, match=r"needs a model\. No model is configured"):
+            await needed(task, models.for_agent("greeter"))
+    assert scripted.calls == 0
+
+
+async def test_needed_reply_with_a_key_that_is_refused_is_a_setting_as_well(
+    task: AgentTask, model: Model, scripted: ScriptedModel
+) -> None:
+    scripted.knobs.fail_next(9, status=401)
+    with pytest.raises(AgentFailure) as caught:
+        await needed(task, model)
+    assert caught.value.type == CONFIGURATION_ERROR
+
+
+async def test_needed_reply_that_never_comes_is_the_failure_of_the_step(
+    task: AgentTask, model: Model, scripted: ScriptedModel
+) -> None:
+    scripted.knobs.fail_next(9, status=500)
+    with pytest.raises(ModelUnavailable):
+        await needed(task, model)
+
+
+async def test_unusable_reply_is_counted_once_whoever_catches_it(
+    task: AgentTask, model: Model, scripted: ScriptedModel
+) -> None:
+    """An optional one here; a needed one where the step ends, with the error that it fails by."""
+    scripted.knobs.prose_next(4)
+    with pytest.raises(NoReply) as given_up:
+        await optional(task, model)
+    assert given_up.value.reason == "MODEL_OUTPUT_INVALID"
+    assert calls(task) == 2
+    with pytest.raises(ModelOutputInvalid) as failed:
+        await needed(task, model)
+    assert failed.value.usage is not None
+    assert failed.value.usage.calls == 2
+    assert calls(task) == 2
+
+
+async def test_optional_reply_without_a_model_is_none(
+    task: AgentTask, scripted: ScriptedModel
+) -> None:
+    with pytest.raises(NoReply) as caught:
+        await optional(task, None)
+    assert caught.value.not_configured
+    assert scripted.calls == calls(task) == 0
