@@ -37,7 +37,7 @@ from bos_planner.settings import PlannerSettings
 from bos_postgres import EmbeddedPostgres
 from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
-from bos_standalone.agents import AGENTS, agent_factory
+from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, DataFolder, own_folder
 from bos_standalone.given import plain, require_secrets, today
 from bos_standalone.group import ServiceGroup
@@ -94,9 +94,14 @@ class Standalone:
 
 @asynccontextmanager
 async def serve_all(
-    settings: StandaloneSettings, telemetry: Telemetry
+    settings: StandaloneSettings, telemetry: Telemetry, *, agents: Mapping[str, str] | None = None
 ) -> AsyncIterator[Standalone]:
     """Start every service, and end them in order when the context is left.
+
+    Args:
+        settings: Of the composition; each service reads its own.
+        telemetry: Shared by all.
+        agents: ``module:serve`` of each agent by its name; None: those that are installed.
 
     Raises:
         ConfigurationError: the data folder is in use, or settings contradict one another.
@@ -104,7 +109,7 @@ async def serve_all(
     """
     with own_folder(settings.data_dir) as folder:
         async with ServiceGroup(telemetry.logger("bos.standalone")) as group:
-            yield await _House(settings, telemetry, folder, group).start()
+            yield await _House(settings, telemetry, folder, group, agents).start()
 
 
 class _House:
@@ -116,6 +121,7 @@ class _House:
         telemetry: Telemetry,
         folder: DataFolder,
         group: ServiceGroup,
+        agents: Mapping[str, str] | None,
     ) -> None:
         self._settings = settings
         self._telemetry = telemetry
@@ -132,7 +138,8 @@ class _House:
         self._mcp_db = McpDbSettings.load(server=self._server())
         self._own_database = bool(self._mcp_db.database_url or self._mcp_db.databases)
         self._models = ModelSettings.load()
-        self._agents = {name: agent_factory(name) for name in AGENTS}
+        found = installed_agents() if agents is None else agents
+        self._agents = {name: agent_factory(name, target) for name, target in found.items()}
         self._rest_binary = find_binary(settings.rest_binary)
 
     async def start(self) -> Standalone:
