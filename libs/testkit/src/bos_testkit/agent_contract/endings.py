@@ -16,12 +16,19 @@ from google.protobuf import duration_pb2
 from bos.agent.v1 import DescribeRequest, RetryConfig
 from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, from_rpc_error
 from bos_testkit.agent_contract.answers import FAILED, check_result
-from bos_testkit.agent_contract.subject import TIMEOUT_S, connected, ended, require
+from bos_testkit.agent_contract.subject import (
+    TIMEOUT_S,
+    ContractBroken,
+    connected,
+    ended,
+    require,
+)
 from bos_testkit.processes import running_process
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from bos_testkit.agent_contract.subject import Client, Subject
+    from bos.agent.v1 import AgentInput, AgentResult
+    from bos_testkit.agent_contract.subject import Client, Outcome, Subject
 
 # Of a step whose model does not answer: long enough, on some machine, for it to be asked.
 _TIMES_S = (1, 5, 25)
@@ -51,12 +58,12 @@ async def deadline_reaches_the_bottom(subject: Subject) -> None:
     require(False, "the example asks the model")
 
 
-async def _late_result(agent: Client, step: object) -> object:
+async def _late_result(agent: Client, step: AgentInput) -> AgentResult:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return (await agent.execute(step)).result
     except TimeoutError:
-        require(False, "a step ends when its time is over")
+        raise ContractBroken("a step ends when its time is over") from None
 
 
 async def cancellation_reaches_the_bottom(subject: Subject) -> None:
@@ -158,7 +165,7 @@ async def shutdown_lets_steps_end(subject: Subject) -> None:
             require(False, "the process ends when its steps have")
 
 
-async def _takes_no_more(agent: Client, step: asyncio.Future[object]) -> None:
+async def _takes_no_more(agent: Client, step: asyncio.Future[Outcome]) -> None:
     async with asyncio.timeout(_GRACE_S / 2):
         while not step.done():
             try:

@@ -182,7 +182,7 @@ async def strangers_are_refused(subject: Subject) -> None:
 
 
 def _every_method(agent: Client, subject: Subject, headers: dict[str, str]) -> list[Any]:
-    to = {"timeout": TIMEOUT_S, "metadata": tuple(headers.items())}
+    to: dict[str, Any] = {"timeout": TIMEOUT_S, "metadata": tuple(headers.items())}
     prepare = PrepareRequest(metadata=step_metadata(step_key=""), question="What is it?")
     return [
         ("Describe", agent.stub.Describe(DescribeRequest(), **to)),

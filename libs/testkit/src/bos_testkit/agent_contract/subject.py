@@ -88,7 +88,7 @@ class Subject:
         chosen = AgentInput(agent_id="step_1", agent_name=self.name, metadata=step_metadata())
         chosen.MergeFrom(example or self.example)
         for name, value in changes.items():
-            chosen.ClearField(name)  # type: ignore[arg-type]
+            chosen.ClearField(name)
             chosen.MergeFrom(AgentInput(**{name: value}))
         return chosen
 
@@ -189,7 +189,10 @@ async def ended(call: Any) -> Outcome:
         ContractBroken: it is something else.
         grpc.aio.AioRpcError: the call was refused.
     """
-    results, events, chunks, sent = [], [], [], []
+    results: list[AgentResult] = []
+    events: list[TraceEvent] = []
+    chunks: list[FileChunk] = []
+    sent: list[str] = []
     async for message in call:
         sent.append(str(message))
         require(not results, "nothing follows the result of a step")
