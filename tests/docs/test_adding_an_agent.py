@@ -23,6 +23,7 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_llm import Models, ModelSettings
+from bos_testkit.agent_contract import RULES
 from bos_testkit.agents import call_agent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -130,15 +131,15 @@ async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
 
 
 @pytest.mark.requirement("S-14")
-async def test_the_unit_test_of_the_page_passes(tree: Path) -> None:
-    """Run as its author would."""
+async def test_the_tests_of_the_page_pass(tree: Path) -> None:
+    """Its own and the agent contract's, run as their author would."""
     output = await run(
         *("pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
         *("--rootdir", str(tree), str(MEMBER / "tests")),
         cwd=tree,
-        PYTHONPATH=str(tree / MEMBER / "src"),
+        PYTHONPATH=os.pathsep.join((str(tree / MEMBER / "src"), os.environ.get("PYTHONPATH", ""))),
     )
-    assert re.search(r"\b4 passed\b", output), output
+    assert re.search(rf"\b{4 + len(RULES)} passed\b", output), output
 
 
 async def test_the_code_of_the_page_keeps_the_rules_of_the_house(tree: Path) -> None:

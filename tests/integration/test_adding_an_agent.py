@@ -1,4 +1,4 @@
-"""The agent of docs/adding-an-agent.md answers through the public API after one line of config."""
+"""The agent of docs/adding-an-agent.md answers through the public API once it is there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bos_chassis.values import from_value_map
 from bos_client import BosClient
 from bos_llm import Models
 from bos_postgres import create_database
-from bos_standalone import agents as standalone_agents
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+from bos_testkit.packages import install_metadata
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -41,7 +41,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "adding-an-agent.md"
 MEMBER = Path("services/agents/summary")
 FILE_BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 CONFIG_LINE = re.compile(r"^(BOS_GATEWAY_AGENT_TARGETS)=.*\bsummary=\S+$", re.MULTILINE)
-TABLE_LINE = re.compile(r'^"(summary)": "(bos_summary\.service:serve)",$', re.MULTILINE)
 
 QUESTION = "Summarise the list of tables"
 SAID = "- The company keeps 19 tables."
@@ -58,18 +57,30 @@ REPLIES = [
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page; its files, all in the agent's own folder, can be imported."""
+    """The page; its files, all in the agent's own folder, can be imported. Yields its text.
+
+    Its metadata, which only an installer finds, lie apart: see ``installed``.
+    """
     text = PAGE.read_text()
     tree = tmp_path_factory.mktemp("tree")
     for title, content in FILE_BLOCK.findall(text):
         assert Path(title).is_relative_to(MEMBER)
         (tree / title).parent.mkdir(parents=True, exist_ok=True)
         (tree / title).write_text(content)
+    install_metadata(tree / MEMBER / "pyproject.toml", tree / "installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tree / MEMBER / "src")
         yield text
     for name in [name for name in sys.modules if name.partition(".")[0] == "bos_summary"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def installed(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's package is found by its entry point, as after ``make install``."""
+    package = importlib.import_module("bos_summary").__file__
+    assert package is not None
+    monkeypatch.syspath_prepend(Path(package).parents[5] / "installed")
 
 
 @asynccontextmanager
@@ -136,8 +147,8 @@ async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
     assert list(plan.decision.chosen_agents) == ["summary"]
 
 
-async def test_one_line_of_the_table_starts_it_with_everything_else(
-    page: str,
+@pytest.mark.usefixtures("installed")
+async def test_its_entry_point_starts_it_with_everything_else(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,
@@ -146,10 +157,6 @@ async def test_one_line_of_the_table_starts_it_with_everything_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The all-in-one too; with a model and a database that settings name, and no other change."""
-    line = TABLE_LINE.search(page)
-    assert line, "the page must show the line that is tried here"
-    monkeypatch.setattr(standalone_agents, "AGENTS", {**standalone_agents.AGENTS, line[1]: line[2]})
-    monkeypatch.setattr("bos_standalone.service.AGENTS", standalone_agents.AGENTS)
     use_model_and_database(monkeypatch, model, company)
     store = await create_database(postgres_server.dsn(), "store_of_summary")
     settings = StandaloneSettings.load(data_dir=tmp_path, store_url=SecretStr(store))

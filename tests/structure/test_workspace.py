@@ -148,3 +148,26 @@ def test_members_are_those_that_are_installed() -> None:
     patterns = ("libs/*", "services/*", "services/agents/*")
     installed = {p.parent for g in patterns for p in ROOT.glob(f"{g}/pyproject.toml")}
     assert {ROOT / folder for folder in members()} == installed
+
+
+def without_entry_point(found: dict[str, TOML]) -> list[str]:
+    """Agents that `bos serve all` would not find: without one entry point for their own package."""
+    return [
+        folder
+        for folder, member in found.items()
+        if folder.startswith("services/agents/")
+        and {f"{package}.service:serve" for package in packages(member)}
+        != set(member["project"].get("entry-points", {}).get("bos.agents", {}).values())
+    ]
+
+
+def test_every_agent_has_an_entry_point() -> None:
+    assert without_entry_point(members()) == []
+
+
+def test_agent_without_entry_point_or_with_that_of_another_is_named() -> None:
+    found = members()
+    del found["services/agents/sql"]["project"]["entry-points"]
+    points = found["services/agents/code"]["project"]["entry-points"]["bos.agents"]
+    points["code"] = "bos_sql.service:serve"
+    assert without_entry_point(found) == ["services/agents/code", "services/agents/sql"]

@@ -44,7 +44,8 @@ class Folder:
 
     async def begin(self, *arguments: str) -> Process:
         pipe = asyncio.subprocess.PIPE
-        inherited = {name: os.environ[name] for name in ("PATH", "XDG_CONFIG_HOME")}
+        kept = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
+        inherited = {name: os.environ[name] for name in kept if name in os.environ}
         environment = {**inherited, **self.environment}
         return await asyncio.create_subprocess_exec(
             *(BOS, *arguments), cwd=self.path, env=environment, stdout=pipe, stderr=pipe

@@ -1,16 +1,59 @@
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+import tomllib
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bos_agentkit import AgentServiceSettings
 from bos_chassis.errors import ConfigurationError
-from bos_standalone import agents
-from bos_standalone.agents import AGENTS, agent_factory
+from bos_standalone.agents import GROUP, SERVICES, agent_factory, by_name, installed_agents
+from bos_testkit.packages import offer_entry_points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDERS = sorted(Path(__file__).parents[2].joinpath("agents").glob("*/pyproject.toml"))
+WORKING = "bos_sql.service:serve"
 
 
-@pytest.mark.parametrize("name", AGENTS)
-def test_every_line_of_the_table_leads_to_an_agent(name: str) -> None:
-    factory = agent_factory(name)
+def declared() -> dict[str, str]:
+    """What the agents of this repository offer, by their pyproject.toml."""
+    return {
+        name: target
+        for file in FOLDERS
+        for name, target in tomllib.loads(file.read_text("utf-8"))["project"]["entry-points"][
+            GROUP
+        ].items()
+    }
+
+
+@pytest.fixture
+def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes a package be installed that offers these agents, before all that are."""
+
+    def install(package: str, **agents: str) -> None:
+        offer_entry_points(tmp_path, package, {GROUP: agents})
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+def test_every_agent_of_the_repository_is_installed_and_in_alphabetical_order() -> None:
+    assert len(FOLDERS) >= 3
+    found = installed_agents()
+    assert list(found) == sorted(found)
+    assert declared().items() <= found.items(), "`make install` brings the metadata up to date"
+
+
+@pytest.mark.parametrize("name", declared())
+def test_every_entry_point_leads_to_an_agent_of_its_name(name: str) -> None:
+    factory = agent_factory(name, declared()[name])
     assert issubclass(factory.settings, AgentServiceSettings)
     settings = factory.settings_with(
         mcp_url="http://127.0.0.1:1/mcp", sandbox_target="127.0.0.1:1", not_a_setting=1
@@ -18,18 +61,98 @@ def test_every_line_of_the_table_leads_to_an_agent(name: str) -> None:
     assert settings.server.host == "127.0.0.1"
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_order_does_not_depend_on_what_was_installed_first(
+    tmp_path: Path, backwards: bool
+) -> None:
+    offer_entry_points(tmp_path, "acme-a", {GROUP: {"zebra": "acme_z:s", "mail": "acme_m:s"}})
+    offer_entry_points(tmp_path, "acme-b", {GROUP: {"web": "acme_w:s", "aardvark": "acme_a:s"}})
+    found = [e for d in distributions(path=[str(tmp_path)]) for e in d.entry_points]
+    assert len(found) == 4
+    found.sort(key=lambda each: each.value, reverse=backwards)
+    assert list(by_name(found)) == ["aardvark", "mail", "web", "zebra"]
+
+
+def test_a_package_that_offers_an_agent_adds_it(offer: Callable[..., None]) -> None:
+    before = installed_agents()
+    offer("acme-mail", mail="acme_mail.service:serve")
+    assert installed_agents() == {**before, "mail": "acme_mail.service:serve"}
+
+
+def test_two_packages_with_one_name_are_both_named(offer: Callable[..., None]) -> None:
+    offer("acme-first", mail="acme_first:serve")
+    offer("acme-second", mail="acme_second:serve")
+    with pytest.raises(ConfigurationError, match=r"acme-first and acme-second both offer.*'mail'"):
+        installed_agents()
+
+
+@pytest.mark.parametrize("name", ["Mail", "2nd", "a-b", "x" * 64, "gateway", "all", *SERVICES])
+def test_a_name_that_no_agent_can_have_is_refused_with_its_package(
+    offer: Callable[..., None], name: str
+) -> None:
+    offer("acme-mail", **{name: "acme_mail:serve"})
+    with pytest.raises(ConfigurationError, match=r"acme-mail offers.*rename it"):
+        installed_agents()
+
+
+def test_an_environment_without_agents_says_what_installs_them() -> None:
+    with pytest.raises(ConfigurationError, match=r"No agent is installed.*make install"):
+        by_name([])
+
+
 @pytest.mark.parametrize(
-    "line",
+    "target",
     [
         "bos_nowhere.service:serve",
         "bos_sql.service:absent",
         "bos_sql.service",
         "bos_planner.service:serve",
+        "broken_package.service:serve",
+        "",
+        ":",
     ],
 )
-def test_a_wrong_line_is_named_with_what_it_should_be(
-    monkeypatch: pytest.MonkeyPatch, line: str
+def test_an_agent_that_cannot_be_loaded_is_named_with_its_package_and_the_fix(
+    offer: Callable[..., None], tmp_path: Path, target: str
 ) -> None:
-    monkeypatch.setattr(agents, "AGENTS", {"odd": line})
-    with pytest.raises(ConfigurationError, match="odd"):
-        agent_factory("odd")
+    (tmp_path / "broken_package").mkdir()
+    (tmp_path / "broken_package/service.py").write_text("1 / 0\n")
+    offer("acme-odd", odd=target)
+    with pytest.raises(ConfigurationError) as refused:
+        agent_factory("odd", target)
+    assert "'odd'" in refused.value.message
+    if "planner" not in target:  # which is there, and no agent
+        assert "acme-odd" in refused.value.message
+        assert "Reinstall or uninstall" in refused.value.message
+
+
+async def test_a_broken_agent_ends_the_start_of_everything_and_of_nothing_else(
+    offer: Callable[..., None], tmp_path: Path
+) -> None:
+    offer("acme-odd", odd="acme_odd.service:serve")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    async def bos(*arguments: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from bos_client.entry import main; main()", *arguments),
+            cwd=tmp_path,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+        return process.returncode, said.decode()
+
+    everything, nowhere, own = await asyncio.gather(
+        bos("serve", "all"), bos("serve", "nowhere"), bos("serve", "computation")
+    )
+    assert everything[0] == 78
+    assert (
+        "'odd' cannot be loaded from 'acme_odd.service:serve' of the package acme-odd"
+        in (everything[1])
+    )
+    assert "Traceback" not in everything[1]
+    assert nowhere[0] == 2
+    assert "odd, sql" in nowhere[1]
+    assert own[0] == 78
+    assert "BOS_COMPUTATION_SANDBOX_TARGET" in own[1]

@@ -22,7 +22,7 @@ from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.questions import load_questions
-from bos_standalone.agents import AGENTS
+from bos_standalone.agents import SERVICES, installed_agents
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
@@ -46,10 +46,11 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
         with pytest.raises(ConfigurationError, match="is running on"):
             async with serve_all(settings, Telemetry.for_tests()):
                 pass
+        assert set(house.addresses) - {"rest"} == {*SERVICES, *installed_agents()}
         await asyncio.gather(*(refuses_strangers(house, name) for name in house.addresses))
         async with BosClient(house.target, api_key=house.api_key) as bos:
             agents = await bos.agents()
-            assert {a.card.name for a in agents if a.available} == set(AGENTS)
+            assert {a.card.name for a in agents if a.available} == set(installed_agents())
             for question in one_of_each_kind():
                 response = await bos.ask(question.question, context=house.context)
                 assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, question.question

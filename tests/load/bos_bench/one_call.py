@@ -38,7 +38,7 @@ def _serving(name: str) -> Serve[OneCallSettings]:
 
 sales, costs, margin = map(_serving, NAMES)
 AGENTS = {name: f"bos_bench.one_call:{name}" for name in NAMES}
-"""What standalone's table of agents holds for them."""
+"""What standalone takes in place of the installed agents."""
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from bos_bench.one_call import AGENTS as DIAMOND
-from bos_standalone.agents import AGENTS
 from bos_standalone.process import run_standalone
 
 if TYPE_CHECKING:
@@ -22,7 +21,4 @@ async def _stay(standalone: Standalone) -> int:
 
 
 if __name__ == "__main__":
-    table = cast("dict[str, str]", AGENTS)  # the bench is the one composition with other agents
-    table.clear()
-    table.update(DIAMOND)
-    sys.exit(run_standalone(_stay, log_level="info"))
+    sys.exit(run_standalone(_stay, log_level="info", agents=DIAMOND))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace as otel
 
 from bos.agent.v1 import PerformedAction, ProposedAction
-from bos.common.v1 import ValueMap
+from bos.common.v1 import Value, ValueMap
 from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import ApprovalNeeded
@@ -27,7 +27,7 @@ from bos_chassis.errors import (
     PermissionDenied,
     Unavailable,
 )
-from bos_chassis.values import from_value, from_value_map, to_value, to_value_map
+from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
 from bos_llm import TokenBudget
 from bos_llm.prompts import format_clarifications, format_user_profile
 
@@ -97,15 +97,23 @@ class AgentTask:
 
     @property
     def dependencies(self) -> dict[str, dict[str, Any]]:
-        """Data of the steps this one depends on, by step id."""
+        """Data of the steps this one depends on, by step id.
+
+        Raises:
+            InvalidArgument: a value is none, or lies too deep; names the step.
+        """
         outputs = self.input.dependency_outputs
-        return {step: from_value_map(outputs[step]) for step in sorted(outputs)}
+        return {step: _read("dependency_outputs", step, outputs[step]) for step in sorted(outputs)}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The plan's input for this step, references resolved."""
+        """The plan's input for this step, references resolved.
+
+        Raises:
+            InvalidArgument: a value is none, or lies too deep; names the argument.
+        """
         given = self.input.sub_task_input
-        return {name: from_value(given[name]) for name in sorted(given)}
+        return {name: _read("sub_task_input", name, given[name]) for name in sorted(given)}
 
     @property
     def partial_data(self) -> ValueMap | None:
@@ -324,6 +332,32 @@ class Toolbox:
                     duration_ms=round((time.perf_counter() - started) * 1000, 1),
                     **({"failed": failure} if failure else {}),
                 )
+
+
+def _read(field: str, name: str, value: Value | ValueMap) -> Any:
+    """The Python form of one input; it can be made a typed value again."""
+    try:
+        read = from_value_map(value) if isinstance(value, ValueMap) else from_value(value)
+        if isinstance(value, Value):
+            to_value(read)
+        elif _depth(read) > MAX_DEPTH:
+            raise ValueError("too deep")
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise InvalidArgument.field(
+            f"input.{field}.{name}",
+            "every number must be one that can be computed with, every date one of the calendar, "
+            f"and lists and maps be nested at most {MAX_DEPTH} deep",
+        ) from error
+    return read
+
+
+def _depth(data: Any) -> int:
+    """How deep lists and maps are nested in ``data``, the outermost not counted."""
+    items = data.values() if isinstance(data, dict) else data
+    return max(
+        (1 + _depth(item) for item in items if isinstance(item, dict | list)),
+        default=0,
+    )
 
 
 def result_fields(result: Any) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class Code:
         return [request.prompt for request in self.model.requests if request.schema == schema]
 
 
-def _sandbox_settings(**changes: Any) -> SandboxSettings:
+def sandbox_settings(**changes: Any) -> SandboxSettings:
+    """A sandbox as small as tests need it."""
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
         warm_workers=1,
@@ -127,14 +128,14 @@ def _sandbox_settings(**changes: Any) -> SandboxSettings:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox_address() -> AsyncIterator[str]:
     """A real sandbox, one for all tests: programs share nothing, and its start takes seconds."""
-    async with serve_sandbox(_sandbox_settings(), Telemetry.for_tests("sandbox")) as server:
+    async with serve_sandbox(sandbox_settings(), Telemetry.for_tests("sandbox")) as server:
         yield server.address
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def small_sandbox_address() -> AsyncIterator[str]:
     """A sandbox without the process tier, as where there are no user namespaces."""
-    settings = _sandbox_settings(process_enabled=False)
+    settings = sandbox_settings(process_enabled=False)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
 

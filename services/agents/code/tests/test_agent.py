@@ -175,19 +175,6 @@ async def test_a_frame_becomes_the_table_of_the_result(start: Any) -> None:
     ]
 
 
-async def test_code_that_was_changed_since_is_not_run(start: Any) -> None:
-    agent = await start(proposal(), summary())
-    action = await proposed(agent)
-    other = ProposedAction()
-    other.CopyFrom(action)
-    other.arguments.fields["code"].string_value = "open('evil', 'w').write('x')"
-    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=other)
-
-    assert outcome.result.status == FAILED
-    assert outcome.result.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
-    assert outcome.files == {}
-
-
 async def test_other_data_than_those_approved_are_not_read(start: Any) -> None:
     agent = await start(proposal(), summary())
     action = await proposed(agent)

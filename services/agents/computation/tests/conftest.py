@@ -102,7 +102,8 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-def _sandbox_settings(**changes: Any) -> SandboxSettings:
+def sandbox_settings(**changes: Any) -> SandboxSettings:
+    """A sandbox as small as tests need it."""
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
         kill_grace_s=0.25,
@@ -114,7 +115,7 @@ def _sandbox_settings(**changes: Any) -> SandboxSettings:
 
 @pytest.fixture
 async def sandbox_address() -> AsyncIterator[str]:
-    settings = _sandbox_settings(timeout_s=2)
+    settings = sandbox_settings(timeout_s=2)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
 
@@ -122,7 +123,7 @@ async def sandbox_address() -> AsyncIterator[str]:
 @pytest.fixture
 async def patient_sandbox_address() -> AsyncIterator[str]:
     """A sandbox whose own limits end nothing during a test."""
-    settings = _sandbox_settings(timeout_s=300, process_enabled=False)
+    settings = sandbox_settings(timeout_s=300, process_enabled=False)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
 

@@ -26,6 +26,7 @@ from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from bos.agent.v1 import AgentResult
@@ -171,12 +172,29 @@ class StartHouse(Protocol):
     ) -> House: ...
 
 
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    path = tmp_path / "company.db"
+def write_company(folder: Path) -> str:
+    """A database of SQLite with the tables of these tests; its URL."""
+    path = folder / "company.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(_SCHEMA)
     return f"sqlite:///{path}"
+
+
+def served_database(
+    url: str, telemetry: Telemetry, tables: Sequence[str] = TABLES, **settings: Any
+) -> AbstractAsyncContextManager[McpDbServer]:
+    """mcp_db in front of one database."""
+    chosen = McpDbSettings.load(
+        databases={"main": DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))},
+        database_url=None,
+        **settings,
+    )
+    return serve_mcp_db(chosen, telemetry)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return write_company(tmp_path)
 
 
 @pytest.fixture
@@ -206,15 +224,10 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             settings: dict[str, Any] | None = None,
             **more_settings: Any,
         ) -> House:
-            chosen = McpDbSettings.load(
-                databases={
-                    "main": DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))
-                },
-                database_url=None,
-                **(mcp_db or {}),
-            )
             mcp_telemetry, telemetry = Telemetry.for_tests("mcp_db"), Telemetry.for_tests("sql")
-            server = await stack.enter_async_context(serve_mcp_db(chosen, mcp_telemetry))
+            server = await stack.enter_async_context(
+                served_database(url, mcp_telemetry, tables, **(mcp_db or {}))
+            )
             model = await stack.enter_async_context(ScriptedModel(replies or fixtures()))
             shared = await stack.enter_async_context(
                 Models(model_settings(model, tier=tier), telemetry, sleep=_no_wait)

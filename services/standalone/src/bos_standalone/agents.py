@@ -1,27 +1,69 @@
-"""The agents of this composition. Adding one is one line in the table."""
+"""Agents of this composition, found by the entry point group ``bos.agents``."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from bos_agentkit import AgentServiceSettings
 from bos_chassis.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from importlib.metadata import EntryPoint
 
     from bos_chassis.server import GrpcServer
 
-AGENTS: Mapping[str, str] = {
-    "sql": "bos_sql.service:serve",
-    "computation": "bos_computation.service:serve",
-    "code": "bos_code.service:serve",
-}
-"""Canonical name of each agent, and the ``serve`` of its ``service.py``."""
+GROUP = "bos.agents"
+SERVICES = ("gateway", "identity", "memory", "planner", "composer", "sandbox", "mcp_db")
+"""Services of the same process that run on their own too (``bos serve NAME``)."""
+_TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+def installed_agents() -> Mapping[str, str]:
+    """``module:serve`` of each installed agent by its canonical name, in alphabetical order.
+
+    Reads metadata of packages alone and imports no agent.
+
+    Raises:
+        ConfigurationError: two packages offer the same name, a name cannot be one, or no agent is
+            installed.
+    """
+    return by_name(entry_points(group=GROUP))
+
+
+def by_name(offered: Iterable[EntryPoint]) -> Mapping[str, str]:
+    """``module:serve`` by the names of these entry points; the order of ``offered`` has no effect.
+
+    Raises:
+        ConfigurationError: see :func:`installed_agents`.
+    """
+    found: dict[str, EntryPoint] = {}
+    for each in sorted(offered, key=lambda each: (each.name, _package(each))):
+        if each.name in found:
+            raise ConfigurationError(
+                f"The packages {_package(found[each.name])} and {_package(each)} both offer an "
+                f"agent named {each.name!r}; uninstall one, or rename it in its pyproject.toml."
+            )
+        if not _NAME.fullmatch(each.name) or each.name in _TAKEN:
+            raise ConfigurationError(
+                f"The package {_package(each)} offers an agent named {each.name!r}, which is no "
+                f"free name; rename it in its pyproject.toml, [project.entry-points.{GROUP!r}], to "
+                "lower-case letters, digits and underscores that name no service of Bos."
+            )
+        found[each.name] = each
+    if not found:
+        raise ConfigurationError(
+            f"No agent is installed: no package has an entry point in the group {GROUP!r}. "
+            "`make install` installs the agents of this repository."
+        )
+    return {name: each.value for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +86,49 @@ class AgentFactory:
     def start(
         self, settings: AgentServiceSettings, **offered: Any
     ) -> AbstractAsyncContextManager[GrpcServer]:
-        """Call its ``serve`` with those of the offered collaborators that it asks for."""
+        """Call its ``serve`` with those of the offered dependencies that it asks for."""
         parameters = inspect.signature(self.serve).parameters
         wanted = {k: v for k, v in offered.items() if k in parameters}
         return self.serve(settings=settings, **wanted)
 
 
-def agent_factory(name: str) -> AgentFactory:
-    """The factory of an agent of the table.
+def agent_factory(name: str, target: str) -> AgentFactory:
+    """The factory of the agent ``name``, whose entry point is ``target``.
 
-    Its settings class is the one that annotates the first parameter of its ``serve``; by the rule
-    of the house it is defined in ``settings.py`` beside it.
+    Its settings class is the one that annotates the first parameter of its ``serve``; it is defined
+    in ``settings.py`` beside it.
 
     Raises:
-        ConfigurationError: the line of the table is wrong, or the agent is not installed.
+        ConfigurationError: the entry point is wrong, or what it names cannot be imported. A house
+            that starts without an agent that is installed would plan as if there was none, so this
+            ends the start.
     """
-    module_name, _, attribute = AGENTS[name].partition(":")
+    module_name, _, attribute = target.partition(":")
     package = module_name.rpartition(".")[0]
     try:
         serve = getattr(importlib.import_module(module_name), attribute)
         annotation = inspect.signature(serve).parameters["settings"].annotation
         settings = getattr(importlib.import_module(f"{package}.settings"), str(annotation))
-    except (ImportError, AttributeError, KeyError, ValueError) as error:
+    except Exception as error:  # code of others, which may fail in any way while it is imported
         raise ConfigurationError(
-            f"The agent {name!r} cannot be started from {AGENTS[name]!r} ({error}). Its line in the"
-            " table of agents must name a function `serve(settings: …Settings, telemetry, …)`, the"
-            " settings class must be in the package's settings.py, and the package installed."
+            f"The agent {name!r} cannot be loaded from {target!r} of the package "
+            f"{_package_of(name, target)} ({type(error).__name__}: {error}). Reinstall or "
+            f"uninstall the package; its entry point in the group {GROUP!r} names a function "
+            "`serve(settings: …Settings, telemetry, …)` whose settings class is in the settings.py "
+            "beside it."
         ) from error
     if not (isinstance(settings, type) and issubclass(settings, AgentServiceSettings)):
         raise ConfigurationError(
             f"The settings of the agent {name!r} must be a subclass of AgentServiceSettings."
         )
     return AgentFactory(package, settings, serve)
+
+
+def _package(found: EntryPoint) -> str:
+    return found.dist.name if found.dist else found.module
+
+
+def _package_of(name: str, target: str) -> str:
+    """The installed package that offers the agent; its module if no metadata names it."""
+    named = (each for each in entry_points(group=GROUP, name=name) if each.value == target)
+    return next(map(_package, named), target.partition(".")[0])

@@ -14,6 +14,8 @@ from bos_client.cli.session import FAILED, INTERRUPTED, status_code
 from bos_client.render import View, make_console, show_run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bos_standalone.service import Standalone
 
 DEMO_QUESTION = (
@@ -21,26 +23,23 @@ DEMO_QUESTION = (
     "and what share of the total is that?"
 )
 ALL = "all"
-# Beside the agents, whose packages are in the table of agents.
-_SERVICES = ("gateway", "identity", "memory", "planner", "composer", "sandbox", "mcp_db")
 _SHOWN_QUESTIONS = 6
 
 
-def _service_names() -> list[str]:
-    from bos_standalone.agents import AGENTS
-
-    return [ALL, *_SERVICES, *AGENTS]
-
-
 class _ServiceName(click.ParamType[str]):
-    """One of the services; which agents there are is known only when it is asked for."""
+    """One of the services; which agents there are is looked up only for a name that is none."""
 
     name = "service"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        names = _service_names()
-        if value not in names:
-            self.fail(f"{value!r} is not one of {', '.join(names)}", param, ctx)
+        from bos_standalone.agents import SERVICES
+
+        if value in (ALL, *SERVICES):
+            return value
+        agents = _installed_agents()
+        if value not in agents:
+            names = ", ".join((ALL, *SERVICES, *agents))
+            self.fail(f"{value!r} is not one of {names}", param, ctx)
         return value
 
 
@@ -93,9 +92,23 @@ def demo(question: str, trace: bool) -> None:
 
 
 def _package(service: str) -> str:
-    from bos_standalone.agents import AGENTS
+    from bos_standalone.agents import SERVICES
 
-    return AGENTS[service].partition(".")[0] if service in AGENTS else f"bos_{service}"
+    if service in SERVICES:
+        return f"bos_{service}"
+    return _installed_agents()[service].partition(":")[0].rpartition(".")[0]
+
+
+def _installed_agents() -> Mapping[str, str]:
+    from bos_chassis.errors import ConfigurationError
+    from bos_chassis.process import EXIT_CONFIGURATION
+    from bos_standalone.agents import installed_agents
+
+    try:
+        return installed_agents()
+    except ConfigurationError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        sys.exit(EXIT_CONFIGURATION)
 
 
 def _introduce(standalone: Standalone, took_s: float) -> None:

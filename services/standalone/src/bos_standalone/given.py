@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import TlsSettings, is_loopback
 from bos_identity.settings import IdentitySettings
+from bos_llm import ModelPrice, ModelSettings
 
 if TYPE_CHECKING:
     from bos_chassis.settings import AuthSettings
     from bos_demo.service import Demo
+
+_SCRIPTED = "scripted"
 
 
 def require_secrets(host: str, auth: AuthSettings) -> None:
@@ -40,3 +43,42 @@ def today(company: Demo) -> dict[str, str]:
 def plain() -> TlsSettings:
     """No certificates, whatever the environment has for services in processes of their own."""
     return TlsSettings.load(cert_file=None, key_file=None, ca_file=None)
+
+
+class ModelChoice:
+    """Which model answers.
+
+    Args:
+        own_database: Whether there is another database than the sample company.
+
+    Raises:
+        ConfigurationError: a model is configured, but not enough of it.
+    """
+
+    def __init__(self, *, own_database: bool) -> None:
+        self._settings = ModelSettings.load()
+        settings = self._settings
+        self._config = settings.get_agent_model_config("")
+        self._missing = settings.missing("", self._config)
+        if self._missing and (settings.base_url or settings.azure_endpoint or settings.provider):
+            raise ConfigurationError(
+                f"A model is configured, but not completely: set {' and '.join(self._missing)}."
+            )
+        self.scripted = bool(self._missing) and not own_database
+        """Whether the scripted model answers: there is no other, and it knows the database."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        if self.scripted:
+            return "the scripted demo model"
+        none = "none: plans and answers follow fixed rules"
+        return none if self._missing else self._config.model
+
+    def settings(self, company: Demo | None) -> ModelSettings:
+        """How services reach it; ``company`` serves the scripted one."""
+        if not self.scripted or company is None:
+            return self._settings
+        # It costs nothing, and says so: a model without a price is worth a warning.
+        prices = {_SCRIPTED: ModelPrice(input=0, output=0)}
+        return ModelSettings.load(base_url=company.model_base_url, model=_SCRIPTED, prices=prices)

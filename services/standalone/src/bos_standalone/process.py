@@ -20,7 +20,7 @@ from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     Work = Callable[[Standalone], Awaitable[int]]
 
@@ -28,7 +28,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run_standalone(
-    work: Work, *, log_level: Literal["info", "warning"], code_on_signal: int = 0
+    work: Work,
+    *,
+    log_level: Literal["info", "warning"],
+    code_on_signal: int = 0,
+    agents: Mapping[str, str] | None = None,
 ) -> int:
     """Start everything, do ``work``, end everything; returns the exit code.
 
@@ -39,6 +43,7 @@ def run_standalone(
         work: What to do while everything is up; its result is the exit code.
         log_level: Least severe level that is logged, unless BOS_LOG_LEVEL is set.
         code_on_signal: Exit code when a signal ended the work.
+        agents: ``module:serve`` of each agent by its name; None: those that are installed.
     """
     try:
         settings = StandaloneSettings.load()
@@ -46,7 +51,7 @@ def run_standalone(
         if "log_level" not in telemetry.model_fields_set:
             telemetry = TelemetrySettings.load(log_level=log_level)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            ended = runner.run(_until_signal(work, settings, telemetry))
+            ended = runner.run(_until_signal(work, settings, telemetry, agents))
             return code_on_signal if ended is None else ended
     except BosError as error:
         print(f"Error: {error.message}", file=sys.stderr)
@@ -57,7 +62,10 @@ def run_standalone(
 
 
 async def _until_signal(
-    work: Work, settings: StandaloneSettings, telemetry: TelemetrySettings
+    work: Work,
+    settings: StandaloneSettings,
+    telemetry: TelemetrySettings,
+    agents: Mapping[str, str] | None,
 ) -> int | None:
     """The result of the work; None if a signal ended it."""
     stopped = False
@@ -76,7 +84,7 @@ async def _until_signal(
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     try:
-        async with _logged(settings, telemetry) as standalone:
+        async with _logged(settings, telemetry, agents) as standalone:
             return await work(standalone)
     except asyncio.CancelledError:
         if not stopped:
@@ -86,11 +94,11 @@ async def _until_signal(
 
 @asynccontextmanager
 async def _logged(
-    settings: StandaloneSettings, telemetry: TelemetrySettings
+    settings: StandaloneSettings, telemetry: TelemetrySettings, agents: Mapping[str, str] | None
 ) -> AsyncIterator[Standalone]:
     with open_log(settings.data_dir) as file, ExitStack() as stack:
         # Telemetry writes to what is stderr when it is set up.
         with redirect_stderr(file):
             shared = stack.enter_context(setup_telemetry("standalone", telemetry))
-        async with serve_all(settings, shared) as standalone:
+        async with serve_all(settings, shared, agents=agents) as standalone:
             yield standalone

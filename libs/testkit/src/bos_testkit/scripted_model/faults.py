@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -69,6 +70,8 @@ class Knobs:
     """Wait before any reply."""
     chunk_delay_s: float = 0.0
     """Wait before every chunk of a streamed reply but the first."""
+    held: asyncio.Event | None = None
+    """What every reply waits for, if set: see :meth:`hold`."""
     _faults: deque[Fault] = field(default_factory=deque)
 
     def fail_next(
@@ -121,8 +124,15 @@ class Knobs:
         """The connection ends after some chunks, or half-way in a reply that is not streamed."""
         self._add(Fault("broken", n, schema, after_chunks=after_chunks))
 
+    def hold(self) -> None:
+        """Hold every reply until :meth:`clear`."""
+        self.held = self.held or asyncio.Event()
+
     def clear(self) -> None:
-        """Behave well again."""
+        """Behave well again, and let replies go that are held."""
+        if self.held is not None:
+            self.held.set()
+            self.held = None
         self.latency_s = self.chunk_delay_s = 0.0
         self._faults.clear()
 

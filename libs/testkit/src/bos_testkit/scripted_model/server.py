@@ -290,6 +290,8 @@ class ScriptedModel:
     async def _send_later(
         self, response: Response, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        if self.knobs.held is not None:
+            await self.knobs.held.wait()
         if self.knobs.latency_s > 0:
             await asyncio.sleep(self.knobs.latency_s)
         if self.quirks.hangs and not (
@@ -300,7 +302,8 @@ class ScriptedModel:
 
     async def _while_connected(self, receive: Receive, reply: Coroutine[Any, Any, None]) -> None:
         knobs = self.knobs
-        if knobs.latency_s <= 0 and knobs.chunk_delay_s <= 0 and not self.quirks.hangs:
+        slow = knobs.latency_s > 0 or knobs.chunk_delay_s > 0 or knobs.held is not None
+        if not slow and not self.quirks.hangs:
             await reply  # nothing to wait for, so nothing to watch
             return
         work = asyncio.create_task(reply)

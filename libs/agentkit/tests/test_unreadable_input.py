@@ -1,0 +1,60 @@
+"""Input that cannot be computed with fails its step by the name of the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos.common.v1 import Value, ValueList, ValueMap
+from bos_chassis.values import MAX_DEPTH
+from bos_testkit.agents import EchoAgent, agent_server, call_agent
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+
+
+def nested(depth: int) -> Value:
+    value = Value(string_value="x")
+    for _ in range(depth):
+        value = Value(list_value=ValueList(values=[value]))
+    return value
+
+
+def inputs(value: Value) -> dict[str, dict[str, Any]]:
+    """The same value as an argument, and as a field of what an earlier step gave."""
+    return {
+        "input.sub_task_input.a": {"sub_task_input": {"a": value}},
+        "input.dependency_outputs.b": {"dependency_outputs": {"b": ValueMap(fields={"c": value})}},
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nested(MAX_DEPTH + 2),
+        nested(40),
+        Value(decimal_value="seven"),
+        Value(date_value={"year": 2026, "month": 2, "day": 30}),
+    ],
+    ids=["too deep", "far too deep", "a number in words", "the 30th of February"],
+)
+async def test_it_names_the_field(value: Value) -> None:
+    agent = EchoAgent("echo")
+    async with agent_server(agent) as address:
+        for field, given in inputs(value).items():
+            _, result = await call_agent(address, AgentInput(task="go", **given))
+            assert result.status == FAILED
+            assert result.error.type == "InvalidArgument"
+            assert field in result.error.details
+            assert "nested at most 24 deep" in result.error.details[field].string_value
+            assert not result.error.details["retryable"].bool_value
+
+
+async def test_what_is_deep_and_not_too_deep_is_read() -> None:
+    agent = EchoAgent("echo", data={})
+    async with agent_server(agent) as address:
+        for given in inputs(nested(MAX_DEPTH - 2)).values():
+            _, result = await call_agent(address, AgentInput(task="go", **given))
+            assert result.status == SUCCEEDED, result.error

@@ -1,0 +1,46 @@
+"""The agent contract as tests: what every agent keeps, whoever wrote it and in which language.
+
+A test module makes a :class:`Subject` of its agent and runs all rules::
+
+    @every_rule
+    async def test_contract(rule: Rule, subject: Subject) -> None:
+        await rule(subject)
+
+A rule raises :class:`ContractBroken`, which says what the contract wants. What only this agent does
+has tests of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bos_testkit.agent_contract import answers, endings, refusals
+from bos_testkit.agent_contract.subject import ContractBroken, Process, Subject, serving
+
+__all__ = ["RULES", "ContractBroken", "Process", "Rule", "Subject", "every_rule", "serving"]
+
+Rule = Callable[[Subject], Awaitable[None]]
+
+RULES: tuple[Rule, ...] = (
+    answers.card_is_valid,
+    answers.health_is_told_to_anybody,
+    answers.example_has_a_valid_result,
+    answers.progress_is_well_formed,
+    answers.same_step_twice_has_the_same_result,
+    answers.taint_is_carried_on,
+    answers.metadata_and_trace_are_taken_over,
+    answers.steps_at_once_are_kept_apart,
+    refusals.bad_input_is_refused_with_field_and_fix,
+    refusals.hostile_input_is_no_defect,
+    refusals.strangers_are_refused,
+    refusals.nothing_is_performed_unapproved,
+    refusals.secrets_are_never_echoed,
+    endings.deadline_reaches_the_bottom,
+    endings.cancellation_reaches_the_bottom,
+    endings.too_many_steps_are_refused,
+    endings.shutdown_lets_steps_end,
+)
+
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

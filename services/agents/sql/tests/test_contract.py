@@ -1,0 +1,48 @@
+"""The agent contract, kept by the SQL agent in front of a real mcp_db."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentInput
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models
+from bos_sql.service import serve
+from bos_sql.settings import SqlSettings
+from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.server import ScriptedModel
+
+from .conftest import TASK, fixtures, served_database, write_company
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def subject(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Subject]:
+    telemetry = Telemetry.for_tests("sql")
+    url = write_company(tmp_path_factory.mktemp("company"))
+    async with (
+        served_database(url, Telemetry.for_tests("mcp_db")) as mcp_db,
+        ScriptedModel(fixtures()) as model,
+        Models(model_settings(model, max_attempts=1), telemetry) as models,
+    ):
+        yield Subject(
+            name="sql",
+            example=AgentInput(task=TASK),
+            model=model,
+            serve=serving(serve, SqlSettings, telemetry, models, mcp_url=mcp_db.url),
+            telemetry=telemetry,
+            process=Process("bos_sql", {"BOS_SQL_MCP_URL": mcp_db.url}),
+        )
+
+
+@every_rule
+async def test_contract(rule: Rule, subject: Subject) -> None:
+    await rule(subject)

@@ -1,0 +1,86 @@
+"""A table of services: what each of them needs decides when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any
+
+from bos_chassis.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bos_standalone.group import ServiceGroup
+
+Start = Callable[[], AbstractAsyncContextManager[Any]]
+Running = Mapping[str, Any]
+"""What runs, by the names of its rows; a row that is not wanted is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One service, or what else others need before they can start."""
+
+    name: str
+    start: Callable[[Running], Start]
+    """How to start it, once its needs run; reads its settings, which may refuse them."""
+    needs: Collection[str] = ()
+    """Rows that run before it starts and until it has ended; those not wanted are left out."""
+    shown: str = ""
+    """Attribute of what runs that people are shown as its address; empty: it has none."""
+    wanted: bool = True
+    """Whether this start has it at all."""
+
+
+def start_order(rows: Sequence[Row]) -> list[list[Row]]:
+    """The wanted rows in groups, each of which starts side by side once those before it run.
+
+    Raises:
+        ConfigurationError: two rows have one name, a need is not in the table, or needs make a
+            circle.
+    """
+    named = {row.name: row for row in rows}
+    if len(named) != len(rows):
+        names = [row.name for row in rows]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ConfigurationError(f"The table of services has {', '.join(twice)} more than once.")
+    for row in rows:
+        if unknown := sorted(set(row.needs) - named.keys()):
+            raise ConfigurationError(
+                f"{row.name} needs {', '.join(unknown)}, which the table of services lacks."
+            )
+    wanted = {name: row for name, row in named.items() if row.wanted}
+    sorter = TopologicalSorter(
+        {name: [need for need in row.needs if need in wanted] for name, row in wanted.items()}
+    )
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise ConfigurationError(
+            f"Services need one another in a circle, so none can start first: {circle}. One of "
+            "them has to look the other up when it is called."
+        ) from None
+    order = []
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        order.append([row for row in wanted.values() if row.name in ready])
+        sorter.done(*ready)
+    return order
+
+
+async def start_all(rows: Sequence[Row], group: ServiceGroup, running: dict[str, Any]) -> None:
+    """Start the wanted rows in the order of their needs; ``running`` holds what runs so far.
+
+    The group ends them in reverse.
+
+    Raises:
+        ConfigurationError: see :func:`start_order`, or settings are wrong.
+        ServiceNotStarted: one could not be started; names it.
+    """
+    for side_by_side in start_order(rows):
+        made = {row.name: row.start(running) for row in side_by_side}
+        running.update(zip(made, await group.start(**made), strict=True))

@@ -1,0 +1,96 @@
+"""The table of services: needs decide the order of the start."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError
+from bos_chassis.telemetry import Telemetry
+from bos_standalone.group import ServiceGroup, ServiceNotStarted
+from bos_standalone.wiring import Row, start_all, start_order
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_standalone.wiring import Running, Start
+
+
+class Diary:
+    """Makes rows whose services note when they begin and end, and what ran before them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.seen: dict[str, set[str]] = {}
+
+    def row(self, name: str, *needs: str, fails: bool = False, **more: Any) -> Row:
+        @asynccontextmanager
+        async def serve() -> AsyncIterator[str]:
+            if fails:
+                raise ConfigurationError("no port")
+            self.lines.append(f"{name} begins")
+            yield name
+            self.lines.append(f"{name} ends")
+
+        def start(running: Running) -> Start:
+            self.seen[name] = set(running)
+            return serve
+
+        return Row(name, start, needs, **more)
+
+    async def run(self, *rows: Row) -> dict[str, Any]:
+        running: dict[str, Any] = {}
+        async with ServiceGroup(Telemetry.for_tests().logger("test")) as group:
+            await start_all(rows, group, running)
+        return running
+
+
+def names(*rows: Row) -> list[list[str]]:
+    return [[row.name for row in group] for group in start_order(rows)]
+
+
+async def test_services_start_after_their_needs_and_end_in_reverse() -> None:
+    diary = Diary()
+    rows = [diary.row("c", "b"), diary.row("b", "a"), diary.row("a"), diary.row("d", "a")]
+    running = await diary.run(*rows)
+
+    assert running == {"a": "a", "b": "b", "c": "c", "d": "d"}
+    assert diary.lines[:1] == ["a begins"]
+    assert diary.lines[3:5] == ["c begins", "c ends"]
+    assert diary.lines[-1] == "a ends"
+    assert diary.seen == {"a": set(), "b": {"a"}, "d": {"a"}, "c": {"a", "b", "d"}}
+
+
+def test_rows_of_one_group_keep_the_order_of_the_table() -> None:
+    row = Diary().row
+    assert names(row("z"), row("m", "z"), row("b"), row("a", "b")) == [["z", "b"], ["m", "a"]]
+
+
+def test_what_is_not_wanted_is_left_out_and_waited_for_by_nobody() -> None:
+    row = Diary().row
+    assert names(row("a", "b"), row("b", "c", wanted=False), row("c")) == [["a", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("a", "b"), ("b", "a")], r"circle.*(a -> b -> a|b -> a -> b)"),
+        ([("a", "a")], r"circle.*a -> a"),
+        ([("x",), ("a", "c"), ("b", "a"), ("c", "b")], r"circle.*( -> [abc]){3}"),
+        ([("a", "nowhere")], "a needs nowhere, which the table of services lacks"),
+        ([("a",), ("b",), ("a",)], "has a more than once"),
+    ],
+)
+def test_a_table_that_cannot_be_started_says_why(rows: list[Any], says: str) -> None:
+    row = Diary().row
+    with pytest.raises(ConfigurationError, match=says):
+        start_order([row(*each) for each in rows])
+
+
+async def test_a_service_that_does_not_start_ends_those_it_needs() -> None:
+    diary = Diary()
+    with pytest.raises(ServiceNotStarted, match="b could not be started: no port"):
+        await diary.run(diary.row("c", "b"), diary.row("b", "a", fails=True), diary.row("a"))
+    assert diary.lines == ["a begins", "a ends"]
