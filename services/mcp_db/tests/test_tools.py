@@ -1,4 +1,4 @@
-"""The two tools over HTTP with the real client, on both live backends."""
+"""The two tools over HTTP with the real client: both live backends and the double of SQL Server."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ pytestmark = pytest.mark.requirement("D-08", "D-19", "D-20", "D-21")
 
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> DatabaseSettings:
-    if request.param == "sqlite":
-        return sqlite_database(request.getfixturevalue("sqlite_file"))
-    return postgres_database(request.getfixturevalue("reader_dsn"))
 
 
 @pytest.fixture
@@ -319,7 +312,12 @@ async def test_a_listed_table_that_is_not_there_prevents_start(sqlite_file: Path
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://someone:hunter2@127.0.0.1:1/x", "sqlite:////nowhere/at-all.db"]
+    "url",
+    [
+        "postgresql://someone:hunter2@127.0.0.1:1/x",
+        "sqlite:////nowhere/at-all.db",
+        "mssql://someone:hunter2@127.0.0.1:1/x?encrypt=no",
+    ],
 )
 @pytest.mark.requirement("R-04")
 async def test_an_absent_database_degrades_only_its_own_calls(url: str, sqlite_file: Path) -> None:
