@@ -38,6 +38,8 @@ _CLASSIFY_TIMEOUT_S = 20.0
 # What takes longer than making a plan is hardly ahead of the steps any more.
 _PREPARE_TIMEOUT_S = 5.0
 _MAX_PREPARING = 8
+# A planner that works may end so; what is said of it needs no introduction.
+_NO_FAULT = frozenset({failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT})
 _KEYWORDS_PLAN = "Keywords of the question choose the agents instead."
 
 
@@ -63,13 +65,10 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
         token = run.token(PLANNER, timeout_s)
         answer = await ask_planner(run.deps, request, timeout_s, token)
     except BosError as error:
-        return _without_plan(run, command, request, type(error).__name__, error.message, None)
+        return _without_plan(run, command, request, type(error).__name__, [error.message], None)
     error_type, problems = _problems(state, answer, max_steps)
     if problems:
-        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
-            log = run.deps.telemetry.logger("bos.gateway.plan")
-            log.error("planner made an invalid plan", run=state.run_id, problems=problems)
-        return _without_plan(run, command, request, error_type, " ".join(problems), answer)
+        return _without_plan(run, command, request, error_type, problems, answer)
     asks = answer.HasField("clarification")
     planned = Planned(
         revision=revision,
@@ -90,7 +89,7 @@ def _without_plan(
     command: MakePlan,
     request: MakePlanRequest,
     error_type: str,
-    text: str,
+    problems: list[str],
     answer: MakePlanResponse | None,
 ) -> LogEvent:
     """What comes of a planner that is away, or whose plan cannot be run.
@@ -99,8 +98,12 @@ def _without_plan(
     and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in
     the place of questions beyond the limit: what is unclear stays unclear.
     """
+    text, is_fault = " ".join(problems), error_type not in _NO_FAULT
+    if is_fault and answer is not None:
+        log = run.deps.telemetry.logger("bos.gateway.plan")
+        log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
     if request.HasField("revision") or error_type == failures.CLARIFICATION_LIMIT:
-        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+        if is_fault:
             text = f"The question could not be planned: {text}"
         return _failed(run, command.revision, error_type, text, answer)
     made = plan_by_keywords(request, text)
