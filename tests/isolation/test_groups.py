@@ -67,7 +67,7 @@ async def test_approvers_see_the_request_and_neither_its_run_nor_anything_else(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nobody_else_sees_the_request(kind: str, house: IsolationHouse) -> None:
+async def test_the_request_is_hidden_from_other_users(kind: str, house: IsolationHouse) -> None:
     token, get = house.token(**KINDS[kind]), of("ApprovalService.GetApproval")
     listed = of("ApprovalService.ListApprovals")
     for way, answer in (await ways(house, listed, listed.message(), token)).items():

@@ -57,7 +57,7 @@ async def test_what_belongs_to_another_looks_like_what_does_not_exist(
 
 
 @named(ADMINISTRATION)
-async def test_administration_is_closed_to_whoever_does_not_administer(
+async def test_administration_needs_the_administrator_role(
     rpc: PublicRpc, house: IsolationHouse
 ) -> None:
     eve = house.people["eve"]

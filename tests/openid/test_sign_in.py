@@ -84,7 +84,7 @@ async def test_accounts_of_others_stay_theirs(house: House) -> None:
     assert list(stranger.user.roles) == ["user"]
 
 
-async def test_an_address_that_nobody_has_verified_is_not_kept(house: House) -> None:
+async def test_an_unverified_address_is_not_kept(house: House) -> None:
     await house.issuer.knows("eve", email="ada@corp.example", email_verified=False)
     assert (await house.signed_in("eve")).user.email == ""
 
@@ -96,7 +96,7 @@ async def test_a_deactivated_account_is_refused(house: House) -> None:
     assert await reason(house.signed_in("ada")) == "USER_DEACTIVATED"
 
 
-async def test_nobody_registers_where_that_is_closed(build: Builder) -> None:
+async def test_registration_can_be_closed(build: Builder) -> None:
     known = await build()
     await known.signed_in("ada")
     closed = await build(registration=False)

@@ -218,7 +218,7 @@ async def test_an_agent_reads_what_its_asker_may_read_whatever_it_asks_for(targe
         assert not (await said(client, "mcp_db_query", query="SELECT item FROM orders"))["success"]
 
 
-async def test_whoever_is_in_no_group_reads_nothing(target: Target) -> None:
+async def test_users_without_groups_read_nothing(target: Target) -> None:
     async with at_work(target, STRANGER) as its, database(target, its) as client:
         for tool, arguments in (
             ("mcp_db_schema", {}),

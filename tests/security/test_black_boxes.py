@@ -179,7 +179,7 @@ async def test_a_second_credential_is_smuggled_nowhere(deployment: Deployment) -
     await honest(deployment)
 
 
-async def test_headers_hide_nobody_and_break_nothing(deployment: Deployment) -> None:
+async def test_forged_headers_do_not_hide_clients_or_break_calls(deployment: Deployment) -> None:
     guess = json.dumps({"username": "nobody", "password": "wrong" * 4}).encode()
     statuses = []
     for number in range(30):
@@ -253,7 +253,7 @@ async def test_bombs_of_users_are_refused_too(deployment: Deployment) -> None:
     await honest(deployment)
 
 
-async def test_whoever_speaks_another_language_is_sent_away(deployment: Deployment) -> None:
+async def test_clients_of_other_protocols_are_refused(deployment: Deployment) -> None:
     hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
     for target in deployment.targets.values():
         host, _, port = target.address.rpartition(":")
@@ -270,7 +270,7 @@ async def test_whoever_speaks_another_language_is_sent_away(deployment: Deployme
     await honest(deployment)
 
 
-async def test_over_tls_nobody_listens_to_plain_text(deployment: Deployment) -> None:
+async def test_plain_text_is_refused_over_tls(deployment: Deployment) -> None:
     for name in PEOPLES:
         target = deployment.targets[name]
         async with grpc.aio.insecure_channel(target.address) as channel:

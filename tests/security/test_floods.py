@@ -36,7 +36,7 @@ async def strangers(clean_environment: None) -> AsyncIterator[Flooder]:
 
 @pytest.mark.parametrize("connections", [1, 50])
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.name)
-async def test_a_flood_refuses_nobody(
+async def test_a_flood_causes_no_refusals_of_others(
     deployment: Deployment, strangers: Flooder, flood: Flood, connections: int
 ) -> None:
     flooded = {target.pid: target for target in deployment.targets.values() if flood.is_for(target)}

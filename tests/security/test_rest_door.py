@@ -232,7 +232,7 @@ async def _slow_bodies(door: Door, count: int, source: str) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("source", [_HERE, _STRANGER])
-async def test_slow_bodies_refuse_nobody(house: Door, source: str) -> None:
+async def test_slow_bodies_cause_no_refusals_of_others(house: Door, source: str) -> None:
     name = f"slow{source.rpartition('.')[2]}"
     async with _slow_bodies(house, _SLOW, source):
         await house.register(name)
@@ -345,7 +345,7 @@ async def test_a_caller_does_not_choose_the_id_of_a_trace(house: Door) -> None:
     assert chosen not in said + asked.text
 
 
-async def test_a_stranger_who_guesses_locks_nobody_else_out(door: Door) -> None:
+async def test_password_guessing_locks_no_other_user_out(door: Door) -> None:
     await door.register("ada")
     statuses = []
     for number in range(24):
@@ -381,7 +381,7 @@ async def test_behind_a_proxy_its_clients_are_told_apart(
         assert honest.status == 200, honest.text
 
 
-async def test_a_gateway_that_identity_does_not_know_hides_nobody(
+async def test_an_unknown_proxy_does_not_hide_clients(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"door_{secrets.token_hex(6)}")

@@ -113,7 +113,7 @@ def owner() -> Owner:
     return Owner("../../etc/passwd", uuid4())
 
 
-async def test_what_was_put_is_got_by_its_owner_and_by_nobody_else(
+async def test_blobs_are_readable_by_their_owner_alone(
     artefacts: ObjectArtefacts, owner: Owner
 ) -> None:
     artefact = await artefacts.put(owner, CONTENT)
@@ -161,7 +161,7 @@ def test_no_user_id_leads_out_of_its_own_prefix() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", CONTENT[:-1], CONTENT[:-1] + b"X", bytes(20_000)])
-async def test_a_damaged_blob_is_told_from_a_missing_one(
+async def test_damaged_and_missing_blobs_are_distinguished(
     tmp_path: Path, owner: Owner, content: bytes
 ) -> None:
     artefacts = open_artefacts(tmp_path.as_uri(), max_blob_bytes=10_000)

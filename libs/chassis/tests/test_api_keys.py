@@ -123,7 +123,7 @@ async def test_a_flood_of_keys_that_are_made_up_keeps_no_good_one_waiting() -> N
             await stranger
 
 
-async def test_a_key_that_nobody_knows_yet_waits_for_no_crowd_from_elsewhere() -> None:
+async def test_an_unknown_key_does_not_wait_for_floods_from_elsewhere() -> None:
     identity = Exchange()
     keys = identity.verifier()
     identity.strangers_wait = asyncio.Event()

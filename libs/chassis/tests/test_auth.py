@@ -186,7 +186,7 @@ async def test_streams_are_authenticated_too(start: Any, echo: Any) -> None:
     assert got == [0, 1]
 
 
-async def test_health_asks_nobody(start: Any) -> None:
+async def test_health_needs_no_authentication(start: Any) -> None:
     running = await start(auth=StaticKey(KEY))
     async with grpc.aio.insecure_channel(running.server.address) as channel:
         reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())

@@ -163,7 +163,7 @@ async def test_all_callers_together_have_a_bound(start: Any, echo: Any) -> None:
     await running.stub.get(echo(), metadata=credential("bob"))
 
 
-async def test_where_nobody_is_asked_a_connection_has_places(
+async def test_without_authentication_a_connection_has_places(
     start: Any, raw: Any, echo: Any
 ) -> None:
     running = await start(max_calls_per_caller=2)
@@ -356,7 +356,7 @@ async def test_of_strangers_the_network_that_has_most_makes_way(start: Any, raw:
     assert honest.statuses == {before: 0}
 
 
-async def test_nobody_waits_for_a_watcher_that_does_not_read(start: Any, raw: Any) -> None:
+async def test_a_health_watcher_that_does_not_read_delays_no_call(start: Any, raw: Any) -> None:
     running = await start()
     deaf = await raw(running)
     deaf.take_nothing()

@@ -74,7 +74,7 @@ async def test_one_caller_leaves_a_place_to_the_next(places: int, greedy: int) -
         assert fair.held == places
 
 
-async def test_whoever_has_nothing_comes_before_whoever_has_much() -> None:
+async def test_callers_without_places_come_first() -> None:
     async with AsyncExitStack() as stack:
         _, people = await crowd(stack, 3)
         await people.come(*["a"] * 5, "b", *["b"] * 5)
@@ -96,7 +96,7 @@ async def test_with_one_place_callers_take_turns() -> None:
     assert order == ["a", "b", "c", "a", "a", "a"]
 
 
-async def test_whoever_gives_up_takes_no_place_and_keeps_none() -> None:
+async def test_cancelled_waiters_take_no_place() -> None:
     async with AsyncExitStack() as stack:
         fair, people = await crowd(stack, 1)
         await people.come("a")
@@ -234,9 +234,7 @@ _STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(places=st.integers(1, 4), steps=_STEPS)
-def test_in_whatever_order_no_place_is_lost_and_nobody_waits_forever(
-    places: int, steps: list[tuple[str, int]]
-) -> None:
+def test_no_place_is_lost_in_any_order_of_events(places: int, steps: list[tuple[str, int]]) -> None:
     asyncio.run(_whatever_order(places, steps))
 
 

@@ -87,7 +87,7 @@ async def test_a_trace_goes_on_through_a_proxy_that_proves_what_it_is(
     check(span)
 
 
-async def test_a_setting_believes_everybody(start: Any, stub_of: Any, echo: Any) -> None:
+async def test_a_setting_trusts_foreign_trace_contexts(start: Any, stub_of: Any, echo: Any) -> None:
     running = await start(auth=ByKind(), trust_trace_context=True)
     _assert_continued(await _span(running, stub_of, echo, "user_token", flags="01"))
 

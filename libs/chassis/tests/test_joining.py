@@ -44,7 +44,7 @@ async def test_what_it_raises_reaches_all_who_asked() -> None:
     assert [type(end) for end in ends] == [OSError] * 3
 
 
-async def test_who_leaves_takes_nobody_along() -> None:
+async def test_cancelled_caller_does_not_cancel_a_shared_call() -> None:
     joined, asked = Joined[int](), Asked()
     first, second, third = (asyncio.create_task(joined.ask(b"a", asked)) for _ in range(3))
     await eventually(lambda: asked.times == 1)

@@ -57,14 +57,14 @@ def test_the_address_that_a_known_gateway_signs_is_believed(address: str) -> Non
         {"exp": int(time.time()) + 3600},
     ],
 )
-def test_whatever_else_it_says_it_is_nobody(claims: dict[str, Any]) -> None:
+def test_address_tokens_with_wrong_claims_are_ignored(claims: dict[str, Any]) -> None:
     rest = AddressTokens()
     verifier = ProxyTokenVerifier([rest.public_key])
     assert verifier.verify(said(rest.token(ADDRESS))) == ADDRESS
     assert verifier.verify(said(rest.token(ADDRESS, **claims))) is None
 
 
-def test_forgeries_are_nobody() -> None:
+def test_forged_address_tokens_are_ignored() -> None:
     rest, stranger = AddressTokens(), AddressTokens()
     verifier = ProxyTokenVerifier([rest.public_key])
     good = rest.token(ADDRESS)

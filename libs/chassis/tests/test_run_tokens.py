@@ -333,7 +333,7 @@ async def test_equal_questions_at_once_are_one() -> None:
         assert gateway.times == 1
 
 
-async def test_a_service_with_callers_of_its_own_takes_nobody_else() -> None:
+async def test_a_service_with_an_authenticator_of_its_own_takes_no_other_callers() -> None:
     async with asked_gateway() as (gateway, target), grpc.aio.insecure_channel(target) as channel:
         call: Any = channel.unary_unary(
             f"/{SERVICE}/CheckRunToken", response_deserializer=CheckRunTokenResponse.FromString

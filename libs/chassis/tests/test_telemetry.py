@@ -118,7 +118,7 @@ def test_the_sample_ratio_decides_on_new_traces(
         assert telemetry.tracer.start_span("work").is_recording() is recorded
 
 
-def test_spans_are_not_recorded_for_nobody() -> None:
+def test_spans_are_not_recorded_without_an_exporter() -> None:
     with setup_telemetry("sql", TelemetrySettings()) as telemetry:
         span = telemetry.tracer.start_span("work")
         assert not span.is_recording()

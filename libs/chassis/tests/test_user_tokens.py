@@ -267,7 +267,7 @@ async def test_static_key_and_run_tokens_are_accepted_beside_access_tokens(tmp_p
             await accepts(authenticator, STATIC_KEY + "x")
 
 
-async def test_open_methods_ask_nobody_and_all_others_do(
+async def test_open_methods_need_no_authentication_and_all_others_do(
     servicer_of: Any, stub_of: Any, echo: Any, tmp_path: Path
 ) -> None:
     async def who(request: Any, context: Any) -> Any:

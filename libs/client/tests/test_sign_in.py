@@ -154,7 +154,7 @@ async def test_of_many_that_need_a_new_token_one_gets_it_for_all(
     assert found == ["access 2"] * 8
 
 
-async def test_whoever_was_signed_out_elsewhere_is_told_and_forgotten(
+async def test_session_ended_elsewhere_is_reported_and_its_tokens_deleted(
     file: TokenFile, identity: Identity
 ) -> None:
     identity.life_s = 0
@@ -166,7 +166,7 @@ async def test_whoever_was_signed_out_elsewhere_is_told_and_forgotten(
     assert file.read(TARGET) is None
 
 
-async def test_whoever_gives_up_during_a_refresh_keeps_its_answer(
+async def test_tokens_of_an_interrupted_refresh_are_kept(
     file: TokenFile, identity: Identity
 ) -> None:
     identity.life_s = 0
@@ -183,9 +183,7 @@ async def test_whoever_gives_up_during_a_refresh_keeps_its_answer(
     assert await StoredTokens(file, TARGET).access_token() == "access 2"
 
 
-async def test_whoever_gives_up_twice_waits_for_nothing(
-    file: TokenFile, identity: Identity
-) -> None:
+async def test_second_interrupt_ends_a_refresh_at_once(file: TokenFile, identity: Identity) -> None:
     identity.life_s = 0
     keep(file, identity)
     identity.may_answer = asyncio.Event()
@@ -201,7 +199,7 @@ async def test_whoever_gives_up_twice_waits_for_nothing(
     assert kept.refresh_token == "refresh 1"
 
 
-def test_nobody_else_can_read_the_file(file: TokenFile, identity: Identity) -> None:
+def test_the_token_file_is_private(file: TokenFile, identity: Identity) -> None:
     keep(file, identity)
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700

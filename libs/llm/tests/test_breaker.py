@@ -93,7 +93,7 @@ def test_many_failures_in_a_row_open_it_whosever_they_are(failures: int, open_: 
     assert bool(breaker.blocked_s()) is open_
 
 
-async def test_an_endpoint_that_is_down_is_asked_twice_whoever_calls(rig: Rig) -> None:
+async def test_an_endpoint_that_is_down_is_called_twice_by_all_callers_together(rig: Rig) -> None:
     rig.server.knobs.fail_next(99, status=500)
     models = await rig.models()
     for agent in ("planner", "sql", "composer", "memory"):

@@ -115,7 +115,7 @@ async def test_attempts_that_the_endpoint_turned_away_cost_nothing(rig: Rig) -> 
     assert budget.counted == usage.input_tokens + usage.output_tokens
 
 
-async def test_endpoint_that_nobody_listens_at_costs_nothing(rig: Rig, unused_port: int) -> None:
+async def test_unreachable_endpoint_costs_no_tokens(rig: Rig, unused_port: int) -> None:
     budget = given(1000)
     model = await rig.model(base_url=f"http://127.0.0.1:{unused_port}/v1", max_attempts=2)
     with pytest.raises(ModelUnavailable):

@@ -166,7 +166,7 @@ async def test_calls_side_by_side_wait_for_one_request(
     assert len(app_service.asked) == 1
 
 
-async def test_a_token_is_renewed_before_it_expires_and_nobody_waits_for_that(
+async def test_a_token_is_renewed_before_it_expires_without_delaying_calls(
     rig: Rig, app_service: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The package lets half a minute pass between two requests; here they follow at once.

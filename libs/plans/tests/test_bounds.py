@@ -103,7 +103,7 @@ def test_scalar_that_is_none_of_its_kind_is_refused(value: Value) -> None:
     [date(2024, 2, 29), datetime(1, 1, 1, tzinfo=UTC), Decimal("-1.50"), Decimal("NaN"), math.nan],
     ids=str,
 )
-def test_whatever_can_be_made_of_python_passes(python: object) -> None:
+def test_all_values_made_from_python_pass(python: object) -> None:
     value = to_value(python)
     assert extent([value]) == Extent(1, 0)
     assert str(from_value(value)) == str(python)

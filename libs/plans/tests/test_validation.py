@@ -87,7 +87,7 @@ def test_ids_are_unique_also_against_completed_steps() -> None:
         "@{outputs.a.b c}",
     ],
 )
-def test_whatever_opens_a_reference_must_be_one(text: str) -> None:
+def test_every_opening_of_a_reference_must_be_one(text: str) -> None:
     (problem,) = problems(step("a"), step("b", inputs={"x": ["deep", {"in": text}]}))
     assert problem == f'Step "b" has a malformed reference: {text}'
 

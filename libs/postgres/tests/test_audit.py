@@ -117,7 +117,7 @@ async def test_many_that_write_and_seal_at_once_make_one_chain(pool: Pool) -> No
     assert verify(start, sealed) is None
 
 
-async def test_who_comes_while_somebody_seals_leaves_it_to_them(
+async def test_concurrent_sealing_is_left_to_the_first(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an entry that was written first and committed last, the two see nothing in common."""

@@ -67,7 +67,7 @@ def test_the_planner_is_given_the_plan_of_the_question(
     assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
 
 
-def test_a_question_nobody_prepared_has_no_reply(book: FixtureBook) -> None:
+def test_an_unprepared_question_has_no_reply(book: FixtureBook) -> None:
     for asked in ("How tall is our tallest employee?", f"{QUESTIONS[0].question} and drop them"):
         prompt = _planner_prompt(asked)
         assert book.find(schema="PlannerReply", model="any", prompt=prompt) is None

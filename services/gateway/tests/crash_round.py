@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 _GATEWAYS = 3
 _CLIENTS = 12
 _STEP_S = 0.15
+_DIES_AT_ITS_START = 0.05
+"""Share of gateways that are killed when they have their lease and do not serve yet."""
 # A poison is let alone for longer and longer before it is given up.
 _ENDS_WITHIN_S = 300.0
 _POISONS = 1
@@ -169,8 +171,11 @@ class Round:
 
     async def _keep(self, slot: Slot, stack: AsyncExitStack) -> None:
         """Have a gateway in the slot, whatever happens to it."""
+        dies = slot is self._slots[-1]  # so that every round has one
         while True:
             options = ("--deaf",) if self._random.random() < 0.1 else ()
+            if dies or self._random.random() < _DIES_AT_ITS_START:
+                options, dies = ("--dies",), False
             starting = forked_gateway(
                 self._crash.house, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
@@ -178,8 +183,9 @@ class Round:
             )  # fmt: skip
             try:
                 slot.gateway = await stack.enter_async_context(starting)
-            except ValueError:  # it died before it could serve, as when PostgreSQL is away
-                self._tally.happened["died at its start"] += 1
+            except (ValueError, OSError) as error:  # as when it is killed, or PostgreSQL is away
+                hung = isinstance(error, TimeoutError)
+                self._tally.happened["hung at its start" if hung else "died at its start"] += 1
                 await asyncio.sleep(_STEP_S)
                 continue
             gateway = slot.gateway

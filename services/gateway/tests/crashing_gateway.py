@@ -101,7 +101,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("failpoint", nargs="?", default="disarm")
     parser.add_argument("--replica-id", type=UUID)
-    parser.add_argument("--deaf", action="store_true")
+    parser.add_argument("--deaf", action="store_true", help="hears no other replica")
+    parser.add_argument("--dies", action="store_true", help="before it serves")
     options = parser.parse_args()
     crasher = Crasher(Failpoint.parse(options.failpoint))
     commit_points.observe(crasher)
@@ -115,6 +116,8 @@ def main() -> None:
     async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
         with setup_telemetry("gateway", settings.telemetry) as telemetry:
             async with service.serve(settings, telemetry) as server:
+                if options.dies:  # with its lease and its connections, and nobody knows its address
+                    os.kill(os.getpid(), signal.SIGKILL)
                 yield server
 
     run_service(serve, GatewaySettings)

@@ -195,7 +195,7 @@ async def test_denied_action_does_not_happen_and_dependents_see_why(
 
 
 @pytest.mark.requirement("M-06", "M-12")
-async def test_nobody_decides_in_time(house: House, agent: DeployAgent) -> None:
+async def test_request_times_out_without_a_decision(house: House, agent: DeployAgent) -> None:
     async with patient(house, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
         following = Following(gateway)
         approval = await following.asked()
@@ -366,7 +366,7 @@ async def test_decision_reaches_a_run_that_is_still_driven(
 
 
 @pytest.mark.requirement("M-14")
-async def test_nobody_can_be_asked_on_a_unary_call(house: House, agent: DeployAgent) -> None:
+async def test_unary_call_skips_steps_that_need_approval(house: House, agent: DeployAgent) -> None:
     async with patient(house) as gateway:
         response = await gateway.ask("Deploy?")
         listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)

@@ -95,7 +95,7 @@ async def test_a_role_or_a_group_answers_in_the_askers_place(
 
 
 @pytest.mark.parametrize("rules", [RULE, FOUR_EYES])
-async def test_nobody_else_finds_or_answers_a_request(
+async def test_requests_are_hidden_from_users_who_may_not_decide(
     rules: dict[str, Any], house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, rules) as gateway:
@@ -205,7 +205,7 @@ async def test_lists_hold_own_and_shared_requests_once_each_in_pages(
 
 
 @pytest.mark.usefixtures("agent")
-async def test_the_database_itself_hides_requests_from_whoever_may_not_answer_them(
+async def test_row_security_hides_requests_from_users_who_may_not_decide(
     house: House, tmp_path: Path
 ) -> None:
     async with gateway_with(house, tmp_path, RULE) as gateway:

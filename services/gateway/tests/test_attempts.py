@@ -389,7 +389,7 @@ def test_texts_of_any_size_are_cut_for_the_planner() -> None:
 
 
 @pytest.mark.requirement("B-20")
-def test_planner_is_told_what_can_be_referred_to() -> None:
+def test_revision_context_lists_fields_that_can_be_referred_to() -> None:
     state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
     apply(state, finished("c", FAILED, revision=1))
     wanted(state)
@@ -406,7 +406,7 @@ def test_planner_is_told_what_can_be_referred_to() -> None:
 
 
 @pytest.mark.requirement("C-26")
-def test_journal_tells_every_attempt() -> None:
+def test_journal_has_an_entry_for_every_attempt() -> None:
     state = mended(accepted(max_revisions=1))
     apply(state, finished("c", FAILED, revision=1))
     (compose,) = wanted(state)

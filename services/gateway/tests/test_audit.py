@@ -186,7 +186,7 @@ async def test_each_deed_leaves_its_entry_and_no_content(
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("gateway")))
-async def test_what_cannot_be_told_is_not_done(
+async def test_a_change_whose_audit_entry_fails_is_not_made(
     rpc: str, house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     rules = {"deploy.*": {"roles": ["approver"]}}
@@ -207,7 +207,7 @@ async def test_what_cannot_be_told_is_not_done(
         assert not agent.effects
 
 
-async def test_an_answer_tells_what_was_shown_and_what_was_done_of_it(
+async def test_audit_of_an_answer_holds_display_and_performed_actions(
     house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_of(house, tmp_path, approvers=FOUR_EYES) as gateway:
@@ -234,7 +234,7 @@ async def test_an_answer_tells_what_was_shown_and_what_was_done_of_it(
         assert (performed["actor"], performed["outcome"]) == ("ada", "succeeded")
 
 
-async def test_a_denied_action_is_not_told_of_as_performed_and_one_without_answer_expires(
+async def test_denied_action_is_not_audited_as_performed_and_unanswered_one_expires(
     house: House, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_of(house, tmp_path, approval_timeout_s=1.0) as gateway:
@@ -250,7 +250,7 @@ async def test_a_denied_action_is_not_told_of_as_performed_and_one_without_answe
     assert await audit_entries(house.dsn, SCHEMA, "action.performed") == []
 
 
-async def test_a_step_that_read_data_is_told_of_also_if_its_agent_says_nothing(
+async def test_data_read_by_a_step_is_audited_even_if_its_agent_reports_nothing(
     house: House, tmp_path: Path
 ) -> None:
     for made in (Reader(), Liar(), EchoAgent("echo")):
@@ -275,7 +275,7 @@ async def test_a_step_that_read_data_is_told_of_also_if_its_agent_says_nothing(
     assert PLANTED not in json.dumps(await audit_entries(house.dsn, SCHEMA))
 
 
-async def test_a_result_that_cannot_be_told_of_is_not_stored(house: House, tmp_path: Path) -> None:
+async def test_a_result_whose_audit_entry_fails_is_not_stored(house: House, tmp_path: Path) -> None:
     await house.add_agent(Reader())
     house.planner.steps = [step("r", "reader")]
     async with gateway_of(house, tmp_path) as gateway:
@@ -287,9 +287,7 @@ async def test_a_result_that_cannot_be_told_of_is_not_stored(house: House, tmp_p
     assert await audit_entries(house.dsn, SCHEMA, "data.read") == []
 
 
-async def test_operators_who_erase_and_runs_that_expire_are_told_of(
-    house: House, tmp_path: Path
-) -> None:
+async def test_erasure_by_operators_and_expiry_are_audited(house: House, tmp_path: Path) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = [step("a", "echo")]
     async with gateway_of(house, tmp_path) as gateway:

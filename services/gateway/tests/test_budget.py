@@ -145,7 +145,7 @@ def test_step_waits_for_tokens_that_another_may_give_back() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "skipped"), [(600, False), (601, True)])
-def test_step_is_skipped_once_nobody_can_give_tokens_back(tokens: int, skipped: bool) -> None:
+def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool) -> None:
     state = fold("r", [accepted(2000), planned(step("a", "echo"), step("b", "echo"))])
     settled(state)
     apply(state, finished("a", tokens))
@@ -293,7 +293,7 @@ _SHAPES = [
     budget=st.sampled_from([1, 900, 1250, 4000, 10_000, 1_000_000]),
     data=st.data(),
 )
-def test_counted_and_held_never_exceed_the_budget_whatever_happens(
+def test_counted_and_held_tokens_never_exceed_the_budget(
     shape: list[Any], budget: int, data: DataObject
 ) -> None:
     """Results come in any order, cost anything up to what was held, and owners change."""

@@ -136,7 +136,7 @@ def test_requests_that_differ_in_credentials_alone_are_equal() -> None:
     assert digest(a={"token_budget": "1"}) != digest(a={"token_budget": "2"})
 
 
-def test_what_was_taken_out_is_told_without_values() -> None:
+def test_removed_credentials_are_named_without_values() -> None:
     assert told(["context.a", "context.b.c"]) == (
         "Credentials were taken out of the request: context.a, context.b.c."
     )
@@ -171,7 +171,7 @@ async def test_a_file_in_the_folder_is_read_by_relative_and_whole_name(folder: P
 
 
 @pytest.mark.security
-async def test_nothing_else_is_read_and_nobody_learns_what_there_is(folder: Path) -> None:
+async def test_no_other_file_is_read_or_revealed(folder: Path) -> None:
     (folder / "out").symlink_to(folder.parent / "outside")
     (folder / "way").symlink_to(folder.parent)
     (folder / "round").symlink_to(folder / "round")
@@ -197,7 +197,7 @@ async def test_without_a_folder_no_file_is_read(folder: Path) -> None:
         await read(None, str(folder / "shop/token"))
 
 
-async def test_no_more_files_are_read_than_anybody_needs(folder: Path) -> None:
+async def test_number_of_token_files_is_bounded(folder: Path) -> None:
     assert await in_token_files(folder, {}) == {}
     names = {f"context.{number}": "shop/token" for number in range(17)}
     with pytest.raises(InvalidArgument, match="more than 16"):

@@ -125,7 +125,7 @@ async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
     assert not house.planner.requests[0].clarifications
 
 
-async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_whoever_adopts_its_run(
+async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_every_adopter(
     house: House,
 ) -> None:
     agent = await asking(house)

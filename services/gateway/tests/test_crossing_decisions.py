@@ -139,7 +139,7 @@ async def held_row(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
         yield holder
 
 
-async def test_decision_that_was_recorded_stays_whatever_ends_the_run(waiting: Waiting) -> None:
+async def test_recorded_decision_stays_after_any_end_of_the_run(waiting: Waiting) -> None:
     await waiting.decide()
     await waiting.record()
     await waiting.end(4)

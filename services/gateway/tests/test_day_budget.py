@@ -80,7 +80,7 @@ async def test_bound_of_a_user_is_exact_on_a_replica_however_many_come_at_once(
     assert await unsettled(store) == 140_000
 
 
-async def test_bound_of_everybody_is_exact_on_a_replica_however_many_come_at_once(
+async def test_total_day_limit_is_exact_on_a_replica_under_concurrency(
     store: str, pool: Pool
 ) -> None:
     day = bounded(pool, all_=55_000)
@@ -231,7 +231,7 @@ async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool
     assert await unsettled(store) == 60_000
 
 
-async def test_settling_that_is_broken_off_is_done_by_whoever_comes_next(
+async def test_interrupted_settling_is_completed_by_the_next_gateway(
     store: str, pool: Pool
 ) -> None:
     async with writers(store, 1) as (log,):
@@ -344,7 +344,7 @@ async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Poo
     ("mine", "of_all", "reason"),
     [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
 )
-async def test_who_is_told_numbers_is_told_their_own(
+async def test_figures_in_a_refusal_are_the_users_own(
     pool: Pool, mine: int, of_all: int, reason: str
 ) -> None:
     await pool.execute(
@@ -400,9 +400,7 @@ async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
     assert await days(store) == {"": 4000}
 
 
-async def test_upkeep_forgets_days_that_no_run_can_belong_to_any_more(
-    store: str, pool: Pool
-) -> None:
+async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 10_000))

@@ -78,7 +78,7 @@ async def test_user_hears_what_was_used_what_may_be_and_when_it_begins_anew(hous
     assert await days(house.dsn) == {"anna": spent, "": spent}
 
 
-async def test_bound_of_everybody_holds_for_those_without_an_account_and_tells_no_numbers(
+async def test_total_day_limit_holds_without_an_account_and_shows_no_figures(
     house: House,
 ) -> None:
     await house.add_agent(Spender(9000))

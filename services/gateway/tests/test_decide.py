@@ -131,7 +131,7 @@ def test_all_settled_wants_the_answer() -> None:
     assert wanted(state) == [Compose]
 
 
-def test_cancelled_run_ends_whatever_is_under_way() -> None:
+def test_cancelled_run_ends_all_work_under_way() -> None:
     cancel = event(cancel_requested=CancelRequested(reason="enough"))
     state = fold("r", [accepted(), planned(step("a", "echo")), cancel])
     (record,) = decide(state, START)

@@ -170,7 +170,7 @@ def asked_again() -> tuple[RunState, LogEvent]:
     return state, requested
 
 
-def test_person_is_asked_about_an_outcome_that_nobody_knows() -> None:
+def test_person_is_asked_about_an_unknown_outcome() -> None:
     state, requested = asked_again()
     approval = requested.approval_requested.approval
     assert approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
@@ -200,7 +200,7 @@ def test_what_is_approved_again_is_performed_again_exactly() -> None:
 
 
 @pytest.mark.parametrize("status", [APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT])
-def test_what_nobody_wants_done_again_stays_unknown(status: int) -> None:
+def test_denied_repetition_leaves_the_outcome_unknown(status: int) -> None:
     state, requested = asked_again()
     apply(state, decided(requested, status))
     assert recorded(state) == ["step_progressed", "step_finished"]
@@ -213,7 +213,7 @@ def test_what_nobody_wants_done_again_stays_unknown(status: int) -> None:
     assert performed.action.digest == "sha256:1"
 
 
-def test_nobody_is_asked_while_another_step_needs_an_answer() -> None:
+def test_no_approval_is_requested_while_another_step_needs_an_answer() -> None:
     state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
     state.steps["b"].status = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
     assert recorded(state) == ["step_progressed", "step_finished"]
@@ -222,7 +222,7 @@ def test_nobody_is_asked_while_another_step_needs_an_answer() -> None:
     assert result.error.type == "OutcomeUnknown"
 
 
-def test_proposing_may_be_interrupted_whatever_is_proposed() -> None:
+def test_step_that_can_only_propose_is_sent_again_after_adoption() -> None:
     start = accepted()
     tool = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
     start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
@@ -245,7 +245,7 @@ def test_time_that_a_person_takes_does_not_count(hours: int) -> None:
     assert wanted(state, later + timedelta(seconds=92)) == [Compose]
 
 
-def test_cancelled_run_closes_what_nobody_has_decided() -> None:
+def test_cancelled_run_closes_undecided_requests() -> None:
     state, _ = asking()
     apply(state, event(cancel_requested=CancelRequested(reason="enough")))
     (record,) = decide(state, START)

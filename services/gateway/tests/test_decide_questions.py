@@ -69,7 +69,7 @@ def test_question_of_a_step_comes_before_another_plan() -> None:
     assert state.response.status == RUN_STATUS_CLARIFICATION_NEEDED
 
 
-def test_question_of_a_step_closes_what_nobody_has_decided() -> None:
+def test_question_of_a_step_closes_undecided_requests() -> None:
     card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
     state = after(planned(step("a", "echo"), step("b", "actor")), start=accepted(card))
     action = ProposedAction(action_id="1", tool="act", digest="sha256:1")

@@ -185,7 +185,7 @@ def test_long_texts_say_what_is_missing_and_have_a_digest() -> None:
     assert lines[MAX_LINES:] == ["(2 more lines are not shown)"]
 
 
-def test_long_lists_that_differ_where_nobody_sees_it_differ_in_their_digest() -> None:
+def test_long_lists_that_differ_in_the_cut_part_differ_in_their_digest() -> None:
     one, other = list(range(MAX_LINES + 2)), [*range(MAX_LINES + 1), 7]
     (kind, lines), (other_kind, other_lines) = value_lines(one), value_lines(other)
     assert lines == other_lines

@@ -84,9 +84,7 @@ async def test_a_trail_that_was_changed_near_its_end_is_a_problem(
 
 
 @pytest.mark.parametrize(("minutes", "late"), [(4, False), (6, True)])
-async def test_entries_that_nobody_seals_are_warned_about(
-    store: str, minutes: int, late: bool
-) -> None:
+async def test_doctor_warns_of_unsealed_entries(store: str, minutes: int, late: bool) -> None:
     async with connect(store, schema="gateway") as session:
         await record(session, [AuditEntry("run.asked", "u")] * 2)
     sql = f"UPDATE audit_pending SET occurred_at = now() - interval '{minutes} minutes'"

@@ -65,7 +65,7 @@ async def test_what_was_consumed_takes_the_place_of_what_was_held(pool: Any) -> 
     assert await days(pool) == {"anna": 320, "": 320}
 
 
-async def test_what_nobody_reports_counts_in_full(pool: Any) -> None:
+async def test_unreported_usage_counts_in_full(pool: Any) -> None:
     with pytest.raises(Unavailable):
         async with bounded(pool, max_user_day_tokens=10_000).planning("anna"):
             raise Unavailable("The planner is away.")
@@ -128,7 +128,7 @@ async def test_less_than_is_worth_asking_with_is_refused(pool: Any) -> None:
     assert caught.value.reason == "DAY_LIMIT"
 
 
-async def test_who_asks_without_an_account_is_bound_with_everybody_only(pool: Any) -> None:
+async def test_caller_without_an_account_is_bound_by_the_total_day_limit_alone(pool: Any) -> None:
     async with bounded(pool, max_user_day_tokens=1000).planning(LOCAL_USER) as held:
         assert held.tokens == 2000
     assert await days(pool) == {}

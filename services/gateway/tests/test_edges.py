@@ -286,7 +286,7 @@ async def test_plan_that_uses_a_disabled_agent_is_not_run(house: House) -> None:
     assert not echo.inputs
 
 
-async def test_run_that_breaks_the_log_of_nobody_else(house: House) -> None:
+async def test_log_failure_of_one_run_does_not_affect_others(house: House) -> None:
     """An event that PostgreSQL refuses ends its own run; others in the same batch are stored."""
     async with house.gateway() as gateway:
         connection = await asyncpg.connect(house.dsn)

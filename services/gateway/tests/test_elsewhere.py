@@ -95,7 +95,7 @@ async def stored_runs(dsn: str) -> list[UUID]:
         return [row["run_id"] for row in await connection.fetch("SELECT run_id FROM runs")]
 
 
-async def test_text_that_nobody_follows_elsewhere_is_not_stored(house: House) -> None:
+async def test_text_not_followed_elsewhere_is_not_stored(house: House) -> None:
     house.composer.release = asyncio.Event()
     async with house.gateway() as owner, house.gateway():
         seen = await seen_until(owner, "answer_delta")
@@ -161,7 +161,7 @@ async def test_run_is_read_once_however_many_follow_it(
         assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
-async def test_cursor_from_beyond_the_end_waits_and_disturbs_nobody(
+async def test_cursor_from_beyond_the_end_waits_without_affecting_others(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = counted_looks(monkeypatch)
@@ -254,7 +254,7 @@ async def write(pool: Pool, told: Answers, texts: dict[UUID, Answer]) -> dict[UU
     return {row["run_id"]: row["text"] for row in rows}
 
 
-async def test_only_the_owner_at_its_epoch_writes_and_nobody_after_the_end(
+async def test_only_the_owner_at_its_epoch_writes_and_none_after_the_end(
     postgres_dsn: str,
 ) -> None:
     async with open_pool(postgres_dsn) as pool:
@@ -297,7 +297,7 @@ async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
         assert await readers.fetch("SELECT * FROM answers") == []
 
 
-async def test_upkeep_takes_what_ends_leave_over_one_gateway_at_a_time(postgres_dsn: str) -> None:
+async def test_maintenance_deletes_left_over_rows_one_gateway_at_a_time(postgres_dsn: str) -> None:
     async with open_pool(postgres_dsn) as pool, connect(postgres_dsn, schema=SCHEMA) as other:
         going, ended, old = [await new_run(pool) for _ in range(3)]
         await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))

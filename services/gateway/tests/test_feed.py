@@ -124,9 +124,7 @@ ACTS = st.lists(st.sampled_from(["start", "say", "store", "breathe"]), max_size=
 
 
 @given(acts=ACTS, leaves=st.lists(st.integers(1, 5), max_size=10))
-def test_whoever_comes_back_behind_what_they_saw_has_seen_everything_once(
-    acts: list[str], leaves: list[int]
-) -> None:
+def test_follower_that_resumes_sees_everything_once(acts: list[str], leaves: list[int]) -> None:
     async def scenario() -> None:
         feed = RunFeed([other("first")])
         log, attempt, text = [other("first")], 0, ""

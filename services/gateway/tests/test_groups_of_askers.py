@@ -79,7 +79,7 @@ async def agents(house: House) -> dict[str, RecordingAgent]:
 
 
 @pytest.mark.usefixtures("agents")
-async def test_everybody_sees_what_their_groups_may_use_and_no_more(
+async def test_users_see_what_their_groups_may_use_and_no_more(
     house: House, tmp_path: Path
 ) -> None:
     async with house.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
@@ -150,7 +150,7 @@ async def test_hidden_agents_can_neither_be_preferred_nor_guessed(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_whoever_may_use_no_agent_is_told_so(house: House, tmp_path: Path) -> None:
+async def test_user_who_may_use_no_agent_is_refused(house: House, tmp_path: Path) -> None:
     access = rules(everybody={})
     async with house.gateway(auth=signed_in(tmp_path), access=access) as gateway:
         refused = await refusal(gateway.stub.Ask(asked(), timeout=30, metadata=token("eve")))

@@ -378,7 +378,7 @@ def test_table_that_no_row_is_left_of_goes_and_a_cut_one_says_so() -> None:
     assert cut.table.row_count == len(cut.table.rows) > 0
 
 
-async def test_references_that_blow_up_fail_their_step_and_nobody_else_notices(
+async def test_references_that_blow_up_fail_only_their_step(
     house: House,
 ) -> None:
     await add_raw_agent(house, RawAgent("wide", lambda c: success(answer="x" * 250_000)))

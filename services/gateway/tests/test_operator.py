@@ -118,7 +118,7 @@ async def test_nothing_of_the_probe_stays_in_the_database(house: House) -> None:
         assert await session.fetchval("SELECT count(*) FROM run_events") == 0
 
 
-async def test_a_wrong_key_is_told_from_none_and_from_an_unreadable_one(house: House) -> None:
+async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(house: House) -> None:
     private, _ = generate_keypair()
     _, another = generate_keypair()
     auth = AuthSettings.load(static_key=None, run_token_public_keys=another)
@@ -167,7 +167,7 @@ async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
     assert "its clock is ahead" in found["echo"][1]["text"]
 
 
-async def test_each_card_that_asks_for_more_than_it_gets_is_told(house: House) -> None:
+async def test_doctor_reports_cards_that_ask_for_more_audiences(house: House) -> None:
     wanted = ["gateway", "memory", "mail", "mcp_db"]
     for name, asks in (("greedy", wanted), ("modest", ["mcp_db"])):
         card = agent_card(name, "Echoes.", keywords=[name], downstream_audiences=asks)
@@ -184,7 +184,7 @@ async def test_each_card_that_asks_for_more_than_it_gets_is_told(house: House) -
     assert "call mcp_db" in found["card of modest"][0]["text"]
 
 
-async def test_tokens_of_the_day_are_told_where_they_are_bounded(house: House) -> None:
+async def test_doctor_reports_tokens_of_a_bounded_day(house: House) -> None:
     await house.add_agent(EchoAgent("echo"))
     house.planner.steps = []
     env = environment(house)
@@ -262,7 +262,7 @@ async def test_a_managed_identity_needs_its_package(
     assert problems == ([] if installed else ["Install bos-llm[azure], or use a key."])
 
 
-async def test_everything_down_is_told_within_seconds_without_secrets(house: House) -> None:
+async def test_doctor_ends_within_its_bound_when_everything_is_down(house: House) -> None:
     silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never says a word
     port = silent.getsockname()[1]
     env = environment(
@@ -333,7 +333,7 @@ async def test_missing_migrations_are_named(house: House) -> None:
     assert version in found["migrations"][0]["text"]
 
 
-async def test_a_database_that_takes_no_writes_is_told(house: House) -> None:
+async def test_doctor_reports_a_read_only_database(house: House) -> None:
     await migrate_store(house.dsn)
     read_only = f"{house.dsn}{'&' if '?' in house.dsn else '?'}default_transaction_read_only=on"
     code, found = await examined(environment(house, STORE_URL=read_only))
@@ -341,7 +341,7 @@ async def test_a_database_that_takes_no_writes_is_told(house: House) -> None:
     assert "read-only" in found["writing"][0]["text"]
 
 
-async def test_too_few_connections_for_the_gateways_are_told(house: House) -> None:
+async def test_doctor_reports_too_few_connections(house: House) -> None:
     async with house.gateway():
         _, found = await examined(environment(house))
         (few,) = found["connections"]
@@ -374,7 +374,7 @@ async def test_a_gateway_opens_no_more_connections_than_it_is_said_to(house: Hou
     assert 8 < most <= MOST_SESSIONS
 
 
-async def test_runs_that_nobody_takes_over_are_told_with_their_age(house: House) -> None:
+async def test_doctor_reports_unowned_runs_with_their_age(house: House) -> None:
     await migrate_store(house.dsn)
     async with connect(house.dsn, schema=SCHEMA) as session:
         owner = uuid4()
@@ -396,7 +396,7 @@ async def test_runs_that_nobody_takes_over_are_told_with_their_age(house: House)
     assert "Start a gateway" in found["runs"][0]["advice"]
 
 
-def test_cards_that_contradict_each_other_or_themselves_are_told() -> None:
+def test_doctor_reports_contradictory_cards() -> None:
     schema = Struct()
     schema.update({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]})
     none = SideEffectClass.SIDE_EFFECT_CLASS_NONE

@@ -83,7 +83,7 @@ async def test_all_is_well_with_certificates_of_one_authority(authority: Authori
         assert not any(line.startswith("problem") for line in found[service])
 
 
-async def test_own_certificates_that_are_over_or_somebody_elses_are_problems(
+async def test_doctor_reports_expired_and_foreign_own_certificates(
     authority: Authority, tmp_path: Path
 ) -> None:
     shown = {name: authority.issue(name) for name, *_ in _SERVED}

@@ -215,7 +215,7 @@ async def until_ended(gateway: Client, run_id: str) -> Any:
 
 @pytest.mark.parametrize("who", _WITHOUT)
 @pytest.mark.usefixtures("agents")
-async def test_whoever_is_no_operator_sees_and_ends_nothing_of_others(
+async def test_only_operators_see_and_cancel_runs_of_others(
     who: str, house: House, tmp_path: Path
 ) -> None:
     async with house.gateway(auth=signed_in(tmp_path)) as gateway:

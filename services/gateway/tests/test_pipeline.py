@@ -83,7 +83,7 @@ async def test_only_what_changes_nothing_begins_before_its_dispatch_is_on_disk(
     assert len(acting.inputs) == 1
 
 
-async def test_nobody_sees_an_event_before_its_commit(house: House) -> None:
+async def test_no_event_is_shown_before_its_commit(house: House) -> None:
     pure = EchoAgent("pure")
     await house.add_agent(pure)
     house.planner.steps = [step("p", "pure")]

@@ -55,7 +55,7 @@ async def test_agents_read_ahead_while_the_plan_is_being_made(house: House) -> N
         await eventually(lambda: outcomes(gateway, "preparing", "cancelled") == 1)
 
 
-async def test_only_agents_whose_card_says_so_and_that_are_not_excluded_are_told(
+async def test_only_agents_that_declare_prepare_and_are_not_excluded_read_ahead(
     house: House,
 ) -> None:
     asked, excluded, silent = PreparingAgent(), PreparingAgent("excluded"), EchoAgent("echo")
@@ -94,7 +94,7 @@ async def test_step_does_not_wait_for_what_its_agent_still_reads(house: House) -
     assert not agent.release.is_set()
 
 
-async def test_agent_that_cannot_be_told_any_more_changes_nothing(house: House) -> None:
+async def test_agent_without_prepare_does_not_affect_the_run(house: House) -> None:
     """Its card said that it reads ahead; it has been replaced by one that knows nothing of it."""
     agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", prepares=True))
     await house.add_agent(agent)
@@ -103,7 +103,7 @@ async def test_agent_that_cannot_be_told_any_more_changes_nothing(house: House) 
         assert (await gateway.ask()).status == RUN_STATUS_SUCCEEDED
 
 
-async def test_agents_are_told_once_in_a_run_however_many_plans_it_has(house: House) -> None:
+async def test_prepare_is_called_once_per_run(house: House) -> None:
     agent = PreparingAgent()
     agent.release.set()
     await house.add_agent(agent)

@@ -162,7 +162,7 @@ async def test_stream_is_not_repeated_once_the_service_has_spoken(spoken: bool) 
     assert len(composer.requests) == 1
 
 
-async def test_nobody_listening_is_told_after_a_few_tries() -> None:
+async def test_missing_listener_is_an_error_after_a_few_tries() -> None:
     async with Channels(Telemetry.for_tests()) as channels:
         stub = ComposerServiceStub(channels.get("127.0.0.1:1"))
         with pytest.raises(Unavailable):

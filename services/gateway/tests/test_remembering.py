@@ -118,7 +118,7 @@ async def test_history_and_memory_reach_planner_and_composer(house: House, targe
     assert len(house.planner.requests) == len(house.composer.requests) == 1
 
 
-async def test_a_question_without_a_conversation_begins_one_and_is_told_its_id(
+async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
     async with house.gateway(memory_target=target, **PATIENT) as client, all_remembered(house):
@@ -181,7 +181,7 @@ async def test_no_run_waits_for_memory_or_fails_by_it(
         await eventually(lambda: method in memory.calls)
 
 
-async def test_a_turn_of_the_deepest_context_is_told_of_and_the_next_question_builds_on_it(
+async def test_a_turn_of_the_deepest_context_is_recorded_and_used_by_the_next_question(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
     deepest = struct_pb2.Value(string_value="x")
@@ -198,12 +198,12 @@ async def test_a_turn_of_the_deepest_context_is_told_of_and_the_next_question_bu
     assert first.run_id in [turn.run_id for turn in memory.recorded]
 
 
-async def test_a_run_goes_on_where_nobody_is_memory(house: House) -> None:
+async def test_a_run_goes_on_without_memory(house: House) -> None:
     async with house.gateway(memory_target="127.0.0.1:1") as client:
         assert (await client.ask()).status == RUN_STATUS_SUCCEEDED
 
 
-async def test_what_memory_was_not_told_of_comes_before_the_question_that_follows_it_up(
+async def test_missed_turn_is_recorded_before_the_next_question(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
     memory.errors["RecordTurn"] = Unavailable("not now")
@@ -236,7 +236,7 @@ async def test_a_turn_that_cannot_be_read_keeps_no_other_from_memory_and_is_not_
     assert [turn.question for turn in memory.recorded] == ["And in Q2?", "And in Q3?"]
 
 
-async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(
+async def test_turn_of_a_dead_owner_is_recorded_by_another_gateway(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
     async with house.gateway(memory_target="127.0.0.1:1") as client:
@@ -253,7 +253,7 @@ async def test_a_turn_that_its_owner_left_behind_is_told_of_by_another_gateway(
     assert [turn.question for turn in memory.recorded] == ["What was revenue in Q2?"]
 
 
-async def test_a_turn_that_memory_refuses_for_good_is_not_told_again(
+async def test_a_turn_that_memory_refuses_for_good_is_not_sent_again(
     house: House, target: str, memory: MemoryDouble
 ) -> None:
     memory.errors["RecordTurn"] = InvalidArgument.field("question", "cannot be stored")

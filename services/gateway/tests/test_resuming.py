@@ -143,7 +143,7 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     assert await replica.ownership.release_strays([]) == 1, "nobody takes it up any more"
 
 
-async def test_run_that_somebody_else_took_first_is_no_error(
+async def test_run_adopted_first_by_another_replica_is_no_error(
     writer: HeldUpWriter,
     replica: Replica,
     pool: asyncpg.Pool[asyncpg.Record],

@@ -52,7 +52,7 @@ async def run_of(gateway: Client, run_id: str) -> Run:
 
 
 @pytest.mark.requirement("B-20")
-async def test_planner_is_told_what_failed_and_what_was_achieved(house: House) -> None:
+async def test_revision_request_holds_failures_and_results(house: House) -> None:
     await house.add_agent(EchoAgent("echo", data={"x": 7}))
     await house.add_agent(broken())
     house.planner.steps = [step("a", "echo"), step("b", "broken", "", "a", n=1)]
@@ -128,7 +128,7 @@ async def test_only_a_planner_at_fault_is_logged_and_introduced(
 
 
 @pytest.mark.requirement("C-24")
-async def test_composer_is_told_what_went_wrong_only_if_it_was_not_mended(
+async def test_composer_gets_failures_only_if_no_revision_mended_them(
     house: House,
 ) -> None:
     await house.add_agent(EchoAgent("echo"))

@@ -98,7 +98,7 @@ def test_decisions_of_people_rules_and_limits_are_not_planned_around(error: str)
         ({"reason": "MODEL_OUTPUT_INVALID"}, MAKES_ANOTHER_PLAN),
     ],
 )
-def test_what_an_error_tells_in_its_details_counts_as_well(
+def test_reason_in_the_details_of_an_error_counts(
     details: dict[str, Any], follows: list[object]
 ) -> None:
     assert tried(failed("a", "QueryError", **details), steps="a") == follows
@@ -234,7 +234,7 @@ def test_short_run_needs_less_time_for_another_plan(left_s: float, follows: list
     assert wanted(state, START + timedelta(seconds=8 - left_s)) == follows
 
 
-def test_answer_that_was_begun_is_composed_whoever_began_it() -> None:
+def test_answer_that_was_begun_is_composed_by_any_owner() -> None:
     """Such as a replica of an earlier version, which knows no revisions."""
     state = after(planned(step("a", "echo")))
     apply(state, failed("a"))
@@ -254,7 +254,7 @@ def test_only_the_tools_of_the_plan_can_have_acted(tool: str, follows: list[obje
     assert wanted(state) == follows
 
 
-def test_step_that_nobody_has_begun_is_planned_again_whatever_it_could_have_done() -> None:
+def test_step_that_was_not_begun_may_be_replanned_despite_side_effects() -> None:
     state = after(
         planned(step("a", "actor")), start=accepted(acting(SIDE_EFFECT_CLASS_IRREVERSIBLE))
     )
@@ -414,7 +414,7 @@ def test_side_effect_behind_a_denial_does_not_wait() -> None:
     assert wanted(state) == ["between", "act"]
 
 
-def test_step_that_needs_an_approval_waits_whatever_its_effect() -> None:
+def test_step_that_needs_an_approval_waits_for_the_revision() -> None:
     state = held(card=acting(SIDE_EFFECT_CLASS_NONE, protected=True))
     apply(state, failed("a"))
     assert wanted(state) == ["between"]

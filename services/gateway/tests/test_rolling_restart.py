@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 @pytest.mark.timeout(240)
-async def test_rolling_restart_under_load_is_seen_by_nobody(house: House) -> None:
+async def test_rolling_restart_under_load_is_invisible_to_clients(house: House) -> None:
     quick, working = EchoAgent("quick"), WorkingAgent("working")
     await house.add_agent(quick)
     await house.add_agent(working)

@@ -143,7 +143,7 @@ async def owner_of(store: str, run_id: UUID) -> tuple[UUID | None, int]:
     return row["replica_id"], row["status"]
 
 
-async def test_letting_go_until_somebody_decides_can_be_written_twice(store: str) -> None:
+async def test_release_until_a_decision_can_be_written_twice(store: str) -> None:
     """As when the answer to the first try was lost; nothing changes hands by it a second time."""
     run, replica = new_run(), uuid4()
     released = LogEvent(run_released=RunReleased(reason=WAITING_FOR_APPROVAL))
@@ -363,7 +363,7 @@ async def ended_sessions(connection: asyncpg.Connection[asyncpg.Record]) -> int:
     )
 
 
-async def test_whoever_still_waits_when_the_writer_ends_is_told(store: str) -> None:
+async def test_pending_appends_fail_when_the_writer_ends(store: str) -> None:
     run = new_run()
     async with connect(store, schema=SCHEMA) as connection:
         async with writer(store, uuid4()) as log:

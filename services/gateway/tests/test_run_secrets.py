@@ -295,7 +295,7 @@ async def test_an_unusable_key_is_refused_at_the_start_without_showing_it(
     assert not any(part in raised.value.message for part in shown)
 
 
-async def test_the_doctor_tells_no_key_from_one_that_opens_nothing(house: House) -> None:
+async def test_doctor_distinguishes_a_missing_key_from_a_wrong_one(house: House) -> None:
     slow = await plan_slow(house)
     keys = new_key()
     ring = SecretsKeyRing.parse(keys)

@@ -340,7 +340,7 @@ async def test_its_servicers_refuse_a_run_token_even_if_the_door_does_not(
     assert set(refused.values()) == {grpc.StatusCode.PERMISSION_DENIED}, refused
 
 
-async def test_only_tokens_of_steps_are_told_anything(house: House) -> None:
+async def test_only_tokens_of_steps_can_be_checked(house: House) -> None:
     stranger = RunTokenSigner(generate_keypair()[0])
     cases: list[Any] = [
         (),

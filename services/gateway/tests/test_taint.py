@@ -107,7 +107,7 @@ def test_taint_passes_through_what_failed_or_was_never_run_and_spares_what_stand
     [(True, False, True), (False, True, True), (False, False, False)],
     ids=["result", "action", "neither"],
 )
-def test_what_comes_of_a_tainted_proposal_is_tainted_whatever_the_step_was_handed(
+def test_result_of_a_tainted_proposal_is_tainted_with_any_inputs(
     result: bool, action: bool, tainted: bool
 ) -> None:
     state = after(planned(step("a", "echo"), step("beside", "echo")))
@@ -142,7 +142,7 @@ def test_marking_covers_what_is_proposed_and_cleans_nothing() -> None:
 
 
 @pytest.mark.parametrize(("begun", "ended"), [(True, False), (False, True), (False, False)])
-def test_memory_is_told_of_taint_at_either_end_of_a_run(begun: bool, ended: bool) -> None:
+def test_taint_at_either_end_of_a_run_reaches_memory(begun: bool, ended: bool) -> None:
     first = event(run_accepted=RunAccepted(tainted=begun))
     last = event(run_finished=RunFinished())
     last.run_finished.response.tainted = ended

@@ -39,9 +39,7 @@ def test_no_step_downstream_of_text_of_others_is_untainted(
 
 @_SETTINGS
 @given(questions=st.integers(1, 4), data=st.data())
-def test_where_nobody_else_wrote_anything_nothing_is_tainted(
-    questions: int, data: DataObject
-) -> None:
+def test_nothing_is_tainted_without_foreign_content(questions: int, data: DataObject) -> None:
     world = World(data, sources=False)
     asyncio.run(_asked(world, questions))
     assert not any(given.tainted for given in world.inputs)

@@ -16,4 +16,5 @@ async def test_nothing_is_lost_doubled_or_innocently_failed_in_a_round_of_random
     verdict = await one_round(plan, tally)
     assert verdict.broken == []
     assert tally.kills > 0
+    assert tally.happened["died at its start"] > 0
     assert verdict.runs > 0

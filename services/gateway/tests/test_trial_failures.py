@@ -120,7 +120,7 @@ async def run_with_newer_event(house: House) -> None:
     await execute(house, "UPDATE run_events SET schema_version = 99 WHERE kind = 'planned'")
 
 
-async def test_run_from_a_newer_version_is_left_to_it_and_disturbs_nobody(house: House) -> None:
+async def test_run_from_a_newer_version_is_released_without_affecting_others(house: House) -> None:
     await run_with_newer_event(house)
     async with replica(house, hold_off_s=0.5) as (_, client, _):
         await until(house, "bool_and(epoch >= 4) FROM runs")
@@ -136,7 +136,7 @@ async def test_run_from_a_newer_version_is_left_to_it_and_disturbs_nobody(house:
         )  # fmt: skip
 
 
-async def test_run_that_nobody_can_read_for_hours_is_ended(house: House) -> None:
+async def test_run_that_is_unreadable_for_hours_is_ended(house: House) -> None:
     await run_with_newer_event(house)
     async with replica(house, hold_off_s=0.5) as (_, client, _):
         await until(house, "bool_and(unreadable_since IS NOT NULL) FROM runs")
@@ -199,7 +199,7 @@ def sending(side_effect: SideEffectClass) -> Any:
     return send
 
 
-async def test_action_whose_call_broke_off_is_told_as_of_unknown_outcome(house: House) -> None:
+async def test_action_whose_call_broke_off_has_an_unknown_outcome(house: House) -> None:
     acted = 0
 
     async def act_and_die(_: AgentInput, context: Any) -> AgentResult:

@@ -187,7 +187,7 @@ async def transaction_of_upkeep(house: House) -> AsyncIterator[None]:
         yield
 
 
-async def test_replica_frozen_inside_a_transaction_keeps_nobody_from_upkeep(house: House) -> None:
+async def test_replica_frozen_inside_a_transaction_does_not_block_maintenance(house: House) -> None:
     await gated_and_good(house)
     async with replica(house, maintenance_interval_s=0.2, retention_days=1e-7) as (
         frozen,

@@ -52,7 +52,7 @@ async def read_by_all(client: Client, request: AskStreamRequest) -> list[RunEven
     return events
 
 
-async def test_a_request_with_fields_that_nobody_knows_leaves_a_log_that_can_be_read(
+async def test_request_with_unknown_fields_leaves_a_readable_log(
     house: House,
 ) -> None:
     await add_raw(house, "good")
@@ -65,7 +65,7 @@ async def test_a_request_with_fields_that_nobody_knows_leaves_a_log_that_can_be_
 
 @pytest.mark.parametrize("unknown", [groups(97), field(_NUMBER, b"x" * 3_900_000)])
 @pytest.mark.requirement("S-12")
-async def test_a_result_with_fields_that_nobody_knows_leaves_a_log_that_can_be_read(
+async def test_result_with_unknown_fields_leaves_a_readable_log(
     house: House, unknown: bytes
 ) -> None:
     async def evil(_: Any, __: Any) -> AgentResult:

@@ -95,7 +95,7 @@ def of_duration(seconds: int) -> Callable[[], AgentResult]:
         pytest.param(of_duration(2**62), id="time no clock can tell"),
     ],
 )
-async def test_run_ends_once_whatever_numbers_its_agents_report(
+async def test_run_ends_once_with_absurd_numbers_from_its_agents(
     house: House, make: Callable[[], AgentResult]
 ) -> None:
     async def evil(_: AgentInput, __: Any) -> AgentResult:
@@ -119,7 +119,7 @@ async def test_run_ends_once_whatever_numbers_its_agents_report(
     assert len(await log_of(house, "evil?")) == events[-1].sequence
 
 
-async def test_absurd_usage_of_two_runs_at_once_closes_nobodys_day(house: House) -> None:
+async def test_absurd_usage_of_two_runs_does_not_exhaust_the_day(house: House) -> None:
     both = asyncio.Barrier(2)
 
     async def evil(_: AgentInput, __: Any) -> AgentResult:
@@ -290,7 +290,7 @@ def peak_memory_kib(pid: int) -> int:
 
 
 @pytest.mark.parametrize("references", [60, 250, 2400])
-async def test_plan_whose_references_add_up_to_gigabytes_hurts_nobody(
+async def test_plan_with_gigabytes_of_references_does_not_affect_others(
     house: House, references: int
 ) -> None:
     """60 of 250 KB are too large for one dispatch already; 2,400 would be 600 MB."""

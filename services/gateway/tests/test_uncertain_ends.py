@@ -114,7 +114,7 @@ def test_what_is_known_by_its_key_and_cannot_be_sent_again(
 
 
 @pytest.mark.parametrize("outcome", [CANCEL, QUESTION], ids=["cancel", "question"])
-def test_run_that_ends_before_anybody_has_said_what_is_to_become_of_it(outcome: LogEvent) -> None:
+def test_run_that_ends_before_a_decision_about_an_unknown_outcome(outcome: LogEvent) -> None:
     state, _ = asked_again()
     apply(state, outcome)
     result = ended(state, START)
@@ -211,7 +211,7 @@ def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
     )
 
 
-def test_nobody_is_asked_about_what_was_never_begun() -> None:
+def test_no_approval_is_requested_for_an_action_that_was_never_begun() -> None:
     """It was approved with instructions, so another proposal was being made of it."""
     state, requested = asking()
     unprotected = Tool(name="other", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
@@ -226,7 +226,7 @@ def test_nobody_is_asked_about_what_was_never_begun() -> None:
     assert not result.performed_actions
 
 
-def test_request_about_an_unknown_outcome_is_within_bounds_whatever_is_said_in_it() -> None:
+def test_request_about_an_unknown_outcome_is_within_bounds_for_any_text() -> None:
     state = performing()
     sent = state.steps["a"].sub_task
     assert sent is not None

@@ -178,7 +178,7 @@ async def test_call_that_broke_off_may_have_acted_unless_it_never_began(
     assert len(agent.inputs) == (3 if again else 1)
 
 
-async def test_nobody_is_asked_about_what_is_known_by_its_key(house: House) -> None:
+async def test_idempotent_action_is_repeated_without_asking(house: House) -> None:
     agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
     events, asked = await run(house, agent, APPROVE)
     assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]

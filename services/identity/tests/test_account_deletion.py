@@ -165,7 +165,7 @@ async def test_deleting_twice_is_one_deletion(house: House) -> None:
     assert first.request_time == second.request_time
 
 
-async def test_nobody_can_use_or_bring_back_an_account_that_is_being_deleted(house: House) -> None:
+async def test_an_account_being_deleted_cannot_be_used_or_restored(house: House) -> None:
     ada = await house.identity.invited(house.root, "ada")
     opened = await house.identity.log_in("ada")
     mine = CreateApiKeyRequest(name="k", scopes=["account"])
@@ -198,7 +198,7 @@ async def test_nobody_can_use_or_bring_back_an_account_that_is_being_deleted(hou
     house.holder.stuck.set()
 
 
-async def test_what_is_away_is_waited_for_and_told(house: House) -> None:
+async def test_deletion_waits_for_services_that_are_away_and_reports_them(house: House) -> None:
     ada = await house.identity.invited(house.root, "ada")
     house.holder.held[ada.user_id] = 1
     house.holder.problem = Unavailable("The store is away.")
@@ -233,7 +233,7 @@ async def test_the_last_administrator_and_the_local_user_stay(house: House) -> N
     await until(house.erased)
 
 
-async def test_nothing_is_deleted_while_nobody_says_which_services_hold_data(
+async def test_nothing_is_deleted_while_data_services_are_not_configured(
     start: Starter,
 ) -> None:
     identity = await start()

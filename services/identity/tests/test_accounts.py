@@ -74,7 +74,7 @@ async def test_name_and_address_lead_to_the_account_in_any_case(identity: Caller
         assert (await identity.log_in(name)).user.username == "Ada"
 
 
-async def test_names_and_addresses_are_unique_whatever_their_case_and_nobody_hears_which_is_taken(
+async def test_names_and_addresses_are_unique_in_any_case_without_saying_which_is_taken(
     identity: Caller,
 ) -> None:
     await identity.register("ada")
@@ -131,9 +131,7 @@ async def test_a_wrong_password_and_an_unknown_user_look_the_same(identity: Call
     assert identity.metric("bos_identity_hash_duration_seconds_count") == 6
 
 
-async def test_the_same_password_is_stored_differently_for_everybody(
-    identity: Caller, postgres_dsn: str
-) -> None:
+async def test_the_same_password_has_different_hashes(identity: Caller, postgres_dsn: str) -> None:
     await identity.register("ada")
     await identity.register("eve")
     async with connect(postgres_dsn, schema="identity") as connection:
@@ -165,7 +163,7 @@ async def test_every_refresh_token_works_once(identity: Caller) -> None:
     assert len({first.refresh_token, second.refresh_token, third.refresh_token}) == 3
 
 
-async def test_using_a_refresh_token_again_ends_its_session_for_everybody(identity: Caller) -> None:
+async def test_refresh_token_reuse_ends_the_session(identity: Caller) -> None:
     await identity.register()
     stolen = (await identity.log_in()).tokens
     other = (await identity.log_in()).tokens
@@ -360,7 +358,7 @@ async def test_a_password_that_cannot_be_changed_is_named(
     assert wrong.value.violations[0].field == field
 
 
-async def test_a_flood_of_logins_is_refused_and_leaves_nobody_waiting_longer(
+async def test_a_flood_of_logins_is_refused_without_delaying_others(
     start: Starter,
 ) -> None:
     identity = await start(hash_queue=1, hash_threads=1, argon2_memory_kib=32768)
@@ -373,7 +371,7 @@ async def test_a_flood_of_logins_is_refused_and_leaves_nobody_waiting_longer(
     assert not [a for a in answers if isinstance(a, BosError) and a not in full]
 
 
-async def test_the_local_user_is_whoever_holds_the_key(start: Starter) -> None:
+async def test_the_holder_of_the_static_key_is_the_local_user(start: Starter) -> None:
     auth = AuthSettings.load(static_key="0123456789abcdef", static_key_user=str(LOCAL_USER_ID))
     identity = await start(auth=auth)
     again = await start(auth=auth)

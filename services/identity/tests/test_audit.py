@@ -214,7 +214,9 @@ async def standing(dsn: str) -> tuple[str, int, int, int, int]:
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("identity")))
-async def test_what_cannot_be_told_is_not_done(deeds: Deeds, postgres_dsn: str, rpc: str) -> None:
+async def test_a_change_whose_audit_entry_fails_is_not_made(
+    deeds: Deeds, postgres_dsn: str, rpc: str
+) -> None:
     await run(
         postgres_dsn,
         f"{REFUSES} CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW "
@@ -248,7 +250,7 @@ async def test_a_deed_that_is_undone_leaves_no_entry(deeds: Deeds, postgres_dsn:
     assert entry["details"] == {"roles": "user approver", "groups": ""}
 
 
-async def test_what_an_api_key_does_is_told_under_its_id_and_its_users(
+async def test_actions_of_an_api_key_are_audited_under_key_and_user(
     deeds: Deeds, postgres_dsn: str
 ) -> None:
     made = await deeds.make_key()
@@ -299,7 +301,7 @@ async def test_failed_log_ins_are_counted_by_address_without_what_was_typed(
     assert PLANTED not in json.dumps(found)
 
 
-async def test_whoever_has_to_wait_and_refused_codes_are_told(
+async def test_throttled_callers_and_refused_codes_are_audited(
     start: Starter, postgres_dsn: str
 ) -> None:
     identity = await start(account_attempts=1, registration_open=False)
@@ -320,7 +322,7 @@ async def test_whoever_has_to_wait_and_refused_codes_are_told(
     assert PLANTED not in json.dumps(await entries_of(postgres_dsn))
 
 
-async def test_a_token_used_twice_and_one_session_too_many_are_told(
+async def test_refresh_token_reuse_and_too_many_sessions_are_audited(
     start: Starter, postgres_dsn: str
 ) -> None:
     identity = await start(max_sessions=1, refresh_repeat_s=0)
@@ -338,7 +340,7 @@ async def test_a_token_used_twice_and_one_session_too_many_are_told(
     assert [each["actor_kind"] for each in ended] == ["user", "anonymous"]
 
 
-async def test_signing_keys_and_settings_are_told_once_and_what_is_secret_is_not(
+async def test_signing_keys_and_settings_are_audited_once_without_secrets(
     start: Starter, postgres_dsn: str
 ) -> None:
     await start(bootstrap_token=f"{PLANTED}-and-long-enough-to-be-used")
@@ -376,7 +378,7 @@ async def test_the_role_that_sees_one_user_cannot_write_in_the_name_of_another(
             await session.execute(sql, "somebody else")
 
 
-async def test_what_a_provider_says_of_somebody_is_told(
+async def test_claims_of_a_provider_are_audited(
     start: Starter, provider: ScriptedProvider, postgres_dsn: str
 ) -> None:
     openid = OpenIdSettings.load(issuer=provider.url, client_id="bos", roles_claim="roles")

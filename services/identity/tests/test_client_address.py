@@ -8,7 +8,7 @@ from bos_chassis.settings import AuthSettings
 from bos_testkit.address_tokens import AddressTokens
 
 
-async def test_a_header_that_anybody_can_write_hides_nobody(start: Starter) -> None:
+async def test_a_forged_header_does_not_hide_the_client_address(start: Starter) -> None:
     identity = await start(address_attempts=3, throttle_first_s=100.0)
     await identity.register()
     for number in range(3):
@@ -19,7 +19,7 @@ async def test_a_header_that_anybody_can_write_hides_nobody(start: Starter) -> N
     assert await identity.log_in(**coming_from("203.0.113.9"))
 
 
-async def test_strangers_whose_address_nobody_knows_slow_down_no_others(start: Starter) -> None:
+async def test_callers_of_unknown_address_do_not_slow_down_others(start: Starter) -> None:
     identity = await start(address_attempts=3, throttle_first_s=100.0)
     await identity.register()
     nowhere = coming_from("")
@@ -31,7 +31,7 @@ async def test_strangers_whose_address_nobody_knows_slow_down_no_others(start: S
     assert [session.client_address for session in sessions] == [""]
 
 
-async def test_a_gateway_that_is_not_known_is_told_so(start: Starter) -> None:
+async def test_an_unknown_proxy_gets_an_error_that_says_so(start: Starter) -> None:
     known, none = await start(), await start(auth=AuthSettings.load())
     await known.register()
     stranger = {"bos_proxy_token": AddressTokens().token("203.0.113.7")}

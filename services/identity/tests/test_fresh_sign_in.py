@@ -131,7 +131,7 @@ async def test_an_export_names_the_own_identities_and_no_others(ada: Ada) -> Non
     assert own["sessions"][0]["openIdIssuer"] == ISSUER
 
 
-async def test_a_caller_is_told_how_and_until_when(ada: Ada) -> None:
+async def test_refusal_says_how_and_until_when_to_sign_in_afresh(ada: Ada) -> None:
     told = (await ada.identity.me(ada.tokens.access_token)).sign_in
     (session,) = await ada.identity.sessions(ada.tokens.access_token)
     assert (told.method, told.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_OPEN_ID, ISSUER)
@@ -154,7 +154,7 @@ async def test_a_caller_is_told_how_and_until_when(ada: Ada) -> None:
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-async def test_holders_of_static_keys_are_told_apart(start: Starter, is_local: bool) -> None:
+async def test_holders_of_static_keys_are_distinguished(start: Starter, is_local: bool) -> None:
     identity = await start()
     root = await identity.administrator()
     user_id = str(LOCAL_USER_ID) if is_local else (await identity.me(root)).user_id

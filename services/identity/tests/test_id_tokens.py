@@ -154,7 +154,7 @@ def test_addresses(given: dict[str, Any], email: str | None) -> None:
     assert email_of(given) == email
 
 
-def test_names_that_nobody_can_see_are_not_shown() -> None:
+def test_invisible_names_are_not_shown() -> None:
     assert display_name_of({"name": "Ada L."}, "ada") == "Ada L."
     assert display_name_of({"name": "Ada\u202e"}, "ada") == "ada"
 

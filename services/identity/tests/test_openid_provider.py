@@ -130,9 +130,7 @@ async def test_redirects_are_not_followed(client: Client) -> None:
     ],
     ids=str,
 )
-async def test_a_device_code_that_nobody_should_see_is_not_shown(
-    client: Client, lie: dict[str, Any]
-) -> None:
+async def test_an_unsafe_device_code_is_not_shown(client: Client, lie: dict[str, Any]) -> None:
     client.provider.device = lie
     await unavailable(client, "")
     client.provider.device = {}

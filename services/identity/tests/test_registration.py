@@ -86,7 +86,7 @@ async def test_of_those_who_all_saw_an_empty_house_one_is_the_administrator(
     assert sum("administrator" in user.roles for user in users) == 1
 
 
-async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_registers_next(
+async def test_an_account_from_before_roles_stays_the_administrator(
     start: Starter, postgres_dsn: str
 ) -> None:
     await (await start()).register("ada")
@@ -111,7 +111,7 @@ async def test_an_account_from_before_roles_is_not_overtaken_by_whoever_register
     assert "administrator" in (await migrated.log_in("ada")).user.roles
 
 
-async def test_a_service_on_loopback_is_open_to_this_machine_and_to_nobody_behind_a_proxy(
+async def test_registration_on_loopback_is_closed_to_clients_of_a_proxy(
     identity: Caller,
 ) -> None:
     async def register(username: str, **metadata: str) -> Any:
@@ -267,7 +267,7 @@ async def test_an_invitation_expires_and_can_be_revoked(start: Starter, postgres
     assert await listed() == set()
 
 
-async def test_guessing_at_invitations_is_slowed_down_and_delays_nobody_who_has_one(
+async def test_guessing_invitations_is_throttled_without_delaying_holders(
     start: Starter,
 ) -> None:
     identity = await start(address_attempts=3, throttle_first_s=100.0)

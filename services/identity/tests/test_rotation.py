@@ -51,7 +51,9 @@ def test_a_key_is_gone_once_its_last_token_has_expired_and_not_before() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 40 * 24), min_size=1, max_size=60))
-def test_whoever_looks_whenever_every_token_can_be_verified(hours_between_looks: list[int]) -> None:
+def test_every_token_can_be_verified_at_any_time_of_a_rotation(
+    hours_between_looks: list[int],
+) -> None:
     """Replicas look at odd times; the key that signs was always published an hour before."""
     now, keys = START, [key("k0", timedelta(0))]
     published = {"k0": START - HOUR}

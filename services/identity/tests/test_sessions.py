@@ -105,9 +105,7 @@ async def test_of_logins_at_once_no_more_sessions_stay_than_may(
 
 
 @pytest.mark.parametrize("name", ["a\u202eb", "a\nb", "\x1b[31m"])
-async def test_a_client_cannot_call_itself_what_nobody_can_read(
-    identity: Caller, name: str
-) -> None:
+async def test_unreadable_client_names_are_refused(identity: Caller, name: str) -> None:
     await identity.register()
     request = LogInRequest(username="ada", password=PASSWORD, client_name=name)
     with pytest.raises(InvalidArgument):

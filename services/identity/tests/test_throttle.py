@@ -32,7 +32,7 @@ async def let_time_pass(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ada", "ADA@example.com"])
-async def test_an_account_has_to_wait_whoever_asks_and_under_whatever_name(
+async def test_throttling_of_an_account_holds_for_all_addresses_and_spellings(
     start: Starter, name: str
 ) -> None:
     identity = await start(account_attempts=3, throttle_first_s=100.0)

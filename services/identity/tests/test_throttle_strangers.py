@@ -65,7 +65,7 @@ async def test_where_the_owner_signed_in_guesses_are_slowed_down_too(start: Star
     assert await identity.log_in(**away())
 
 
-async def test_an_ipv6_site_is_known_whatever_address_of_it_is_used(start: Starter) -> None:
+async def test_an_ipv6_site_counts_as_one_network(start: Starter) -> None:
     identity = await start(account_attempts_anywhere=1, **SLOW)
     await identity.register()
     await identity.log_in(**coming_from("2001:db8:1:1::1"))
@@ -86,7 +86,7 @@ async def test_an_account_as_a_whole_waits_for_less_long(start: Starter) -> None
     assert error.value.retry_after_s <= 30
 
 
-async def test_what_nobody_knows_the_address_of_waits_by_account_alone(
+async def test_attempts_of_unknown_address_are_throttled_by_account_alone(
     start: Starter, postgres_dsn: str
 ) -> None:
     settings = IdentitySettings.load(
@@ -242,7 +242,7 @@ async def test_an_attempt_whose_process_died_stops_counting(
         assert (0, 1) in await _failures(pool)
 
 
-async def test_whoever_holds_a_session_cannot_guess_at_its_password_either(start: Starter) -> None:
+async def test_a_session_does_not_allow_guessing_its_password(start: Starter) -> None:
     identity = await start(account_attempts=2, throttle_first_s=100.0)
     await identity.register()
     token = (await identity.log_in()).tokens.access_token

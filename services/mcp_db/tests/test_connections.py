@@ -93,7 +93,7 @@ async def served(server: McpDbServer) -> None:
 @pytest.mark.parametrize(
     "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
 )
-async def test_two_hundred_slow_connections_keep_nobody_out(
+async def test_two_hundred_slow_connections_do_not_block_others(
     sqlite_file: Path, sent: bytes, limits: dict[str, int]
 ) -> None:
     async with (

@@ -67,7 +67,7 @@ async def test_zero_asks_for_no_estimate(reader_dsn: str) -> None:
     assert dear["error"]["reason"] == "QUERY_TIMED_OUT"
 
 
-async def test_a_planner_without_costs_is_told_about_at_start(sqlite_file: Path) -> None:
+async def test_a_planner_without_costs_is_logged_at_start(sqlite_file: Path) -> None:
     async with running({"main": sqlite_database(sqlite_file)}, max_estimated_cost=1) as (
         client,
         telemetry,

@@ -86,7 +86,7 @@ async def test_twelve_endless_queries_of_one_user_leave_another_a_place(
             await asyncio.wait(greedy)
 
 
-async def test_whoever_waits_too_long_is_told_that_all_are_in_use(sqlite_file: Path) -> None:
+async def test_waiting_too_long_for_a_connection_is_refused(sqlite_file: Path) -> None:
     database = sqlite_database(sqlite_file)
     async with users(database, pool_size=2, queue_timeout_s=0.2) as people:
         greedy = asyncio.create_task(people.ask("greedy", ENDLESS))

@@ -111,7 +111,7 @@ async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_
         assert (await call(both, "mcp_db_query", **joined))["success"]
 
 
-async def test_whoever_may_read_nothing_learns_nothing(sqlite_file: Path) -> None:
+async def test_users_without_tables_learn_nothing(sqlite_file: Path) -> None:
     async with house(sqlite_database(sqlite_file), GROUPS) as client_of:
         for groups in ((), ("unheard-of",), ("elsewhere",)):
             async with client_of(*groups) as stranger:
@@ -236,7 +236,7 @@ async def test_a_role_that_cannot_be_taken_on_ends_the_start(database: DatabaseS
             pass
 
 
-async def test_a_role_that_is_taken_away_later_is_told_and_nothing_is_read(
+async def test_a_revoked_database_role_is_an_error_and_nothing_is_read(
     reader_dsn: str, north: asyncpg.Connection
 ) -> None:
     async with (

@@ -159,7 +159,7 @@ async def test_a_refused_login_is_a_database_that_cannot_be_reached() -> None:
     assert server.logins == 1
 
 
-async def test_nobody_listening_is_a_database_that_cannot_be_reached() -> None:
+async def test_port_without_listener_is_an_unreachable_database() -> None:
     async with tds_server(answering(Rows())) as server:
         pass
     async with backend(server) as adapter:

@@ -105,7 +105,9 @@ async def test_each_deed_leaves_its_entry_and_no_content(
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("memory")))
-async def test_what_cannot_be_told_is_not_done(deeds: Deeds, postgres_dsn: str, rpc: str) -> None:
+async def test_a_change_whose_audit_entry_fails_is_not_made(
+    deeds: Deeds, postgres_dsn: str, rpc: str
+) -> None:
     async with connect(postgres_dsn, schema=SCHEMA) as session:
         await session.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
@@ -140,7 +142,7 @@ async def test_a_deed_that_is_undone_leaves_no_entry(deeds: Deeds, postgres_dsn:
     assert len(await audit_entries(postgres_dsn, SCHEMA, "conversation.deleted")) == 1
 
 
-async def test_an_operator_who_erases_a_user_is_told_of(
+async def test_erasure_by_an_operator_is_audited(
     deeds: Deeds, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOS_MEMORY_STORE_URL", postgres_dsn)

@@ -93,7 +93,7 @@ async def test_twelve_endless_programs_of_one_user_leave_another_a_place(
             await asyncio.gather(*greedy, return_exceptions=True)
 
 
-async def test_a_user_alone_who_wants_more_than_there_is_is_told_so() -> None:
+async def test_a_lone_user_beyond_all_places_is_refused() -> None:
     async with users(Tier.TIER_INTERPRETER, max_workers=2, process_enabled=False) as sandbox:
         calls = [sandbox.run("greedy", ENDLESS) for _ in range(120)]
         asking = [asyncio.create_task(reason_of(call)) for call in calls]

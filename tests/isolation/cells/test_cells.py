@@ -95,7 +95,7 @@ async def test_servers_offer_nothing_that_has_no_row(estate: Estate) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_SERVED)
-async def test_what_is_not_served_answers_nobody(name: str, estate: Estate) -> None:
+async def test_unserved_methods_are_refused_for_all_callers(name: str, estate: Estate) -> None:
     rpc = RPCS[name]
     for target in estate.targets.values():
         for caller, cells in KINDS[-1].cells.items():

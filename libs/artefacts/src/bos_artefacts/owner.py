@@ -1,4 +1,4 @@
-"""Whose a blob is, and what follows from it for its name."""
+"""Owner of a blob: a user's run, and the name in the store that follows from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A run of a user. Nobody else's blobs are ever found under it, equal ones included."""
+    """A run of a user. Its blobs are found under it alone, equal ones of other runs included."""
 
     user_id: str
     run_id: UUID

@@ -1,4 +1,4 @@
-"""What a store of artefacts does, whatever it is made of."""
+"""Interface of artefact stores: put, get, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every service stands on."""
+"""Chassis of every service: server, channels, authentication, settings, telemetry."""
 
 import os
 

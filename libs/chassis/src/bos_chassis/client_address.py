@@ -1,6 +1,6 @@
-"""Where a call comes from, as far as that can be believed, and what counts as one origin.
+"""Client address of a call, as far as it can be trusted, and the network it counts for.
 
-Whatever is counted per address (places, attempts, look-ups) is counted per :func:`network`: one
+All that is counted per address (places, attempts, look-ups) is counted per :func:`network`: one
 IPv4 address, or the /64 that a single IPv6 subscriber has to itself.
 """
 
@@ -16,7 +16,7 @@ _network: ContextVar[str] = ContextVar("bos_network", default="")
 
 
 def current_network() -> str:
-    """The network that the server call in progress comes from; empty if nobody knows."""
+    """The network that the server call in progress comes from; empty if unknown."""
     return _network.get()
 
 
@@ -26,7 +26,7 @@ def set_network(name: str) -> None:
 
 
 def client_address(peer: str, told: str | None) -> str:
-    """Where the client is; empty if nobody knows.
+    """Address of the client; empty if unknown.
 
     Args:
         peer: Who is at the other end, as gRPC has it, such as ``ipv4:10.0.0.7:51234``.
@@ -38,7 +38,7 @@ def client_address(peer: str, told: str | None) -> str:
 
 
 def network(address: str) -> str:
-    """What is counted together: an IPv4 address, or the network that one IPv6 site has."""
+    """The network an address counts for: an IPv4 address itself, or the network of an IPv6 site."""
     found = parsed(address)
     if not isinstance(found, IPv6Address):
         return address if found is None else str(found)

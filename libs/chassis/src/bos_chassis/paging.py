@@ -16,7 +16,7 @@ def time_token(at: datetime, key: UUID) -> str:
 
 
 def after_time(token: str) -> tuple[datetime, UUID]:
-    """What :func:`time_token` was made of; later than everything for an empty token.
+    """The position that :func:`time_token` encoded; later than everything for an empty token.
 
     Raises:
         InvalidArgument: the token is not one of ours.
@@ -25,7 +25,7 @@ def after_time(token: str) -> tuple[datetime, UUID]:
         return datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1)
     try:
         at, _, key = decoded(token).partition("|")
-        # Whatever was put into the text, the comparison needs a time zone.
+        # However the text was made, the comparison needs a time zone.
         return datetime.fromisoformat(at).astimezone(UTC), UUID(key)
     except (ValueError, OverflowError):
         raise foreign_token() from None
@@ -37,7 +37,7 @@ def encoded(text: str) -> str:
 
 
 def decoded(token: str) -> str:
-    """What :func:`encoded` was given.
+    """The text that :func:`encoded` was given.
 
     Raises:
         InvalidArgument: the token is not one of ours.

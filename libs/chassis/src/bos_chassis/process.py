@@ -129,7 +129,7 @@ async def _serve_until_signal(
 
     def on_signal(number: int) -> None:
         if stop.is_set():
-            # Not sys.exit: whatever hangs in the drain could hang in an orderly exit as well.
+            # Not sys.exit: what hangs in the drain could hang in an orderly exit as well.
             os._exit(128 + number)
         stop.set()
         if starting is not None:

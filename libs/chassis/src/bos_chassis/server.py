@@ -49,11 +49,11 @@ class Servicer:
     name: str
     """Full name, such as ``bos.planner.v1.PlannerService``."""
     open_methods: tuple[str, ...] = ()
-    """Names of methods that anybody may call, without a credential."""
+    """Names of methods that need no credential."""
     max_request_bytes: int = _PUBLIC_REQUEST_BYTES
     """Largest request; a larger one is refused before it is unpacked."""
     auth: Authenticator | None = None
-    """Who may call it, if that is not whoever may call the others."""
+    """Authenticator of this service, if it is not that of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        """Where clients connect, as ``host:port``."""
+        """Address that clients connect to, as ``host:port``."""
         return _join(self.host, self.port)
 
     async def set_serving(self, serving: bool) -> None:
@@ -95,9 +95,9 @@ async def grpc_server(
         settings: Where, and within which bounds.
         servicers: What to offer.
         telemetry: Of the service.
-        auth: Who may call; None asks nobody.
+        auth: Who may call; None for no authentication.
         from_proxy: The client's address, where metadata of a call prove that it comes through a
-            proxy of this house, whose traces then go on here; None where they do not.
+            trusted proxy, whose traces then go on here; None where they do not.
 
     Raises:
         ConfigurationError: The address cannot be bound, or is open to the network while nobody
@@ -176,7 +176,7 @@ def _bind(
 
 def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tuple[str, Any]]:
     # gRPC holds a message whole before it hands it over. What is a little too large gets there, and
-    # is told so by us; what is far too large never does.
+    # gets that from us; one far too large never does.
     largest = 2 * max((one.max_request_bytes for one in servicers), default=_PUBLIC_REQUEST_BYTES)
     return [
         ("grpc.max_receive_message_length", min(settings.max_message_bytes, largest)),
@@ -187,7 +187,7 @@ def _options(settings: ServerSettings, servicers: Sequence[Servicer]) -> list[tu
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.server_handshake_timeout_ms", max(1, int(settings.message_timeout_s * 1000))),
         # Calls that wait for the event loop to look at them. With more than that gRPC drops some,
-        # whoever made them; by itself it does so from a thousand on, which is one connection's.
+        # of any caller; by itself it does so from a thousand on, which is one connection's.
         # Each takes some 40 KB, also those whose clients have gone.
         ("grpc.server.max_pending_requests", _UNSEEN_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", 2 * _UNSEEN_CALLS),

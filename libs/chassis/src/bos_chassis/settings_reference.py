@@ -219,7 +219,7 @@ def _place(package: str) -> tuple[int, str]:
 
 
 def _is_collected(field: FieldInfo) -> bool:
-    """Whether a source of its own gathers the field: nobody writes a map of secrets as JSON."""
+    """Whether a source of its own gathers the field: maps of secrets are not written as JSON."""
     return SecretStr in get_args(field.annotation) and _is_map(get_origin(field.annotation))
 
 

@@ -160,7 +160,7 @@ class Telemetry:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where domain metrics are registered; shared by all services of the process."""
+        """Registry of domain metrics; shared by all services of the process."""
         return self._shared.registry
 
     @property

@@ -106,7 +106,7 @@ class AdministrationClient(ServiceClient):
     async def invite(
         self, roles: Sequence[str], groups: Sequence[str], life_s: int | None = None
     ) -> CreateInvitationResponse:
-        """A code that somebody can register with once."""
+        """An invitation: a code to register with once."""
         request = CreateInvitationRequest(roles=roles, groups=groups)
         if life_s is not None:
             request.lifetime.FromSeconds(life_s)

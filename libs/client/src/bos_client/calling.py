@@ -1,4 +1,4 @@
-"""What every client of a Bos service shares: its channel, who calls, and one unary call."""
+"""Base of all clients of Bos services: channel, credentials, and one unary call."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def bearer(credential: str) -> Metadata:
 
 
 class TokenSource(Protocol):
-    """Where a client takes the token of each call from."""
+    """Source of the token of each call."""
 
     async def access_token(self) -> str:
         """A token that is valid for a while yet.
 
         Raises:
-            Unauthenticated: nobody is signed in any more.
+            Unauthenticated: the session has ended.
             Unavailable: identity cannot be reached.
         """

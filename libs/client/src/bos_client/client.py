@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
 
 from bos.gateway.v1 import (
     ApprovalDecision,
@@ -65,10 +66,24 @@ if TYPE_CHECKING:
 
 _SERVICE = "bos.gateway.v1.OrchestratorService"
 _APPROVAL_SERVICE = "bos.gateway.v1.ApprovalService"
-_DECIDING = ("ListApprovals", "GetApproval", "RespondApproval")
 _OPERATOR_SERVICE = "bos.gateway.v1.OperatorService"
-_OPERATING = ("ListUserRuns", "GetUserRun", "CancelUserRun")
-_READS = ("GetRun", "ListRuns", "ListAgents", "PlanQuestion", "CancelRun")
+
+
+def _repeatable(service: str) -> list[dict[str, str]]:
+    """The methods that gRPC may retry: those whose ``idempotency_level`` says so.
+
+    Streams are not among them: who reads one takes it up again where it broke off.
+    """
+    descriptor = descriptor_pool.Default().FindServiceByName(service)
+    return [
+        {"service": service, "method": method.name}
+        for method in descriptor.methods
+        if not method.server_streaming
+        and method.GetOptions().idempotency_level
+        != descriptor_pb2.MethodOptions.IDEMPOTENCY_UNKNOWN
+    ]
+
+
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -83,9 +98,9 @@ _OPTIONS = (
                 "methodConfig": [
                     {
                         "name": [
-                            *({"service": _SERVICE, "method": method} for method in _READS),
-                            *({"service": _APPROVAL_SERVICE, "method": m} for m in _DECIDING),
-                            *({"service": _OPERATOR_SERVICE, "method": m} for m in _OPERATING),
+                            *_repeatable(_SERVICE),
+                            *_repeatable(_APPROVAL_SERVICE),
+                            *_repeatable(_OPERATOR_SERVICE),
                         ],
                         "retryPolicy": {
                             "maxAttempts": 3,
@@ -108,7 +123,10 @@ _MARGIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """How to come back after a lost connection. Times are in seconds."""
+    """Reconnect policy after a lost connection. Times are in seconds.
+
+    Its own, not the chassis's backoff: the client stands on the protos alone.
+    """
 
     attempts: int = 12
     """Attempts in a row without an event in between."""

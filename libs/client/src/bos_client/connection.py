@@ -1,4 +1,4 @@
-"""Where the gateway is and how to identify oneself: options, environment, or the local standalone.
+"""Address and credentials of the gateway: options, environment, or the local standalone.
 
 ``bos serve all`` writes ``.data/standalone.json`` (mode 0600), which is searched from the working
 directory upwards::
@@ -46,10 +46,10 @@ class Connection:
     memory_target: str | None = None
     """Where memory is, if that is said."""
     tokens: TokenSource | None = field(default=None, repr=False)
-    """Tokens of whoever signed in; they win over the key of a local standalone."""
+    """Tokens of the signed-in user; they win over the key of a local standalone."""
 
     def context_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """``given`` with the defaults; whoever sets one of their keys sets all of them."""
+        """``given`` with the defaults; a caller that sets one of their keys sets all of them."""
         if any(key in given for key in self.context):
             return dict(given)
         return {**self.context, **given}

@@ -1,4 +1,4 @@
-"""Where the program ``bos`` begins."""
+"""Entry point of the program ``bos``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 def main() -> None:
     """Run the command line."""
     # gRPC reads these when it is first imported, so they come before every other import.
-    # It tells of every lost connection on stderr; we tell what it means instead.
+    # It reports every lost connection on stderr; we say what it means instead.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # `bos serve` starts programs from a process that uses gRPC; none of them is a fork that goes on
     # using it, which is what gRPC would prepare for, and complain about.

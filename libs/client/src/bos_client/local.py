@@ -1,6 +1,6 @@
 """Local standalones of this user: which are registered, and which file of a folder is believed.
 
-A folder may come from anybody: a clone, an archive, a share. So ``bos serve all`` registers its
+A folder may come from a stranger: a clone, an archive, a share. So ``bos serve all`` registers its
 data folder in the user's configuration folder, with a secret that the folder's ``standalone.json``
 repeats; a file that does not, or whose standalone does not run, is passed over.
 """
@@ -87,7 +87,7 @@ def read_private(path: Path) -> str:
     """The text of a file that this user alone can read and write.
 
     Raises:
-        NotBelieved: it is missing, somebody else's, open to others, a link, or huge.
+        NotBelieved: it is missing, of another user, open to others, a link, or huge.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +102,7 @@ def read_private(path: Path) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write so that readers see the old or the new content, and nobody else sees any."""
+    """Write atomically: readers see the old or the new content, and other users see none."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Calls of the memory service: conversations, and what is remembered about whoever calls."""
+"""Client of the memory service: conversations, and what is remembered about the caller."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class OpenIdClient(ServiceClient):
 
 
 class Callback:
-    """Where a browser on this machine comes back to, once.
+    """Loopback address that a browser is redirected to, once.
 
     Pages of others, which can send a browser here as well, do not know the state: they are answered
     that they are not meant, and change nothing.
@@ -117,7 +117,7 @@ class Callback:
                 async with asyncio.timeout(_REQUEST_WITHIN_S):
                     await self._answer(reader, writer)
         except (TimeoutError, OSError, ValueError):
-            pass  # whoever that was, the browser that is waited for may still come
+            pass  # another visitor; the browser that is waited for may still come
         finally:
             self._open -= 1
             writer.close()

@@ -88,7 +88,7 @@ async def write_archive(parts: AsyncIterator[ExportAccountResponse], file: Path)
 
 
 def _entry(archive: zipfile.ZipFile, path: str) -> IO[bytes]:
-    # Whoever unpacks it must not be led elsewhere.
+    # An archive must not lead its reader elsewhere when unpacked.
     if not path or path.startswith("/") or "\\" in path or ".." in PurePosixPath(path).parts:
         raise Unavailable("The export names a file that it must not name; nothing was written.")
     return archive.open(path, "w", force_zip64=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AskOptions(TypedDict, total=False):
-    """What shapes a run, besides the question; see ``bos.gateway.v1.AgentRequest``."""
+    """Options of a question; see ``bos.gateway.v1.AgentRequest``."""
 
     context: Mapping[str, Any]
     """Free-form JSON data for planner and agents."""

@@ -2,7 +2,7 @@
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
 they are for, beside where identity and memory were when they were issued: they go there, and to
-the gateway, whatever a folder or variable says later. The access token is refreshed by itself
+the gateway, also if a folder or variable names another. The access token is refreshed by itself
 shortly before it expires. Each refresh uses its refresh token up, so processes take turns by a lock
 beside the file.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LOCK_TIMEOUT_S = 45.0
 _LOCK_POLL_S = 0.02
-# So long somebody who gives up waits for the answer to a refresh.
+# So long a caller that gives up waits for the answer to a refresh.
 _GIVING_UP_S = 3.0
 # Refreshed this long before it expires, so that none expires on its way.
 _MARGIN_S = 30.0
@@ -91,7 +91,7 @@ class IdentityClient(ServiceClient):
         return (await self._unary(self._stub.ResetPassword, request)).username
 
     async def user(self, credential: str) -> User:
-        """Whoever an access token or key identifies."""
+        """The user that an access token or key identifies."""
         request, metadata = GetUserRequest(), bearer(credential)
         return (await self._unary(self._stub.GetUser, request, metadata=metadata)).user
 
@@ -102,7 +102,7 @@ class IdentityClient(ServiceClient):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who is signed in to a gateway, as it is kept."""
+    """A stored sign-in at a gateway: user and tokens."""
 
     identity_target: str
     memory_target: str
@@ -141,7 +141,7 @@ class SignedIn:
         """The same where its services are now.
 
         What ``connection`` says counts only if it comes from the very standalone that issued the
-        tokens: nobody else is told where they go.
+        tokens: no other service learns where they go.
         """
         if not self.standalone or self.standalone != connection.standalone:
             return self
@@ -183,7 +183,7 @@ class TokenFile:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Nobody else writes while the block runs.
+        """Lock: no other process writes while the block runs.
 
         Raises:
             Unavailable: another process holds the lock for too long.
@@ -229,7 +229,7 @@ class StoredTokens:
         if kept is not None and time.time() < kept.refresh_at:
             return kept.access_token
         async with self._file.locked():
-            # Somebody else may have done it in the meantime.
+            # Another process may have done it in the meantime.
             kept = self._file.read(self._target)
             if kept is None:
                 raise Unauthenticated("Nobody is signed in; run `bos login`.")
@@ -240,7 +240,7 @@ class StoredTokens:
     async def _refreshed_whatever_happens(self, kept: SignedIn) -> str:
         """Refresh to the end, also when the caller gives up (Ctrl-C): the token is used by then.
 
-        Who gives up waits a little for the answer, and not at all if told to a second time.
+        A caller that gives up waits a little for the answer, and not at all at a second interrupt.
         """
         task = asyncio.create_task(self._refreshed(kept), name="refresh tokens")
         try:

@@ -1,7 +1,7 @@
 """TLS of the tools of people: whom to believe, what to show, and what never goes in plain text.
 
 A target ``grpcs://host:port`` (or ``https://…``) is called over TLS, and so is a mere ``host:port``
-once an authority is given. Beyond this machine plain text has to be asked for: whoever is on the
+once an authority is given. Beyond this machine plain text has to be asked for: an attacker on the
 way could read the key or token that goes with every call.
 """
 
@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """How services are called."""
+    """Transport security of calls to services."""
 
     ca_file: str | None = None
     """Authorities (PEM) that services' certificates come from; None: those of this system."""

@@ -64,7 +64,7 @@ class AgentModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a provider."""
+    """Address and credentials of a provider."""
 
     provider: str
     kind: Literal["openai", "azure", "compatible"]

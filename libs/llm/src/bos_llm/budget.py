@@ -42,12 +42,12 @@ def set_budget(budget: TokenBudget | None) -> None:
 
 
 def current_budget() -> TokenBudget | None:
-    """What model calls spend from; None for no bound."""
+    """The budget of model calls of the current task; None for no bound."""
     return _current.get()
 
 
 class TokenBudget:
-    """How many tokens may be consumed; calls side by side may share one.
+    """Token budget of a piece of work; calls side by side may share one.
 
     Args:
         tokens: Sent and received together; 0 admits no call. None: no bound.
@@ -100,7 +100,7 @@ class TokenBudget:
         self._held -= held
         self._calls -= 1
         self.counted += consumed
-        # A new event object per change: whoever took the old one before looking cannot miss it.
+        # A new event object per change: a waiter that took the old one before cannot miss it.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -122,7 +122,7 @@ class Reservation:
             self._budget._settle(self._tokens, consumed)
 
     def forfeit(self) -> None:
-        """Nobody will say what the call consumed: all that it could have counts."""
+        """Usage stays unknown: all that the call could have consumed counts."""
         if self._open:
             self._budget.abandoned += 1
         self.settle(self._tokens)

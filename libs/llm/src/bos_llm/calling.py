@@ -73,7 +73,7 @@ class OpenStream:
         _settle(self.reserved, tokens)
 
     def forfeit(self) -> None:
-        """Nobody will say what it consumed, unless that was said already."""
+        """Usage stays unknown, unless it was reported already."""
         if self.reserved is not None:
             self.reserved.forfeit()
 
@@ -138,7 +138,7 @@ class Caller:
         return await retry.run(attempt, endpoint.judge, call.retrying, endpoint.breaker)
 
     async def stream(self, request: Request, call: ObservedCall) -> OpenStream:
-        """A streamed reply. Whatever fails before its first text is tried again."""
+        """A streamed reply. A failure before its first text is tried again."""
         self._writer.check(request.messages)
         endpoint = self._endpoint()
 
@@ -243,7 +243,7 @@ async def _next(stream: ReplyStream, whole: ReplyBuilder) -> Sequence[Reply] | N
 
 
 def count_tokens(body: Body, reply: Reply) -> TokenCount:
-    """What a call consumed. Some servers count nothing: an estimate serves better than zero."""
+    """Usage of a call. Some servers count nothing: an estimate serves better than zero."""
     if reply.tokens is not None:
         return reply.tokens
     sent = sum(len(message["content"]) for message in body["messages"])

@@ -1,4 +1,4 @@
-"""What can go wrong with a model call, as seen by its caller.
+"""Errors of model calls, as seen by the caller.
 
 Every one is a :class:`bos_chassis.errors.BosError`. Their text is ours: what an endpoint writes
 into an error body may hold keys or prompts and is never repeated.

@@ -20,10 +20,10 @@ def system(text: str) -> Message:
 
 
 def user(text: str) -> Message:
-    """What the model is asked."""
+    """A message of the user."""
     return Message("user", text)
 
 
 def assistant(text: str) -> Message:
-    """What the model said earlier."""
+    """An earlier message of the model."""
     return Message("assistant", text)

@@ -75,7 +75,7 @@ class _Unusable:
 
 
 class Model:
-    """How one agent talks to its model. Get it from ``Models.for_agent``; safe to share.
+    """The model of one agent. Get it from ``Models.for_agent``; safe to share.
 
     All calls keep to the deadline of the server call in progress and raise:
 
@@ -137,7 +137,7 @@ class Model:
 
     @property
     def tier(self) -> Literal["standard", "small"]:
-        """What the model can be trusted with: ``small`` gets simpler calls, one thing at a time."""
+        """Strength of the model: ``small`` gets simpler calls, one thing at a time."""
         return self.config.tier
 
     async def structured(
@@ -157,7 +157,7 @@ class Model:
             messages: The conversation; the first one holds the instructions.
             schema: What the reply must be.
             max_tokens: Longest reply; None: as the settings say.
-            form_in: Where the form of the reply is written down for models that must be told:
+            form_in: Where the form of the reply is written down for models that need it in words:
                 at the end of the first message, or of the last one if the ones before it are
                 shared with other calls and should stay the same for prompt caches.
             patient: False for a call that is not worth a second attempt at an endpoint in trouble.

@@ -113,7 +113,7 @@ class Models:
         return model
 
     def takes(self, agent: str) -> Capabilities:
-        """What the model of ``agent`` is known to take by now."""
+        """Known capabilities of the model of ``agent`` by now."""
         return self._ladder(self.for_agent(agent).config).now
 
     def learnt(self, agent: str) -> list[str]:

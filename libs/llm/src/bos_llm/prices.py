@@ -1,4 +1,4 @@
-"""What models cost: the table that comes along (``prices.json``), and what settings say instead."""
+"""Prices of models: the table that comes along (``prices.json``), and overrides by settings."""
 
 from __future__ import annotations
 

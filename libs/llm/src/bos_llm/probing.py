@@ -41,7 +41,7 @@ class ProbeAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What one probe found; of what the endpoint wrote it may hold a refusal, nothing else."""
+    """Outcome of one probe; of what the endpoint wrote it may hold a refusal, nothing else."""
 
     name: str
     ok: bool

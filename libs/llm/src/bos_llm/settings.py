@@ -1,4 +1,4 @@
-"""Which model each agent uses, and how to reach it.
+"""Settings of models: the model of each agent, and how to reach it.
 
 ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` and ``BOS_MODEL``, is all it takes: which provider is at
 an address is recognised by it (``providers.py``). Beyond that, each agent may have its own
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Chosen for their price and speed; whoever writes queries gets the stronger one.
+# Chosen for their price and speed; the agent that writes queries gets the stronger one.
 DEFAULT_MODELS = {"": "gpt-6-luna", "sql": "gpt-6-sol"}
 _DEFAULT_TEMPERATURES = {"memory": 0.1}
 # How long models that think do so unless settings say otherwise: people wait for every call.
@@ -333,7 +333,7 @@ class ModelSettings(Settings):
             raise ConfigurationError(f"{variable_of(agent, 'EXTRA_BODY')}: {problem}") from None
 
     def price_table(self) -> PriceTable:
-        """What models cost.
+        """Prices of models.
 
         Raises:
             ConfigurationError: ``BOS_MODEL_PRICES_FILE`` cannot be used.
@@ -341,7 +341,7 @@ class ModelSettings(Settings):
         return PriceTable.read(self.prices_file, self.prices)
 
     def access(self, provider: str, profile: str = "") -> Access:
-        """How to reach ``provider``; what is missing is left empty, see :meth:`missing`.
+        """Address and keys of ``provider``; what is missing is left empty, see :meth:`missing`.
 
         Args:
             provider: Its name.
@@ -429,7 +429,7 @@ class ModelSettings(Settings):
         return endpoint, self.azure_api_version
 
     def missing(self, agent: str, config: AgentModelConfig) -> tuple[str, ...]:
-        """What to set before ``agent`` can call its model; empty if nothing.
+        """Variables to set before ``agent`` can call its model; empty if none.
 
         Raises:
             ConfigurationError: as :meth:`access`.
@@ -450,7 +450,7 @@ class ModelSettings(Settings):
     def default_provider(self) -> str:
         """The provider of every agent that has none of its own.
 
-        An address of somebody else's, or of nobody whom we know, is not OpenAI's, key or not.
+        An address of another or unknown provider is not OpenAI's, key or not.
         """
         if self.provider is not None:
             return self.provider.lower()

@@ -1,4 +1,4 @@
-"""What model calls consume."""
+"""Usage of model calls: tokens, calls, cost."""
 
 from __future__ import annotations
 

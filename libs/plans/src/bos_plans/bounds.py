@@ -31,7 +31,7 @@ class OutOfBounds(Exception):
 
 
 class Extent(NamedTuple):
-    """How large some values are."""
+    """Size of some values: depth, number."""
 
     values: int
     depth: int

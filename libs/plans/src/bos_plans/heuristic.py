@@ -42,7 +42,7 @@ class Selection:
 
 
 def score(question: str, card: AgentCard) -> int:
-    """How many of the card's keywords occur in the lower-cased question."""
+    """Number of the card's keywords that occur in the lower-cased question."""
     text = question.lower()
     return sum(keyword in text for keyword in {*card.keywords} if keyword)
 
@@ -98,7 +98,7 @@ def apply_preferences(
         proposed: Candidates in heuristic order.
         prefer: Canonical names; added even when they were not proposed.
         disable: Canonical names; they win over preferences.
-        unavailable: Names that were asked for and that nobody answers to. They constrain nothing,
+        unavailable: Names that were asked for and that no agent has. They constrain nothing,
             but the guardrails say so.
     """
     agents = dict.fromkeys(name for name in (*prefer, *proposed) if name not in disable)

@@ -33,7 +33,7 @@ def canonical_name(name: str, cards: Mapping[str, AgentCard]) -> str | None:
 def canonical_names(
     names: Iterable[str], cards: Mapping[str, AgentCard]
 ) -> tuple[list[str], list[str]]:
-    """Split ``names`` into canonical ones, first position kept, and those nobody is called."""
+    """Split ``names`` into canonical ones, first position kept, and those of no agent."""
     found: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for name in names:

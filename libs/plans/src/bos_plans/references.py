@@ -42,7 +42,7 @@ def references_of(step: Step) -> set[str]:
 
 
 def number_of_references(step: Step) -> int:
-    """How many references the step holds, repetitions included."""
+    """Number of references that the step holds, repetitions included."""
     return sum(len(_REFERENCE.findall(text)) for text in _texts_of(step))
 
 

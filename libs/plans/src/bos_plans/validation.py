@@ -1,4 +1,4 @@
-"""Whether a plan may be run. Pure."""
+"""Validation of plans. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan_problems(
     max_steps: int,
     completed: Collection[str] = (),
 ) -> list[str]:
-    """What makes ``plan`` unusable, one sentence each; empty when it may be run.
+    """Problems that make ``plan`` unusable, one sentence each; empty when it may be run.
 
     Args:
         plan: With dependencies implied by references or without.
@@ -43,7 +43,7 @@ def plan_problems(
     """
     problems = _size_problems(plan, max_steps)
     if problems:
-        return problems  # whoever made it may have made any number of mistakes
+        return problems  # a plan may have any number of mistakes
     ids = [step.step_id for step in plan.steps]
     for position, step in enumerate(plan.steps):
         taken = {*ids[:position], *completed}
@@ -56,7 +56,7 @@ def plan_problems(
 
 
 def _size_problems(plan: Plan, max_steps: int) -> list[str]:
-    """What makes the plan larger than anybody should look at."""
+    """Bounds of size that the plan exceeds."""
     if len(plan.steps) > max_steps:
         return [f"It has {len(plan.steps)} steps; at most {max_steps} are allowed."]
     if plan.ByteSize() > MAX_PLAN_BYTES:

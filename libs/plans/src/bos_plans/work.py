@@ -1,4 +1,4 @@
-"""What a step asks for, whatever it is called. Pure."""
+"""The work that a step asks for, independent of its id. Pure."""
 
 from __future__ import annotations
 

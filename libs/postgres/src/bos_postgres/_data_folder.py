@@ -1,4 +1,4 @@
-"""What lies in the folder of an embedded server: lock, pid file, log, ownership."""
+"""Data folder of an embedded server: lock, pid file, log, ownership."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def take_lock(data_dir: Path, takeover_s: float, abandoned: threading.Event) -> 
 
 
 def give_up_lock(fd: int) -> None:
-    """Own the folder no longer; whoever takes it next waits for what is left of the server.
+    """Own the folder no longer; the next owner waits for what is left of the server.
 
     Backends of a killed server hold the lock a moment longer than it lives, and the process that
     owned it may well be alive: it must not be taken for a living owner then.
@@ -114,7 +114,7 @@ def clear_stale_pid(cluster: Path) -> None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
+    """A TCP port of 127.0.0.1 without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

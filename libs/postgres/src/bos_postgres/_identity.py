@@ -20,7 +20,7 @@ _NOBODY = 65534
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How the programs of PostgreSQL appear to the kernel and to themselves."""
+    """Unix user of the programs of PostgreSQL, for the kernel and for themselves."""
 
     kind: Literal["self", "user_namespace", "nobody"]
     """``self``: as we are. ``user_namespace``: under another uid inside a new user namespace,

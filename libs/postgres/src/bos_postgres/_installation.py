@@ -1,4 +1,4 @@
-"""Where the wheel with the PostgreSQL programs lives, and how to copy it for another user."""
+"""Location of the wheel with the PostgreSQL programs, and copying it for another user."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _KEEPALIVE: Final = {
     "client_connection_check_interval": "10000",
 }
 _CLOSE_TIMEOUT_S: Final = 5.0
-# Beyond the server's own time-out, so that a network that swallows packets hangs nobody.
+# Beyond the server's own time-out, so that a network that swallows packets hangs no caller.
 _COMMAND_MARGIN_S: Final = 5.0
 
 _LOST = (
@@ -164,7 +164,7 @@ async def connect(
         statement_timeout_s: After this the server cancels a statement; 0 for never.
         connect_timeout_s: Bound for opening the connection.
         idle_transaction_s: The server ends a session that leaves a transaction open this long.
-        on_lost: Called once, from the event loop, when the session ends for whatever reason.
+        on_lost: Called once, from the event loop, when the session ends for any reason.
 
     Raises:
         Unavailable: The server cannot be reached; the message names host and database.
@@ -227,7 +227,7 @@ def statement_errors(connection: Session | None = None) -> Iterator[None]:
     except (OSError, *_LOST) as error:  # TimeoutError is an OSError: nothing came back
         raise _unavailable("The database") from error
     except _CONFUSED as error:
-        # A lost connection and a wrong call look alike; only the connection itself can tell.
+        # A lost connection and a wrong call look alike; only the connection itself knows.
         if connection is None or not _is_lost(connection):
             raise
         raise _unavailable("The database") from error

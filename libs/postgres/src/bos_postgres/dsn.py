@@ -118,7 +118,7 @@ def password_of(dsn: str) -> str | None:
 
 
 def password_source(dsn: str) -> Callable[[], str] | None:
-    """What gives the password of each new connection; None if the URL names no file of it.
+    """Source of the password of each new connection; None if the URL names no file of it.
 
     A file that is being replaced gives what it gave before.
 

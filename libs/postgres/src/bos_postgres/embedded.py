@@ -71,7 +71,7 @@ class EmbeddedPostgres:
     If the owning process dies in any way, a small supervisor stops the server within moments; if
     that was killed too, the kernel stops it. A lock on the data folder is held until the last
     server process is gone, so the next start waits for the end of such a shutdown, and PostgreSQL
-    itself recovers whatever was interrupted.
+    itself recovers what was interrupted.
 
     Args:
         data_dir: Folder for everything that persists; created with mode 0700.
@@ -122,7 +122,7 @@ class EmbeddedPostgres:
 
     @property
     def log_file(self) -> Path:
-        """What the server says; the previous log is kept beside it once it grows large."""
+        """Log of the server; the previous log is kept beside it once it grows large."""
         return self._data_dir / "server.log"
 
     def dsn(self, database: str = "postgres") -> str:
@@ -294,7 +294,7 @@ class EmbeddedPostgres:
                 )
 
     def _initialise(self, programs: Programs) -> None:
-        """Create the cluster beside its final place, so that an interrupted attempt is no one."""
+        """Create the cluster beside its final place, so that an interrupted attempt leaves none."""
         partial = self._home / "cluster.partial"
         handed_over = self._home / "password.partial"
         password = secrets.token_hex(24)
@@ -354,7 +354,7 @@ class EmbeddedPostgres:
         if temporary:
             folder = Path(tempfile.mkdtemp(prefix="bos-pg-", dir="/tmp"))
         else:
-            # We hold the lock: whatever is in there belongs to a server that is gone.
+            # We hold the lock: all that is in there belongs to a server that is gone.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
         give(folder, identity)

@@ -37,7 +37,7 @@ _TABLE: Final = "schema_migrations"
 _FILE_NAME: Final = re.compile(r"(\d+).*\.sql")  # dbmate's own rule
 _REPORT_CHARS: Final = 400
 # Who waits for a lock on a table has everybody queue behind, also those who would get along with
-# whoever holds it. So we wait for a short time, and let the queue pass before we try again.
+# its holder. So we wait for a short time, and let the queue pass before we try again.
 _LOCK_TIMEOUT: Final = "2s"
 _LOCK_RETRY_S: Final = 1.0
 _LOCK_NOT_GOT: Final = "lock timeout"

@@ -7,7 +7,7 @@ that compare the owner of a row with the setting ``bos.user_id``::
     CREATE POLICY own_runs ON runs FOR SELECT TO bos_gateway_reader
         USING (user_id = nullif(current_setting('bos.user_id', true), ''));
 
-A query that forgets to ask for the owner then returns nothing of anybody else; one that does not
+A query that forgets to ask for the owner then returns nothing of another user; one that does not
 say for whom it is returns nothing at all.
 
 The planner works such a setting out before it is in force, and expects no rows. Where a table is

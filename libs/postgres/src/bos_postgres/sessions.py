@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 _ROUNDS: Final = 3
-_PROBE_TIMEOUT_S: Final = 17.0  # a value that nobody configures, to be recognised
+_PROBE_TIMEOUT_S: Final = 17.0  # a value that no operator configures, to be recognised
 _PID: Final = "SELECT pg_backend_pid()"
 
 

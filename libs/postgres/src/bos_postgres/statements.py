@@ -1,4 +1,4 @@
-"""One statement on a connection of a pool, with the failures of session and time translated.
+"""Statements on pooled connections, with failures of session and time translated.
 
 For several statements on one connection, or several meanings of a failure, see
 :func:`bos_postgres.acquire` and :func:`bos_postgres.statement_errors`.

@@ -60,7 +60,7 @@ _MAX_BRACKETS = 50
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the guard says about one query.
+    """Verdict of the guard on one query.
 
     Attributes:
         dialect: the dialect the query was read in.
@@ -113,7 +113,7 @@ class Guard:
     def check(self, sql: str) -> Verdict:
         """Return whether ``sql`` may run, and the text to run.
 
-        Never raises: whatever cannot be checked is refused. Checking ``safe_sql`` again returns it
+        Never raises: what cannot be checked is refused. Checking ``safe_sql`` again returns it
         unchanged.
         """
         try:

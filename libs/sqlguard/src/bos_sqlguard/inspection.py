@@ -1,4 +1,4 @@
-"""Walks a syntax tree once and reports whatever in it is not on a list."""
+"""Inspection of a syntax tree in one walk: reports all that is not on a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each dialect reads a name: folding, plain names, system catalogues."""
+"""Names by dialect: folding, plain names, system catalogues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fold(dialect: Dialect, name: str, *, quoted: bool) -> str:
 
 
 def is_system_table(dialect: Dialect, schema: str, table: str) -> bool:
-    """Tell whether ``schema.table`` (or the bare name alone) is a catalogue of the server."""
+    """Whether ``schema.table`` (or the bare name alone) is a catalogue of the server."""
     schema, table = schema.lower(), table.lower()
     if schema in _SYSTEM_SCHEMAS or schema.startswith("pg_"):
         return True

@@ -1,4 +1,4 @@
-"""What a guard permits: dialect, tables, limits."""
+"""Policy of a guard: dialect, tables, limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GuardPolicy:
         default_schema: where an unqualified name lives; by default ``public``, ``main`` or ``dbo``.
             The connection that runs the query must resolve names the same way.
         max_rows: rows a result may have. The guard writes ``max_rows + 1``, one row of look-ahead,
-            so that whoever runs the query can say whether more rows exist.
+            so that the caller can say whether more rows exist.
         max_columns: columns a result may have.
 
     Raises:
@@ -82,7 +82,7 @@ class Functions:
     Attributes:
         scalar: callable in expressions.
         table: callable where a table stands.
-        session_names: read like a column and tell about the session.
+        session_names: read like a column, with values of the session.
         bounded: the place of the argument that must be a small number.
         formats: their first argument must be text without wide fields.
         of_a_row: called when they are written like a column of a row.

@@ -1,4 +1,4 @@
-"""Tells whether two texts of a query consist of the same words, so that one reading serves both."""
+"""Compares two texts of a query word by word, so that one reading serves both."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def same_wording(given: Sequence[Token], written: Sequence[Token]) -> bool:
     """Return whether ``written`` is ``given`` word for word, or that and a row limit at the end.
 
     The parser sees words only, and from a few places whether two of them touch. So equal words give
-    the tree that was checked already; any difference, and reading again has to tell.
+    the tree that was checked already; any difference, and the text is read again.
     """
     more = len(written) - len(given)
     if more == 2:

@@ -47,7 +47,7 @@ _KEPT_INPUTS = 1000
 
 
 class RecordingAgent(Agent):
-    """What these agents share: a name of one's choice, and the inputs that arrived."""
+    """Base of the recording agents: a name of one's choice, and the inputs that arrived."""
 
     def __init__(self, name: str, *, card: AgentCard | None = None) -> None:
         self.card = card or agent_card(name, f"Test agent {name}.", capabilities=[name])

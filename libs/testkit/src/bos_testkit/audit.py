@@ -1,4 +1,4 @@
-"""What the audit trails hold, and which calls must leave an entry there."""
+"""Contents of audit trails, and which calls must leave an entry there."""
 
 from __future__ import annotations
 

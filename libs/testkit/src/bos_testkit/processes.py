@@ -111,7 +111,7 @@ async def service_process(
 ) -> AsyncIterator[RunningProcess]:
     """The Python service that ``python -m module`` starts."""
     command = (sys.executable, "-m", module)
-    # Nobody is left to wait for when it is stopped.
+    # No process is left to wait for when it is stopped.
     settings = {"BOS_SERVER_GRACE_S": "0.2", **settings}
     async with running_process(*command, settings=settings, log=log) as running:
         yield running

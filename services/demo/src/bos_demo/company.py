@@ -37,7 +37,7 @@ _READ_MARKER = "SELECT version, seed, today FROM demo_load"
 
 
 class Loaded(NamedTuple):
-    """What a load did; `rows` is 0 when the data was there already."""
+    """Outcome of a load; `rows` is 0 when the data was there already."""
 
     rows: int
     skipped: bool

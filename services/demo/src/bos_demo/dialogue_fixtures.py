@@ -40,7 +40,7 @@ def dialogue_fixtures(today: date) -> Iterator[Fixture]:
 
 
 def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:
-    # Without the question before it, it is one that nobody prepared.
+    # Without the question before it, it is one without a prepared reply.
     yield plan_reply(question, f"user: {question.after}")
     for step in question.steps:
         if step.agent == "sql":

@@ -90,7 +90,7 @@ class CodeStep(_Strict):
     inputs: dict[str, str] = Field(default_factory=dict)
     program: str
     explanation: str
-    """What the program does, as the person is told."""
+    """What the program does, as the person reads it."""
     files: tuple[str, ...]
     """Names of the files that it makes."""
     answer: str

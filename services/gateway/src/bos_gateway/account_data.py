@@ -46,7 +46,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def EraseAccountData(
         self, request: EraseAccountDataRequest, context: Any
     ) -> EraseAccountDataResponse:
-        """Tell runs under way to end; delete a batch of those that have."""
+        """Ask runs under way to end; delete a batch of those that have."""
         user_id = account_to(ERASE)
         async with acquire(self._pool) as session:
             with statement_errors(session):
@@ -75,7 +75,7 @@ class AccountDataServicer(AccountDataServiceServicer):
                 try:
                     content = await self._files.kept(Owner(user_id, run_id), digest)
                 except NotFound:
-                    continue  # which the log of the service tells
+                    continue  # which the log of the service says
                 for part in _parts(f"runs/{run_id}/{digest}", content):
                     yield part
 

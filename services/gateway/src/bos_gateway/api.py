@@ -57,7 +57,7 @@ class StreamLimiter:
     _limit: int
     """Such calls at once."""
     _user_limit: int
-    """Such calls at once of one account; 0: no bound. Where nobody signs in, all callers are one
+    """Such calls at once of one account; 0: no bound. Without sign-in, all callers are one
     user, for whom only the other bound holds."""
     _metrics: GatewayMetrics
     _of_users: Counter[str] = field(init=False, factory=Counter)
@@ -173,7 +173,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             digest = request.digest.removeprefix("sha256:")
             file = await self._replica.reader.file(run_id, digest, caller())
             content = await self._files.kept(Owner(caller(), run_id), digest)
-            # Nobody gets it unless the trail says so.
+            # The file is sent only if the audit trail has the entry.
             await self._audit(_by().entry("file.read", str(run_id), digest=file.digest))
             yield gateway.DownloadFileResponse(file=file, content=content[:_PART_BYTES])
             for start in range(_PART_BYTES, len(content), _PART_BYTES):
@@ -182,8 +182,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def ListAgents(
         self, request: gateway.ListAgentsRequest, context: Any
     ) -> gateway.ListAgentsResponse:
-        """What the caller may use."""
-        caller()  # who is nobody that may know
+        """Agents that the caller may use."""
+        caller()  # refuses callers that may not know
         principal = current_principal()
         access = self._access.of(groups())
         tables = access.table_patterns()
@@ -249,7 +249,7 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of them, by somebody who is still signed in."""
+        """A decision about one of them, by a person who is still signed in."""
         approval = await self._approvals.respond(request, await self._present(context))
         return gateway.RespondApprovalResponse(approval=approval)
 
@@ -258,7 +258,7 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
 
         Raises:
             Unauthenticated: the session has ended, or the API key was revoked.
-            Unavailable: identity does not answer, so nobody knows.
+            Unavailable: identity does not answer, so the session cannot be checked.
         """
         found, signed_in = answerer(), ("user_token", "api_key")
         if self._sessions is None or found.principal is None:
@@ -293,7 +293,7 @@ def _by() -> By:
 
 
 def answerer() -> Answerer:
-    """Who calls, as one that answers requests."""
+    """The caller, as one who answers requests."""
     user_id, principal = caller(), current_principal()
     if principal is None:
         return Answerer(user_id)
@@ -301,16 +301,16 @@ def answerer() -> Answerer:
 
 
 def groups() -> frozenset[str]:
-    """Groups of whoever calls."""
+    """Groups of the caller."""
     principal = current_principal()
     return frozenset() if principal is None else principal.groups
 
 
 def caller() -> str:
-    """Who calls; everybody is one user where nobody signs in.
+    """The caller's user id; all callers are one user where authentication is off.
 
     Raises:
-        PermissionDenied: a step of a run calls; what it does for its user it was told.
+        PermissionDenied: a step of a run calls; it was given what it needs for its user.
     """
     principal = current_principal()
     if principal is None:

@@ -29,7 +29,7 @@ class SecretsUnreadable(Exception):
 
 
 class SealedSecrets(NamedTuple):
-    """What is stored of a run's credentials."""
+    """Encrypted credentials of a run, as they are stored."""
 
     key_id: str
     ciphertext: bytes

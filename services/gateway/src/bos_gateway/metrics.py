@@ -21,7 +21,7 @@ _EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class GatewayMetrics:
-    """What an operator wants to know about runs. Labels are bounded: states and agent names."""
+    """Prometheus metrics of runs. Labels are bounded: states and agent names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)

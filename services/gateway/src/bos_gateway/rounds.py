@@ -38,7 +38,7 @@ async def for_ever(
             except BosError as error:
                 log.warning("round put off", what=what, reason=error.reason, at=str(error))
             except Exception:
-                # Whatever it was, the next round must come.
+                # After any error, the next round must come.
                 log.exception("round failed", what=what)
             await asyncio.sleep(again_s)
 

@@ -99,7 +99,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
 
     Args:
         settings: How.
-        telemetry: Where it tells about itself.
+        telemetry: Where its logs, metrics and traces go.
 
     Raises:
         ConfigurationError: a setting is not usable, such as a store behind a connection pooler.

@@ -20,7 +20,7 @@ SERVICE = By("identity", "service")
 """What identity does by itself, in the audit trail."""
 LOCAL_USERNAME = "local"
 LOCAL_USER_ID = UUID("00000000-0000-4000-8000-000000000001")
-"""The user of a standalone that nobody has signed in to."""
+"""The user of a standalone before the first sign-in."""
 
 COLUMNS = (
     "user_id, username, email, display_name, created_at, roles, groups, is_service, "
@@ -72,19 +72,19 @@ _REHASH = "UPDATE users SET password = $2 WHERE user_id = $1 AND password = $3"
 
 
 class Right(Enum):
-    """By what right an account is made."""
+    """Right by which an account is made."""
 
     OPEN = _OPEN
-    """Anybody may; the first one is the administrator."""
+    """Any person may; the first one is the administrator."""
     FIRST = _FIRST
-    """Nobody else has made one before."""
+    """It is the first account of all."""
     INVITED = _INVITED
     """There is an invitation."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewAccount:
-    """An account that somebody registers."""
+    """An account to be registered."""
 
     username: str
     email: str
@@ -175,7 +175,7 @@ class Accounts:
         """Replace the hash and end all sessions but one, both or nothing.
 
         Returns:
-            False if somebody else has changed the password in the meantime.
+            False if another call has changed the password in the meantime.
         """
         # Two statements, so that the second sees the session of a login that the first one had to
         # wait for; one transaction, so that nothing can come between.
@@ -215,7 +215,7 @@ def user_of(row: asyncpg.Record) -> User:
 
 def _taken(constraint: str, right: Right) -> AlreadyExists:
     if right is Right.OPEN:
-        # Anybody can ask here: which of them it is would tell who has an account.
+        # Any caller can ask here: which of them it is would reveal who has an account.
         return AlreadyExists(
             "username, email: an account cannot be made with these; sign in if it is yours, or "
             "choose others.",
@@ -231,7 +231,7 @@ def _taken(constraint: str, right: Right) -> AlreadyExists:
 
 
 def name_taken() -> AlreadyExists:
-    """What somebody hears who may know whose names are taken."""
+    """The refusal for callers who may know which names are taken."""
     return AlreadyExists(
         "username: this name is taken; choose another one.",
         reason="USERNAME_TAKEN",

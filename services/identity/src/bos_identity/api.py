@@ -88,7 +88,7 @@ class IdentityServicer(IdentityServiceServicer):
         """Make an account."""
         origin = self.origin(context)
         metadata = _metadata(context)
-        # Somebody behind a gateway that does not know where is no neighbour.
+        # A caller behind a gateway of unknown address is no neighbour.
         believed = origin.address or ("unknown" if PROXY_TOKEN_KEY in metadata else "")
         local = all_local(context.peer(), metadata.get("x-forwarded-for", ""), believed)
         local = local and not passed_on(metadata)
@@ -199,7 +199,7 @@ class IdentityServicer(IdentityServiceServicer):
         told = self._proxies.verify(metadata) if self._proxies else None
         if told is None and PROXY_TOKEN_KEY in metadata:
             # Taken for the client, the proxy would be slowed down for the guesses of all its users;
-            # and a token made up must not hide where somebody is.
+            # and a token made up must not hide where a caller is.
             raise PermissionDenied(
                 "The call comes through a gateway that identity does not know. Its operator has "
                 "to name the gateway's key in BOS_AUTH_PROXY_PUBLIC_KEYS, and to set the clocks.",

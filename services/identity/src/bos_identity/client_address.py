@@ -1,4 +1,4 @@
-"""Where calls of people who are signed in come from, for the audit trail."""
+"""Client addresses of signed-in callers, for the audit trail."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Tells where calls of people who are signed in come from, for the audit trail."""
+    """Client addresses of calls of signed-in people, for the audit trail."""
 
     proxies: ProxyTokenVerifier | None
 
     def of(self, context: grpc.aio.ServicerContext[Any, Any]) -> str:
-        """The client's address; empty if nobody knows, as behind a gateway that is not known."""
+        """The client's address; empty if unknown, as behind a gateway that is not known."""
         entries = context.invocation_metadata() or ()
         metadata = {key: value for key, value in entries if isinstance(value, str)}
         told = self.proxies.verify(metadata) if self.proxies else None

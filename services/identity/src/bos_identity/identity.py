@@ -47,7 +47,7 @@ _NOBODY = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the service does; each part knows one table or one secret."""
+    """Sign-in, sessions and passwords; each part knows one table or one secret."""
 
     accounts: Accounts
     sessions: Sessions
@@ -105,7 +105,7 @@ class Identity:
     async def open_session(
         self, account: Account, origin: Origin, client_name: str, openid_issuer: str = ""
     ) -> LogInResponse | None:
-        """Open a session for somebody who has proved whose account it is.
+        """Open a session for a person who has proved whose account it is.
 
         Args:
             account: Whose it is.
@@ -235,7 +235,7 @@ class Identity:
     async def reset_password(self, code: str, new: str, origin: Origin) -> str:
         """Set a new password by an administrator's code; returns the name to sign in with.
 
-        All sessions and API keys of the account end, and nobody has to wait any more.
+        All sessions and API keys of the account end, and it is slowed down no more.
 
         Raises:
             PermissionDenied: The code cannot be used.

@@ -13,7 +13,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class IdentityMetrics:
-    """What an operator wants to know about sign-in. No label names a user or an address."""
+    """Prometheus metrics of sign-in. No label names a user or an address."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.logins = Counter(

@@ -7,7 +7,7 @@ import unicodedata
 from bos_chassis.errors import InvalidArgument
 
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
-# Letters by their category, and blank to whoever looks.
+# Letters by their category, and blank to readers.
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _MAX_CHARS = 128
 
@@ -17,7 +17,7 @@ def clean_name(field: str, text: str) -> str:
 
     Raises:
         InvalidArgument: It is too long, or holds control characters, marks that turn the direction
-            of writing, or others that nobody sees: two names that look the same must be the same.
+            of writing, or others that are invisible: two names that look the same must be the same.
     """
     trimmed = text.strip()
     if len(trimmed) > _MAX_CHARS:

@@ -10,12 +10,12 @@ _SECRET_BYTES = 32
 
 
 def new_refresh_token() -> str:
-    """A token that nobody can guess."""
+    """A token that cannot be guessed."""
     return _REFRESH_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def new_code(prefix: str) -> str:
-    """A code that nobody can guess, to be passed on by people."""
+    """A code that cannot be guessed, to be passed on by people."""
     return prefix + secrets.token_urlsafe(_SECRET_BYTES)
 
 

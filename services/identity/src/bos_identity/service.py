@@ -45,6 +45,7 @@ from bos_identity.deletion.data_services import DataServices
 from bos_identity.deletion.runner import DeletionRunner
 from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
+from bos_identity.maintenance import running_maintenance
 from bos_identity.metrics import IdentityMetrics
 from bos_identity.openid.api import OPEN_METHODS as OPENID_OPEN_METHODS
 from bos_identity.openid.api import SERVICE_NAME as OPENID_SERVICE
@@ -57,7 +58,6 @@ from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
 from bos_identity.signing.key_ring import open_key_ring
 from bos_identity.tokens import AccessTokens
-from bos_identity.upkeep import running_upkeep
 from bos_postgres import migrate, open_database
 from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
 
@@ -94,7 +94,7 @@ async def serve(
 
     Args:
         settings: How.
-        telemetry: Where it tells about itself.
+        telemetry: Where its logs, metrics and traces go.
         proxied: Whether proxies pass calls of others on; None: if keys of some are set.
         account_data: Which services hold data of accounts, by name, if that is known later than
             the settings are.
@@ -168,7 +168,7 @@ async def serve(
         openid = await stack.enter_async_context(openid_log_in(settings, pool, identity, telemetry))
         ageing = (sessions, throttle, invitations, resets, api_keys)
         flows = () if openid is None else (openid.flows,)
-        await stack.enter_async_context(running_upkeep((*ageing, *flows), telemetry))
+        await stack.enter_async_context(running_maintenance((*ageing, *flows), telemetry))
         channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
         targets = account_data or (lambda: settings.account_data_targets)
         data_services = DataServices(channels, tokens, targets)

@@ -33,7 +33,7 @@ _COLUMNS = (
     "session_id, user_id, started_at, last_used_at, expires_at,"
     " is_active AND expires_at > now() AS active, client_address, client_name, openid_issuer"
 )
-# Whoever changes the password ends all sessions: none may slip in behind that which was opened by
+# A change of the password ends all sessions: none may slip in behind that which was opened by
 # the password before. Either this waits for the change, or the change for this. And logins of one
 # user take turns, so that each sees how many sessions there are.
 _LOCK_ACCOUNT = """
@@ -91,7 +91,7 @@ WITH used AS (
 {_REFRESHED}
 """  # noqa: S608
 # A used token is good again while the answer to its use may have been lost: not for long, and only
-# if nobody used what was issued. That is void from now on, and whoever uses it ends the session.
+# if what was issued is unused. That is void from now on, and its use ends the session.
 # First the lock, then a statement that sees what others did before it was granted.
 _LOCK_USED = """
 SELECT successor_digest FROM refresh_tokens
@@ -159,7 +159,7 @@ DELETE FROM sessions WHERE session_id IN (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where somebody signs in from; both empty if nobody knows."""
+    """Where a sign-in comes from; both empty if unknown."""
 
     address: str
     network: str
@@ -181,14 +181,14 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user may do at this moment."""
+    """Rights of a user at this moment."""
 
     roles: frozenset[str]
     groups: frozenset[str]
 
 
 class Sessions:
-    """What logins open.
+    """Sessions of users, opened by sign-ins.
 
     Args:
         pool: Connections of the service's own role.
@@ -341,7 +341,7 @@ class Sessions:
         return _stored(row)
 
     async def forget_old(self, batch: int) -> int:
-        """Delete a batch of what nobody asks for any more; returns how many rows that were."""
+        """Delete a batch of sessions that ended long ago; returns how many rows that were."""
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 done = [
@@ -355,7 +355,7 @@ class Sessions:
 
 
 def no_session(session_id: str) -> NotFound:
-    """What everybody hears about a session that is not theirs, whether it exists or not."""
+    """The same error for a session that does not exist and for one of another user."""
     return NotFound("There is no such session.", metadata={"session_id": session_id})
 
 

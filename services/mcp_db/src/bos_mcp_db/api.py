@@ -40,7 +40,7 @@ _DatabaseName = Annotated[
 
 
 class Tools:
-    """What the tools do; one instance per service."""
+    """The MCP tools; one instance per service."""
 
     def __init__(
         self,

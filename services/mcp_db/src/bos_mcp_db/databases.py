@@ -138,7 +138,7 @@ class Databases:
     def __init__(self, databases: Mapping[str, Database], rules: AccessRules) -> None:
         self._databases = dict(databases)
         self._rules = rules
-        # The keys hold all that decides about a caller, so nothing is handed to somebody who may
+        # The keys hold all that decides about a caller, so nothing is handed to a caller who may
         # read anything else: the groups that are defined, and what may be read by which role.
         self._readable: OrderedDict[tuple[str, ...], dict[str, tuple[str, ...]]] = OrderedDict()
         self._narrowed: OrderedDict[tuple[str, tuple[str, ...], str], Database] = OrderedDict()
@@ -148,7 +148,7 @@ class Databases:
         return list(self._databases.values())
 
     def get(self, name: str, groups: Iterable[str]) -> Database:
-        """Return what somebody in these groups may read of the database called ``name``.
+        """Return what a user in these groups may read of the database called ``name``.
 
         An empty name means the first one of which that is anything.
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a query, as callers see it. Texts never name hosts or credentials.
+"""Failures of queries, as callers see them. Texts never name hosts or credentials.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One word for the shape of all readable tables, so that callers notice when it changes."""
+"""Fingerprint of the schema of all readable tables, so that callers notice when it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask a database now: the users share the connections to it."""
+"""Fair concurrency limit of a database: the users share the connections to it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class McpDbServer:
 
     @property
     def url(self) -> str:
-        """Where MCP clients connect (streamable HTTP)."""
+        """URL that MCP clients connect to (streamable HTTP)."""
         return f"http://{self.address}{MCP_PATH}"
 
 

@@ -96,20 +96,20 @@ class MemoryServicer(MemoryServiceServicer):
     async def ListMessages(
         self, request: ListMessagesRequest, context: Any
     ) -> ListMessagesResponse:
-        """What was said."""
+        """Messages of a conversation."""
         found, token = await self._conversations.messages(request, _caller())
         return ListMessagesResponse(messages=found, next_page_token=token)
 
     async def GetLongTermMemory(
         self, request: GetLongTermMemoryRequest, context: Any
     ) -> GetLongTermMemoryResponse:
-        """What is remembered about the caller."""
+        """Facts remembered about the caller."""
         return GetLongTermMemoryResponse(memory=await self._profiles.get(_caller()))
 
     async def UpdateLongTermMemory(
         self, request: UpdateLongTermMemoryRequest, context: Any
     ) -> UpdateLongTermMemoryResponse:
-        """What is to be remembered instead."""
+        """Replace the facts remembered about the caller."""
         memory = checked(request.memory)
         await self._profiles.replace(_caller(), memory, _by())
         return UpdateLongTermMemoryResponse(memory=memory)
@@ -138,7 +138,7 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
         self._metrics = metrics
 
     async def OpenTurn(self, request: OpenTurnRequest, context: Any) -> OpenTurnResponse:
-        """What a question can build on."""
+        """Summary, messages and facts that a question can build on."""
         _require_run_of(request.user_id)
         conversation_id = request.conversation_id.replace("\0", "")
         return await self._conversations.open_turn(
@@ -148,7 +148,7 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
     async def ExtractFacts(
         self, request: ExtractFactsRequest, context: Any
     ) -> ExtractFactsResponse:
-        """What a question says about its author."""
+        """Look for facts about the author of a question."""
         _require_run_of(request.user_id)
         asked = request.ask_time.ToDatetime(tzinfo=UTC)
         remembered = await self._extractor.extract(
@@ -169,10 +169,10 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
 
 
 def _caller() -> str:
-    """Who calls; everybody is one user where nobody signs in.
+    """The caller's user id; all callers are one user where authentication is off.
 
     Raises:
-        PermissionDenied: a run calls; what it may know of its user it was told.
+        PermissionDenied: a run calls; it was given what it may know of its user.
     """
     principal = current_principal()
     if principal is None:
@@ -188,7 +188,7 @@ def _by() -> By:
 
 
 def _require_run_of(user_id: str, run_id: str | None = None) -> None:
-    """Let nobody pass but a run of this user, where callers are asked who they are."""
+    """Refuse all callers but a run of this user, where authentication is on."""
     principal = current_principal()
     if principal is None:
         return

@@ -166,7 +166,7 @@ class Conversations:
     async def open_turn(
         self, user_id: str, conversation_id: str, max_messages: int
     ) -> OpenTurnResponse:
-        """What a question can build on, in one statement."""
+        """Summary, messages and facts for a question, in one statement."""
         (row,) = await self._read(
             _OPEN_TURN, user_id, user_id, conversation_id, max_messages, _MAX_SHOWN_CHARS + 1
         )
@@ -186,7 +186,7 @@ class Conversations:
         """One of the user's conversations with its summary.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it belongs to another user.
         """
         row = await self._find(conversation_id, user_id)
         found = _conversation(row)
@@ -200,7 +200,7 @@ class Conversations:
         """A page of the conversation's messages, oldest first, and the token of the next page.
 
         Raises:
-            NotFound: there is no such conversation, or it belongs to somebody else.
+            NotFound: there is no such conversation, or it belongs to another user.
             InvalidArgument: the page token is not one of ours.
         """
         size = request.page_size or _DEFAULT_PAGE
@@ -214,7 +214,7 @@ class Conversations:
         """Give one of the user's conversations another title.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it belongs to another user.
         """
         _storable_id(conversation_id)
         async with acting_for(self._readers, user_id) as connection:
@@ -227,7 +227,7 @@ class Conversations:
         """Delete one of the user's conversations with everything in it, for good.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it belongs to another user.
         """
         _storable_id(conversation_id)
         async with acting_for(self._readers, user_id) as connection:
@@ -279,7 +279,7 @@ class Conversations:
         return Recorded(key, turns)
 
     async def to_summarise(self, conversation_key: UUID, up_to: int) -> ToSummarise | None:
-        """What a summary of the first ``up_to`` turns has to add; None if it is there already."""
+        """Turns that a summary of the first ``up_to`` has to add; None if it is there already."""
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 covered = await connection.fetchrow(_COVERED, conversation_key)

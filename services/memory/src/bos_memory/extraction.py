@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Extractor:
-    """Asks the model, and remembers what it finds. Whatever fails is silent.
+    """Fact extraction: asks the model, and remembers what it finds. Failures are silent.
 
     Args:
         profiles: Where findings go.

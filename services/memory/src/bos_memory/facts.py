@@ -1,4 +1,4 @@
-"""What is remembered about a user, and how new findings join it. Pure."""
+"""Remembered facts about a user, and how new findings join them. Pure."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class PersonalFacts(BaseModel):
 
 
 def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> LongTermMemory:
-    """What is known with what was found; equal to ``known`` if nothing of that is new.
+    """Known facts joined with found ones; equal to ``known`` if nothing of that is new.
 
     A new value takes the place of another one; projects are added, the last ten are kept. What is
-    known already, in whatever case, stays as it is. Something new that is ``tainted`` taints the
+    known already, in any case, stays as it is. Something new that is ``tainted`` taints the
     whole, and only the user can say that it is right.
     """
     result = LongTermMemory()
@@ -75,7 +75,7 @@ def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> Lon
 
 
 def checked(memory: LongTermMemory) -> LongTermMemory:
-    """What a user wants to be remembered, in the form in which it is.
+    """Facts as a user wants them, in the form in which they are kept.
 
     Raises:
         InvalidArgument: names the fields that are too long.
@@ -134,7 +134,7 @@ def _filled(message: CriticalFacts | UserPreferences, names: Iterable[str]) -> d
 
 
 def _distinct(projects: Iterable[str]) -> list[str]:
-    """Without empty ones and repetitions in whatever case; the first spelling stays."""
+    """Without empty ones and repetitions in any case; the first spelling stays."""
     found: dict[str, str] = {}
     for each in projects:
         line = on_one_line(each, MAX_FACT_CHARS)

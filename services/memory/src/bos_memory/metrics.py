@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MemoryMetrics:
-    """What an operator wants to know about memory. No label names a user or a conversation."""
+    """Prometheus metrics of memory. No label names a user or a conversation."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.turns = Counter("bos_memory_turns", "Turns recorded", registry=registry)

@@ -13,7 +13,7 @@ def ordinal_token(ordinal: int) -> str:
 
 
 def after_ordinal(token: str) -> int:
-    """What :func:`ordinal_token` was made of; before everything for an empty token.
+    """The position that :func:`ordinal_token` encoded; before everything for an empty token.
 
     Raises:
         InvalidArgument: the token is not one of ours.

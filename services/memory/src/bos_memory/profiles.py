@@ -1,4 +1,4 @@
-"""What is remembered about users, in the store."""
+"""Remembered facts about users, in the store."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Profiles:
         self._readers = readers
 
     async def get(self, user_id: str) -> LongTermMemory:
-        """What the user may see of it: all; empty if nothing is remembered."""
+        """Facts as the user may see them: all; empty if nothing is remembered."""
         row = await fetchrow(self._readers, _OWN, user_id, user_id)
         return LongTermMemory() if row is None else parsed(row)
 
@@ -81,7 +81,7 @@ class Profiles:
             await record(connection, [by.entry(action, user_id)])
 
     async def known(self, user_id: str, ask_time: datetime) -> LongTermMemory | None:
-        """What is remembered; None if the user has changed it since ``ask_time``."""
+        """Remembered facts; None if the user has changed them since ``ask_time``."""
         stored = await self._find(user_id, ask_time)
         return None if stored.corrected else stored.memory
 
@@ -107,7 +107,7 @@ class Profiles:
                     entry = By("memory", "service").entry("memory.extended", user_id)
                     await record(connection, [entry])
                     return "remembered"
-        return "outdated"  # somebody else was faster every time
+        return "outdated"  # another change was faster every time
 
     async def _find(self, user_id: str, ask_time: datetime) -> _Stored:
         row = await fetchrow(self._pool, _FIND, user_id, ask_time)

@@ -61,7 +61,7 @@ class _StoreSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was removed."""
+    """Numbers of removed rows."""
 
     conversations: int
     messages: int

@@ -1,4 +1,4 @@
-"""Rolling summaries, made beside everything else."""
+"""Rolling summaries of conversations, made in the background."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Summaries:
             try:
                 await self._summarise(conversation_key, up_to)
             except Exception:
-                # Whatever it was, it concerns this summary alone.
+                # Any error concerns this summary alone.
                 self._metrics.summaries.labels("failed").inc()
                 self._log.exception("summary failed")
 

@@ -1,4 +1,4 @@
-"""How programs end, in the same words whichever tier they ran in."""
+"""Outcomes of programs, in the same words for both tiers."""
 
 from __future__ import annotations
 

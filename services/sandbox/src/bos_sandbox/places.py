@@ -1,4 +1,4 @@
-"""Who may run a program now: the users share the places of a tier."""
+"""Fair concurrency limit of programs: the users share the places of a tier."""
 
 from __future__ import annotations
 

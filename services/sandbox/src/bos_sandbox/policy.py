@@ -1,4 +1,4 @@
-"""Which tier runs a program; pure, and the only place where that is decided.
+"""Choice of the tier that runs a program; pure, and the only place where that is decided.
 
 * A caller that names a tier gets that tier or a refusal, never another.
 * Otherwise the interpreter runs what it knows. What it lacks but is allowed (numpy, pandas,
@@ -35,7 +35,7 @@ _DOUBTFUL_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where a program runs."""
+    """Tier that a program runs in."""
 
     tier: Tier
     refusal: Refusal | None = None

@@ -94,7 +94,7 @@ _METHOD_DECORATORS = frozenset({"classmethod", "property", "staticmethod"})
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that can be read, whatever it does."""
+    """A program that can be read, harmless or not."""
 
     source: str
     tree: ast.Module

@@ -1,7 +1,7 @@
-"""What members of groups may use: agents, their tools, tables, and the role that reads them.
+"""Access of groups: agents, their tools, tables, and the role that reads them.
 
 What a group may use is the operator's setting; who is in it, identity says (or the issuer's claim).
-Everybody has what ``BOS_ACCESS_EVERYBODY`` gives, and beside it what their groups give; what is
+All users have what ``BOS_ACCESS_EVERYBODY`` gives, and beside it what their groups give; what is
 nowhere named may not be used. Pure: settings in, answers out.
 """
 
@@ -136,7 +136,7 @@ class AccessSettings(Settings):
 
     @property
     def of_everybody(self) -> Grant:
-        """What everybody may use."""
+        """The grant of all users."""
         return _EVERYTHING if self.everybody is None else self.everybody
 
     @field_validator("groups")
@@ -154,7 +154,7 @@ class AccessSettings(Settings):
 
     @model_validator(mode="after")
     def _roles_agree(self) -> Self:
-        # Whoever is in a group has what everybody has as well: if the two read one database in two
+        # A member of a group has what all users have as well: if the two read one database in two
         # ways, no member could read it at all.
         for name, grant in self.groups.items():
             for database in grant.tables:
@@ -178,10 +178,10 @@ class ConflictingRoles(FailedPrecondition):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one caller may use: what is given to everybody, and to the groups it is in."""
+    """Access of one caller: what all users may use, and the groups it is in."""
 
     grants: tuple[tuple[str, Grant], ...]
-    """By group; everybody's comes first, under an empty name."""
+    """By group; that of all users comes first, under an empty name."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Access:
         )
 
     def table_patterns(self) -> Mapping[str, tuple[str, ...]]:
-        """What may be read, by database, as the operator wrote it; for people."""
+        """Table patterns that may be read, by database, as the operator wrote them; for people."""
         found: dict[str, dict[str, None]] = {}
         for _, grant in self.grants:
             for database, patterns in grant.tables.items():
@@ -249,7 +249,7 @@ class AccessRules:
     """Finds what the members of groups may use.
 
     Args:
-        settings: What the operator gives to everybody, and to groups.
+        settings: What the operator gives to all users, and to groups.
     """
 
     def __init__(self, settings: AccessSettings) -> None:
@@ -257,7 +257,7 @@ class AccessRules:
         self._groups = dict(settings.groups)
 
     def of(self, groups: Iterable[str]) -> Access:
-        """What somebody in these groups may use; groups that nobody defined give nothing."""
+        """Access of a user in these groups; groups that are not configured give nothing."""
         known = sorted(self._groups.keys() & set(groups))
         return Access((("", self._everybody), *((name, self._groups[name]) for name in known)))
 

@@ -3,7 +3,7 @@
 A key that was revoked is accepted for as long as it is remembered, a minute at most. What is not a
 key is remembered too, for a few seconds, apart from the others. Keys that were good before are
 looked up apart from all others, and of those each network has its turn: strangers who make keys up
-keep waiting who does the same, and nobody else.
+keep waiting callers who do the same, and no others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FORM: Final = re.compile(API_KEY_PREFIX + "[0-9a-f]{32}_[A-Za-z0-9_-]{43}")
 
 
 def key_refused() -> Unauthenticated:
-    """What everybody hears whose API key is not accepted, whatever is wrong with it."""
+    """The refusal of every API key that is not accepted, for all causes the same."""
     return Unauthenticated("The API key is not valid, or no longer.", reason="API_KEY_INVALID")
 
 
@@ -56,7 +56,7 @@ class KeyTurns:
     """
 
     def __init__(self, at_once: int = _AT_ONCE, waiting: int = _WAITING) -> None:
-        # By the key itself: whoever has one cannot keep others waiting either.
+        # By the key itself: its holder cannot keep others waiting either.
         self._known = FairPlaces(at_once, waiting_per_caller=waiting)
         self._unknown = FairPlaces(at_once, waiting_per_caller=waiting)
         self._good: OrderedDict[bytes, None] = OrderedDict()
@@ -153,7 +153,7 @@ class ApiKeyVerifier:
 
 
 def exchange_at(channels: Channels, identity_target: str) -> Callable[[str], Awaitable[str]]:
-    """How to exchange keys at the identity service that listens there."""
+    """Exchange of keys at the identity service that listens there."""
 
     async def exchange(key: str) -> str:
         stub = CredentialServiceStub(channels.get(identity_target))

@@ -1,4 +1,4 @@
-"""Who calls: keys and access tokens at the edge, short-lived signed run tokens inside.
+"""Authentication of callers: keys and access tokens at the edge, signed run tokens inside.
 
 People and API clients send ``authorization: Bearer <key or access token>``; access tokens are
 verified in :mod:`bos_chassis.auth.user_tokens`. Services send ``bos-run-token``, a JWT signed by
@@ -42,7 +42,7 @@ RUN_TOKEN_KEY = "bos-run-token"  # noqa: S105  The name of a metadata key, not a
 API_KEY_PREFIX = "bosk_"
 
 LOCAL_USER = "local"
-"""Who calls where nobody is asked; who the static key's holder is, unless a setting says."""
+"""The user where authentication is off, and the static key's user unless a setting says."""
 
 Use = Literal["service", "step"]
 """What a run token is for: a call of the gateway's own, to one service; or the work of one attempt
@@ -73,7 +73,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is behind the call in progress."""
+    """The authenticated caller of the call in progress."""
 
     user_id: str
     run_id: str
@@ -114,7 +114,7 @@ _run_token: ContextVar[str | None] = ContextVar("bos_run_token", default=None)
 
 
 def current_principal() -> Principal | None:
-    """Who is behind the server call in progress; None outside of one or without authentication."""
+    """The caller of the server call in progress; None outside of one or without authentication."""
     return _principal.get()
 
 
@@ -236,7 +236,7 @@ class RunTokenVerifier:
         public_keys: Ed25519 public keys: each a PEM text that may hold several, or what gives
             those of now by id.
         audience: Name of this service, as the gateway writes it into tokens. None takes those for
-            anybody, for the gateway alone: it is asked about the token itself.
+            any caller, for the gateway alone: it is asked about the token itself.
         accepts: Which of them.
 
     Raises:
@@ -290,7 +290,7 @@ class RunTokenVerifier:
         return found
 
     def _check(self, token: str) -> tuple[Principal, float]:
-        # One message for all defects: which of them it was helps only somebody who forges tokens.
+        # One message for all defects: which of them it was helps only forgers of tokens.
         refusal = Unauthenticated("The run token is not valid.", reason="RUN_TOKEN_INVALID")
         if len(token) > _MAX_TOKEN_CHARS:
             raise refusal
@@ -322,7 +322,7 @@ class RunTokenVerifier:
         """Whether a sound token is one of those that are accepted here."""
         use, audience = claims["use"], claims["aud"]
         if use == "service":
-            # Made out to nobody else, and for no step.
+            # Made out to no other service, and for no step.
             return self._accepts != "step" and audience == [self._audience] and not claims["step"]
         if self._accepts == "agent":
             return bool(audience[0] == self._audience)
@@ -355,7 +355,7 @@ def _groups(claim: Any) -> frozenset[str] | None:
 
 
 class StaticKey:
-    """Accepts fixed bearer keys; whoever holds one acts as ``user_id``."""
+    """Accepts fixed bearer keys; the holder of one acts as ``user_id``."""
 
     def __init__(
         self,
@@ -402,7 +402,7 @@ class Bearer:
         self._refused = refused or _key_refused
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Principal | None:
-        """Whoever the credential under ``authorization`` names; see :class:`Authenticator`."""
+        """The caller whom the credential under ``authorization`` names, by an authenticator."""
         header = metadata.get(AUTHORIZATION_KEY)
         if header is None:
             return None

@@ -37,7 +37,7 @@ _BY_KIND: dict[tuple[Any, Any], str] = {
 _LEAST_RSA_BITS = 2048
 _MAX_KEYS = 100
 _MAX_KEY_ID_CHARS = 256
-# A source that does not answer is asked again after this, whoever waits for a key.
+# A source that does not answer is asked again after this, however many wait for a key.
 _PAUSE_S = 10.0
 _FETCH_TIMEOUT_S = 10.0
 # Keys that could not be fetched anew for this long count no more: some may have been withdrawn.
@@ -58,13 +58,13 @@ def verifying_keys(
     """The usable keys of a set by key id.
 
     Keys of other kinds are left out, and so are those that are not well formed: one of them must
-    not void the others. Of these a line in ``log`` tells.
+    not void the others. A line in ``log`` names these.
     """
     found: dict[str, VerifyingKey] = {}
     for position, entry in enumerate(list(keys)[:_MAX_KEYS]):
         try:
             key = _verifying_key(entry)
-        except Exception as error:  # Whatever the libraries make of a stranger's key.
+        except Exception as error:  # Any error that the libraries raise for a stranger's key.
             log.warning("key skipped", position=position, error=type(error).__name__)
             continue
         if key is not None:
@@ -135,7 +135,7 @@ class KeySet:
         """The key with this id, or None if the issuer has none.
 
         Raises:
-            Unavailable: The issuer did not answer when it was last asked, so nobody can tell: the
+            Unavailable: The issuer did not answer when it was last asked, so it is unknown: the
                 key may be a new one.
         """
         age_s = time.monotonic() - self._fetched_at

@@ -1,4 +1,4 @@
-"""Where the keys of an issuer come from: the identity service, an OpenID issuer, a URL, a file."""
+"""Sources of an issuer's keys: the identity service, an OpenID issuer, a URL, a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_BYTES = 256 * 1024
 async def key_source(
     settings: AuthSettings, telemetry: Telemetry, tls: TlsSettings | None = None
 ) -> AsyncIterator[Fetch]:
-    """How to fetch the keys of ``settings.issuer``; connections end with the block.
+    """A fetcher of the keys of ``settings.issuer``; connections end with the block.
 
     Raises:
         ConfigurationError: The settings name no source that can be used.

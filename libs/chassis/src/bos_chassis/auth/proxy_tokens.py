@@ -2,7 +2,7 @@
 
 The REST gateway sends ``bos-proxy-token`` with each call: a JWT signed by its own key (EdDSA) that
 lives for a minute and holds the address of its client. Nothing else says where a client is: plain
-headers such as ``x-forwarded-for`` can be written by anybody who reaches the port.
+headers such as ``x-forwarded-for`` can be written by any caller that reaches the port.
 """
 
 from __future__ import annotations

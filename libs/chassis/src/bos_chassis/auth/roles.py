@@ -1,4 +1,4 @@
-"""What needs a role is refused to those who lack it, in words that say which."""
+"""Role checks: refuse callers that lack a role, in words that say which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def require_role(principal: Principal | None, role: Role) -> None:
-    """Refuse a caller that lacks ``role``; where nobody is asked who they are, nobody lacks any.
+    """Refuse a caller that lacks ``role``; where authentication is off, no caller lacks any.
 
     Raises:
         PermissionDenied: ROLE_REQUIRED; says which role.

@@ -89,7 +89,7 @@ def public_keys(text: str) -> PublicKeys:
 
 
 def key_sources(settings: AuthSettings, telemetry: Telemetry | None = None) -> list[KeySource]:
-    """Where the settings say that public keys of run tokens are; empty if nowhere.
+    """Sources of public keys of run tokens, by the settings; empty if there are none.
 
     Raises:
         ConfigurationError: A key is not usable.

@@ -1,4 +1,4 @@
-"""What API keys are limited to: each public RPC has one scope, and keys name the scopes they have.
+"""Scopes of API keys: each public RPC has one, and keys name the scopes they have.
 
 A method that is not in the table is closed to keys, so a new one is until somebody has thought
 about it. Callers without scopes, such as people who signed in, are not looked at here.
@@ -103,7 +103,7 @@ def require_scope(principal: Principal | None, service: str, method: str) -> Non
 
 
 def identity_only() -> PermissionDenied:
-    """What everybody hears who asks a service for the data of an account, but for identity."""
+    """The refusal of all callers but identity that ask a service for the data of an account."""
     return PermissionDenied(
         "Only identity asks for this. Delete or export an account with `bos account`.",
         reason="IDENTITY_ONLY",

@@ -1,4 +1,4 @@
-"""Whether the session or API key behind a call is good at this moment, as identity knows it.
+"""Session check: asks identity whether the session or API key behind a call is still good.
 
 An access token says so as of minutes ago, which suffices for most calls. Before something that
 cannot be undone, such as an approval, ask.
@@ -39,7 +39,7 @@ class SessionCheck:
 
         Raises:
             Unauthenticated: The session has ended, the key was revoked, or the account is closed.
-            Unavailable: Identity cannot be reached: nobody knows.
+            Unavailable: Identity cannot be reached.
         """
         stub = CredentialServiceStub(self._channels.get(self._target))
         with translate_rpc_errors():

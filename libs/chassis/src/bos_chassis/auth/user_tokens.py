@@ -1,6 +1,6 @@
 """Access tokens of people: JWTs signed by the identity service, or an OpenID issuer in its place.
 
-Whatever is wrong with a token, its sender hears one and the same refusal; the log says what it was.
+For all defects of a token its sender gets one and the same refusal; the log says what it was.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REMEMBERED_S = 60.0
 # RFC 9068. Issuers that came before it say "JWT", or nothing.
 _DECLARED = "at+jwt"
 _UNTYPED = ("", "jwt")
-# ID tokens are for the client that somebody signed in to, and prove nothing to a service; yet an
+# ID tokens are for the client that a person signed in to, and prove nothing to a service; yet an
 # issuer may give them the same audience. OpenID Connect has the first claims for them alone.
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _ID_TOKEN_USES = {"token_use": "id", "typ": "ID"}
@@ -58,7 +58,7 @@ _REFUSED = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError
 
 
 def refused_token() -> Unauthenticated:
-    """What everybody hears whose token is not accepted, whatever is wrong with it."""
+    """The refusal of every token that is not accepted, for all defects the same."""
     return Unauthenticated(
         "The token is not valid, or no longer. Sign in again.", reason="TOKEN_INVALID"
     )
@@ -105,14 +105,14 @@ class UserTokenVerifier:
         self._leeway_s = leeway_s
         self._require_type = require_type
         self._log = log
-        self._refused = Sampled(log, "token refused")  # anybody can send tokens
+        self._refused = Sampled(log, "token refused")  # any caller can send tokens
         self._verified: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
 
     async def verify(self, token: str) -> Principal:
         """The user that ``token`` names.
 
         Raises:
-            Unauthenticated: The token is not acceptable, for whatever reason.
+            Unauthenticated: The token is not acceptable, for any reason.
             Unavailable: The issuer's keys cannot be fetched.
         """
         known = self._verified.get(token)
@@ -280,7 +280,7 @@ def _user_id(claim: Any) -> str:
         not isinstance(claim, str)
         or not 0 < len(claim) <= MAX_USER_ID_CHARS
         or not claim.isprintable()
-        # Whoever is not asked who they are acts under this name; no issuer may hand it out.
+        # Callers without authentication act under this name; no issuer may hand it out.
         or claim == LOCAL_USER
     ):
         raise jwt.InvalidTokenError("names no user")

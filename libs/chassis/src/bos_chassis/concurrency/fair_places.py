@@ -21,7 +21,7 @@ class FairPlaces:
     """So many places; the last free one is kept for a caller who has none.
 
     A caller alone may have all but one (all, where there is only one), so another starts at once.
-    Whoever waits gets a place in turn: callers who hold fewest first, of those who was served
+    Waiting callers get a place in turn: those who hold fewest first, of those who was served
     longest ago. One per event loop.
 
     Args:
@@ -41,12 +41,12 @@ class FairPlaces:
 
     @property
     def held(self) -> int:
-        """How many places are held."""
+        """Number of places that are held."""
         return self._held.total()
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """Number of calls that wait."""
         return sum(len(self._in_line(caller)) for caller in self._waiting)
 
     @asynccontextmanager

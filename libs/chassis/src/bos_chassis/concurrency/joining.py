@@ -1,4 +1,4 @@
-"""One answer for everybody who asks the same at the same time."""
+"""Shared calls: callers that ask the same at the same time get one answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Joined(Generic[T]):
-    """Joins equal questions: while one is under way, whoever has the same waits for its answer.
+    """Joins equal questions: while one is under way, callers with the same wait for its answer.
 
     Nothing runs in the background: the first to come asks, in its own task. If it is cancelled, one
     of those who wait asks again.
@@ -32,11 +32,11 @@ class Joined(Generic[T]):
             found = await question()
         except Exception as error:
             answer.set_exception(error)
-            answer.exception()  # nobody may wait for it
+            answer.exception()  # retrieved, as no caller may wait for it
             raise
         else:
             answer.set_result(found)
             return found
         finally:
             del self._under_way[name]
-            answer.cancel()  # unless it is there: whoever asked has left
+            answer.cancel()  # unless it is there: the caller who asked has left

@@ -1,8 +1,8 @@
 """Credentials as they occur in texts: their parts, their encodings, and the masks of these. Pure.
 
-Whoever masks a credential and whoever puts it in again go by the same list: of a credential under
+Masking a credential and putting it in again go by the same list: of a credential under
 KEY its own text is ``[secret KEY]``, and each other form of it ``[secret KEY #N]``, where N counts
-the others in the order of their texts. A mask tells nothing but which form stood there.
+the others in the order of their texts. A mask reveals nothing but which form stood there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIN_SECRET_CHARS: Final = 6
 """Shorter ones are words of ordinary text, which would be riddled."""
 MAX_PARTS: Final = 32
-"""Texts that one run's credentials may consist of: whatever its services say is searched for each
+"""Texts that one run's credentials may consist of: all that its services say is searched for each
 of them in a dozen forms."""
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|ApiKey)\s+(\S+)", re.IGNORECASE)
 _PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
@@ -35,7 +35,7 @@ class TooManyParts(ValueError):
 
 
 def mask_of(key: str) -> str:
-    """What people read where a credential stood, in whatever form."""
+    """What people read where a credential stood, in any form."""
     return f"[secret {key}]"
 
 

@@ -25,7 +25,7 @@ class StaticKeys:
     Args:
         key: One of a variable.
         file: Further ones, one a line; two of them overlap while callers change over.
-        telemetry: Where it is told that the file was replaced, or could not be.
+        telemetry: Where it is logged that the file was replaced, or could not be.
         refresh_s: Time between two looks at the file.
 
     Raises:

@@ -36,7 +36,7 @@ _GATEWAY = "gateway"
 
 @frozen
 class Certificates:
-    """What the three files held at one time, as PEM."""
+    """Contents of the three TLS files at one time, as PEM."""
 
     key: bytes = field(repr=False)
     chain: bytes
@@ -53,8 +53,8 @@ class CertificateFiles:
 
     Args:
         settings: Which files; all three are set.
-        log: Where changes and defects are told.
-        told: Told when the certificate ends, with each one that is read.
+        log: Where changes and defects are logged.
+        told: Called with the end of each certificate that is read.
 
     Raises:
         ConfigurationError: A file is missing or not usable at the start.
@@ -77,7 +77,7 @@ class CertificateFiles:
         )
 
     def current(self) -> Certificates:
-        """What to show and whom to believe now."""
+        """The certificate to show and the authorities to trust now."""
         return self._files.current()
 
     def _read(self) -> Certificates:
@@ -210,7 +210,7 @@ def callers(entries: Iterable[str | bytes], trust_domain: str) -> frozenset[str]
 def calling_services(
     context: grpc.aio.ServicerContext[object, object], trust_domain: str
 ) -> frozenset[str] | None:
-    """Who calls, by its verified certificate; None if the caller showed none."""
+    """Names of the calling service, by its verified certificate; None if the caller showed none."""
     shown = context.auth_context()
     if not shown.get("x509_pem_cert"):
         return None
@@ -218,13 +218,13 @@ def calling_services(
 
 
 def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> bool:
-    """Whether a run token comes from somebody who was not given it.
+    """Whether a run token comes from a service that was not given it.
 
     The gateway makes it, and the agent that it is made for passes it on.
 
     Args:
         principal: Whom the credential of the call names.
-        services: Who calls, by certificate; None if nobody has shown one.
+        services: The caller's services, by certificate; None if it has shown none.
     """
     if services is None or principal.kind != "run_token":
         return False

@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class WatchedFiles(Generic[T]):
-    """What some files hold now; may be asked from any thread.
+    """Contents of some files, reread when they change; may be asked from any thread.
 
     Args:
         paths: The files, which belong together.
         read: Makes one value of them, and raises ConfigurationError if they are not usable.
         refresh_s: Time between two looks.
-        told: Told after each look at a change: None, or what is wrong with it.
+        told: Called after each look at a change: with None, or with what is wrong with it.
 
     Raises:
         ConfigurationError: They are not usable at the start.
@@ -102,7 +102,7 @@ def secret_file(
         variable: Named in messages, in the log and in the metric.
         parse: Makes the value of its text, without the white space around it; raises ValueError
             with what it must hold, and never with what it holds.
-        telemetry: Where changes and defects are told; without it defects are, by standard logging.
+        telemetry: Logs changes and defects; without it defects are, by standard logging.
         refresh_s: Time between two looks.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What happens around every server call, one concern per module.
+"""Interceptors of server calls, one concern per module.
 
 Each concern is a small :class:`~bos_chassis.interceptors.concern.Concern` with hooks for the begin
 and the end of a call and for a request. :class:`~bos_chassis.interceptors.chain.Chain` is the one

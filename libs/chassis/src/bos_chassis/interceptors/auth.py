@@ -24,10 +24,10 @@ _UNKNOWN = 4096
 class Authentication(Concern):
     """Refuses callers that the authenticator does not know, and remembers the others.
 
-    Whatever credential the call of an open method brings is not looked at.
+    A credential that the call of an open method brings is not looked at.
 
     Args:
-        authenticator: None asks nobody; the server then binds to loopback only.
+        authenticator: None for no authentication; the server then binds to loopback only.
         of_services: Authenticators of single services, by full name, in place of the first.
     """
 
@@ -60,7 +60,7 @@ class Authentication(Concern):
         principal = None
         authenticator = self._of_services.get(call.service, self._authenticator)
         if authenticator is not None:
-            # Keys may have to be fetched for that; nobody fills the memory meanwhile.
+            # Keys may have to be fetched for that; no caller may fill the memory meanwhile.
             self._unknown.enter(call)
             try:
                 principal = await authenticator.authenticate(call.metadata)
@@ -72,7 +72,7 @@ class Authentication(Concern):
                     "'authorization: Bearer <token>', or a run token as 'bos-run-token'.",
                     reason="CREDENTIAL_MISSING",
                 )
-            # Whoever asks about a token shows it, and is not the one who has it.
+            # A service that asks about a token shows it, and is not its holder.
             asked_about = call.service in self._of_services
             if not asked_about and in_foreign_hands(principal, call.services):
                 raise Unauthenticated(

@@ -35,7 +35,7 @@ class Chain(grpc.aio.ServerInterceptor):
     Args:
         hooks: What runs around the calls of every method but those in ``special``.
         special: Hooks of single methods, by path as ``/service/method``.
-        open_methods: Methods as ``service/method`` that anybody may call.
+        open_methods: Methods as ``service/method`` that need no credential.
         message_timeout_s: Time between headers and message, and between messages of a stream.
         services_of: Who calls, by the certificate of the connection; None where none is demanded.
         network_of: Where a call comes from, as places are counted.
@@ -219,7 +219,7 @@ def _unpacked(method: Method, call: ServerCall, data: Any) -> Any:
     try:
         message = data if method.deserialize is None else method.deserialize(data)
     except (DecodeError, ValueError):
-        # The library's own text repeats bytes of the message; nobody learns anything from them.
+        # The library's own text repeats bytes of the message, which help no caller.
         raise InvalidArgument(
             f"The request cannot be read as a message of {method.service}/{method.name}. "
             "Send what its contract says, as binary protobuf.",
@@ -235,5 +235,5 @@ async def _refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception)
             await abort_with(context, error)
     except (TimeoutError, grpc.aio.InternalError):
         # The client does not read, or its connection is gone. gRPC drops the call then, with
-        # whatever it holds; of an error it would write a traceback.
+        # with any content; of an error it would write a traceback.
         raise asyncio.CancelledError from None

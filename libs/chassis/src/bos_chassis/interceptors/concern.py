@@ -19,7 +19,7 @@ _CREDENTIALS = frozenset({AUTHORIZATION_KEY, RUN_TOKEN_KEY})
 
 
 class ServerCall:
-    """One call in progress: what the concerns know and tell one another about it."""
+    """One call in progress: what the interceptors know of it and share."""
 
     __slots__ = (
         "admitted",
@@ -69,11 +69,11 @@ class ServerCall:
         self.streaming = streaming
         """Whether either side sends a stream."""
         self.open = is_open
-        """Whether anybody may make this call."""
+        """Whether this call needs no credential."""
         self.peer = ""
         """The other end of the connection, as gRPC names it."""
         self.network = ""
-        """Where the client is, as places are counted; empty if nobody knows."""
+        """Where the client is, as places are counted; empty if unknown."""
         self.services: frozenset[str] | None = None
         """Who calls, by certificate; None where no certificates are demanded."""
         self.principal: Principal | None = None
@@ -111,13 +111,13 @@ class ServerCall:
 
 
 class Concern:
-    """One thing that has to happen around server calls. Subclasses override what they need.
+    """An interceptor of server calls. Subclasses override what they need.
 
     Hooks that are not overridden cost nothing: the chain leaves them out.
     """
 
     async def begin(self, call: ServerCall) -> None:
-        """When the headers are there, before any message; a ``BosError`` refuses the call."""
+        """Called when the headers are there, before any message; a ``BosError`` refuses it."""
 
     def arrived(self, call: ServerCall, size: int) -> None:
         """For each request of ``size`` bytes, before it is unpacked; a ``BosError`` refuses it."""

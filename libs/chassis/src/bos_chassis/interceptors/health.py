@@ -13,7 +13,7 @@ _States = health_pb2.HealthCheckResponse
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """The standard health service, in which nobody waits for anybody.
+    """The standard health service; no check waits for another.
 
     That of the library writes to its watchers while it holds a lock, so one that does not read
     keeps the others, and the server itself at shutdown, waiting.
@@ -36,20 +36,20 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             self._set(name, False)
 
     async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """How a service is; NOT_FOUND if it is none of this server."""
+        """Status of a service; NOT_FOUND if it is none of this server."""
         state = self._states.get(request.service)
         if state is None:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return _States(status=state)
 
     async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
-        """Not offered: whoever probes knows what for."""
+        """Not offered: probes know the services they ask for."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
     async def Watch(  # noqa: N802
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
-        """How a service is, and each change of it."""
+        """Status of a service, and each change of it."""
         told: int | None = None
         while True:
             changed = self._changed

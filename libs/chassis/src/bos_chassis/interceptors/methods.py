@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """What runs around the calls of a method: the hooks of its concerns, outermost first."""
+    """Interceptors around the calls of a method: the hooks of its concerns, outermost first."""
 
     __slots__ = ("arrived", "begin", "concerns", "end", "request")
 

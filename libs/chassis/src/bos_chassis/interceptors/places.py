@@ -1,4 +1,4 @@
-"""How many calls may be there at once: of one caller, of strangers, of all."""
+"""Concurrency limits of calls: of one caller, of unknown callers, of all."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class _Network:
 
 
 class Crowd:
-    """A bounded number of calls of people nobody knows: there is always room for one more.
+    """A bounded number of calls of unknown callers: there is always room for one more.
 
-    When all places are taken, somebody of the network that has the most of them has to go: the
+    When all places are taken, a call of the network that has the most of them has to go: the
     oldest call of its connection that has the most. So one that floods drives out itself, over
-    however many connections, and whoever comes with a call or two is let in.
+    however many connections, and a caller with one call or two is let in.
     """
 
     def __init__(self, size: int) -> None:
@@ -84,7 +84,7 @@ class Crowded(Concern):
         self._crowd = Crowd(size)
 
     async def begin(self, call: ServerCall) -> None:
-        """Take a place; somebody else may have to go for that."""
+        """Take a place; another call may have to go for that."""
         self._crowd.enter(call)
 
     def end(self, call: ServerCall) -> None:
@@ -105,8 +105,8 @@ class _Held:
 class Places(Concern):
     """Calls at once, counted per caller, and the bytes of their requests; for all as a last resort.
 
-    Whoever is known has places of its own, so a caller can use up nobody's but its own. Calls of
-    open methods, whose callers nobody knows, have a crowd of their own per method.
+    Each known caller has places of its own, so it can use up none but these. Calls of
+    open methods, whose callers are unknown, have a crowd of their own per method.
 
     Args:
         per_caller: Calls of one caller at once.
@@ -132,7 +132,7 @@ class Places(Concern):
         """Take a place, once it is known who calls.
 
         Raises:
-            ResourceExhausted: The caller has none left, or nobody has.
+            ResourceExhausted: The caller has none left, or the server has none.
         """
         if call.open:
             key = (call.service, call.method)

@@ -24,7 +24,7 @@ _SERVER_FAULTS = frozenset(
 class RequestLog(Concern):
     """One line per call: method, code, duration and sizes, never a value of a message.
 
-    Of calls that anybody can make, those refused at the door and those of open methods, there are
+    Of calls without a credential, those refused at the door and those of open methods, there are
     samples: the first of each code per interval, and one line with the number of the others.
     """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bos_chassis.settings import ServerSettings, TlsSettings
     from bos_chassis.telemetry import Telemetry
 
-# Probes and tools: open to anybody, frequent or endless, and nobody wants them in logs or traces.
+# Probes and tools: without authentication, frequent or endless, and noise in logs and traces.
 # Each has places and a deadline of its own, and takes nothing from the calls of the services. A
 # check is answered at once, so its places are for those whose message is still on its way.
 _HEALTH = "grpc.health.v1.Health"
@@ -52,8 +52,8 @@ def server_chain(
     Args:
         settings: Of the server.
         telemetry: Of the service.
-        authenticator: None asks nobody who they are.
-        open_methods: Methods as ``service/method`` that anybody may call.
+        authenticator: None for no authentication.
+        open_methods: Methods as ``service/method`` that need no credential.
         of_services: Authenticators of single services, by full name, in place of the first.
         request_bytes: Largest request of each service.
         from_proxy: The client's address, where metadata prove that a call comes through a proxy of
@@ -84,7 +84,7 @@ def server_chain(
             total=settings.max_concurrent_rpcs,
             per_open_method=settings.max_calls_per_open_method,
         ),
-        # Behind whatever refuses: strangers cause no spans.
+        # Behind all that refuses: strangers cause no spans.
         Tracing(telemetry, believed),
         Sizes(request_bytes or {}),
         Validation(),

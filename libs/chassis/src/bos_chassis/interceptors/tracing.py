@@ -47,7 +47,7 @@ class Tracing(Concern):
 
     async def begin(self, call: ServerCall) -> None:
         """Start the span and make it current for the handler."""
-        # An empty context: without a traceparent the call starts a trace, whatever ran before.
+        # An empty context: without a traceparent the call starts a trace of its own.
         parent = otel_context.Context()
         links: list[trace.Link] = []
         if _TRACEPARENT in call.metadata:

@@ -159,7 +159,7 @@ def _tell(found: Approval, *, as_json: bool, whole: bool = False) -> None:
 
 
 def asker_for(bos: BosClient) -> Asker | None:
-    """Who asks at the terminal; None where nobody sits at one."""
+    """Who asks at the terminal; None where there is no terminal."""
     return Asker(bos) if sys.stdin.isatty() and sys.stdout.isatty() else None
 
 

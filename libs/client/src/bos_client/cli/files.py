@@ -60,7 +60,7 @@ def files(target: Target, run_id: str, output: Path | None, as_json: bool) -> No
 
 
 def safe_name(name: str) -> str:
-    """``name`` as one within the folder, whatever the service says it is."""
+    """``name`` as one within the folder, also if the service sends a path."""
     text = "".join("_" if c in _UNFIT or not c.isprintable() else c for c in name)
     return text.strip(" .")[-_MAX_NAME_CHARS:] or "file"
 

@@ -100,7 +100,7 @@ def _left_s(begun: BeginOpenIdLogInResponse) -> float:
 
 
 def _page(url: str) -> str:
-    """An address that a browser may be sent to, whatever identity says."""
+    """An address that a browser may be sent to; others from identity are refused."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc or url.startswith("-"):
         raise FailedPrecondition("Identity names a page that is none for a browser.")

@@ -1,4 +1,4 @@
-"""What all commands share: the connection, errors on their way to people, exit codes.
+"""Shared parts of all commands: the connection, error messages, exit codes.
 
 ====  ==================================================================
 0     answered, possibly in part; or whatever was wanted, done
@@ -58,7 +58,7 @@ _USAGE_ERRORS = (InvalidArgument, NotFound, AlreadyExists, Unauthenticated, Perm
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What options and environment say about the gateway."""
+    """Address and credentials of the gateway, from options and environment."""
 
     target: str | None
     api_key: str | None
@@ -66,7 +66,7 @@ class Target:
     memory_target: str | None = None
 
     def connection(self) -> Connection:
-        """The gateway to talk to, as whoever signed in unless a key says otherwise.
+        """The gateway to call, as the signed-in user unless a key says otherwise.
 
         Raises:
             NoConnection: there is none.
@@ -84,7 +84,7 @@ class Target:
         )
 
     def identity(self) -> str:
-        """Where identity is, for whoever the commands act as.
+        """Address of identity, for the user that the commands act as.
 
         Raises:
             NoConnection: no gateway is known.
@@ -142,7 +142,7 @@ def run(work: Coroutine[Any, Any, int], *, as_json: bool = False) -> NoReturn:
 
 
 def report(error: BosError | NoConnection, *, as_json: bool = False) -> int:
-    """Tell of an error; returns the exit code."""
+    """Print an error; returns the exit code."""
     if as_json:
         click.echo(json.dumps({"error": _as_dict(error)}, ensure_ascii=False, indent=2))
     else:

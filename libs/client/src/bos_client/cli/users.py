@@ -309,7 +309,7 @@ def revoke(target: Target, key_id: str) -> None:
 
 
 def _client(kind: type[C], target: Target) -> C:
-    """A client of identity that calls as whoever signed in, or by the key."""
+    """A client of identity that calls as the signed-in user, or by the key."""
     found = target.connection()
     return kind(identity_of(found), api_key=found.api_key, tokens=found.tokens)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunView", "View", "make_console", "show_run"]
 
-# Where nobody looks at a terminal, lines are as long as they are: a program may read them.
+# Without a terminal, lines are as long as they are: a program may read them.
 _UNBOUNDED_WIDTH = 10_000
 
 

@@ -42,7 +42,7 @@ _GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALL
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How much is shown."""
+    """Level of detail that is shown."""
 
     trace: bool = False
     """Trace lines of planner, agents and composer."""

@@ -77,7 +77,7 @@ class RunView:
         self.response: OrchestratorResponse | None = None
         """The outcome, once the run has ended."""
         self.asking = False
-        """Somebody is being asked on the same terminal: no status line."""
+        """A person is being asked on the same terminal: no status line."""
         self._console = console
         self._view = view
         self._status: Status | None = None

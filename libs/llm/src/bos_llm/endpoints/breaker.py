@@ -1,7 +1,7 @@
 """Circuit breaker of one endpoint: while it is down, calls fail at once instead of asking again.
 
-A single call that failed twice while nobody else's succeeded is enough; so are twenty failures in a
-row of whatever calls. After a pause one call is let through; while that one fails, the pause
+A single call that failed twice while no other succeeded is enough; so are twenty failures in a
+row of any calls. After a pause one call is let through; while that one fails, the pause
 doubles.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
+
+from bos_chassis.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +35,12 @@ class CircuitBreaker:
         max_open_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_s = open_s
-        self._max_open_s = max_open_s
+        self._backoff = Backoff(first_s=open_s, cap_s=max_open_s)
         self._clock = clock
         self._in_a_row = 0
         self._succeeded_at = float("-inf")
         self._until = float("-inf")
+        self._pauses = 0
         self._pause_s = 0.0
         self._probing = False
 
@@ -62,7 +64,7 @@ class CircuitBreaker:
         """The endpoint answered, be it with a refusal."""
         self._in_a_row = 0
         self._succeeded_at = self._clock()
-        self._pause_s, self._probing = 0.0, False
+        self._pauses, self._pause_s, self._probing = 0, 0.0, False
 
     def not_asked(self) -> None:
         """The call that was let through came to nothing before it was sent: another may go."""
@@ -80,7 +82,8 @@ class CircuitBreaker:
         self._in_a_row += 1
         alone = attempt >= _OF_ONE_CALL and self._succeeded_at < started
         if self._pause_s or alone or self._in_a_row >= _IN_A_ROW:
-            pause = self._pause_s * 2 if self._probing else self._pause_s or self._open_s
-            self._pause_s = min(self._max_open_s, pause)
+            if self._probing or not self._pauses:
+                self._pauses += 1
+            self._pause_s = self._backoff.delay(self._pauses)
             self._until = self._clock() + self._pause_s
             self._probing = False

@@ -1,4 +1,4 @@
-"""What an endpoint turned out to take, learnt from what it refuses, by endpoint and model.
+"""Capabilities of endpoints, learnt from what they refuse, by endpoint and model.
 
 A request that is refused because of one parameter is changed in that one thing and sent again at
 once; later calls start from there. What was learnt lives as long as the process.
@@ -36,7 +36,7 @@ SETTINGS: Final[dict[Parameter, str]] = {
 }
 """What to do when an endpoint refuses a parameter for good."""
 
-# Names under which endpoints complain about a parameter, the most telling first.
+# Names under which endpoints complain about a parameter, the most specific first.
 _NAMES: Final[tuple[tuple[str, Parameter], ...]] = (
     ("response_format", "response_format"),
     ("json_schema", "response_format"),
@@ -93,7 +93,7 @@ class Lesson:
 
 
 class Ladder:
-    """What one model at one endpoint takes, as far as is known. Shared by concurrent calls.
+    """Known capabilities of one model at one endpoint. Shared by concurrent calls.
 
     Args:
         start: What its provider's row says.
@@ -189,7 +189,7 @@ class Ladder:
         sent = _PROMPT.search(refusal.words)
         prompt = _number(sent[1]) if sent else 0
         if not prompt and used.window == window:
-            return None  # tried already, as far as anybody can tell how long the reply may be
+            return None  # tried already, as far as it is known how long the reply may be
         room = window - prompt - _WINDOW_MARGIN if prompt else limit // 2
         if room < _MIN_LIMIT or room >= limit:
             return None

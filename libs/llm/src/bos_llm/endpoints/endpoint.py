@@ -1,4 +1,4 @@
-"""One provider's endpoint and its keys: the only module that knows the ``openai`` package.
+"""Endpoint of one provider and its keys: the only module that knows the ``openai`` package.
 
 It calls ``client.post(..., cast_to=object)`` instead of ``chat.completions.create``: the same
 authentication, transport and exceptions, without transforming every parameter and building typed
@@ -6,7 +6,7 @@ objects, which is most of the CPU of a call (README). Streams are read piece by 
 network delivers them.
 
 A key that is turned away rests, and the next one is tried at once, within the same attempt: the
-retry policy, and whoever pays for the tokens, see one attempt with one outcome. Only when no key is
+retry policy, and the bill for the tokens, see one attempt with one outcome. Only when no key is
 left does the failure come out, as it would with a single key.
 """
 
@@ -98,7 +98,7 @@ class Endpoint:
         key_file: Where its keys are from, if they may change under way.
         set_aside_s: How long a key rests that is not valid or has no quota, and longest rest of one
             that is too busy.
-        on_rest: Told when a key is turned away: its index, why, and for how many seconds it rests.
+        on_rest: Called when a key is turned away: its index, why, and how many seconds it rests.
         breaker: Shared by all that call the same address.
         sleep: Waits while a server loads its model; tests pass their own.
 
@@ -285,7 +285,7 @@ class Endpoint:
         return _reported(error) if isinstance(error, ReportedError) else None
 
     def judge_refusal(self, refusal: Refusal, sent: Collection[str] = ()) -> Verdict:
-        """What an error reply means.
+        """Classify an error reply.
 
         Args:
             refusal: The reply.
@@ -294,7 +294,7 @@ class Endpoint:
         return judge_refusal(refusal, self.access, sent)
 
     def judge(self, error: Exception) -> Verdict | None:
-        """What a failed attempt means; None for an exception that is not one."""
+        """Classify a failed attempt; None for an exception that is not one."""
         if isinstance(error, BosError):
             return None
         refusal = self.refused(error)
@@ -438,7 +438,7 @@ def _client(
         )
     if access.provider != "openai" or access.profile:
         # The package takes these from the environment (OPENAI_ORG_ID, OPENAI_PROJECT_ID,
-        # OPENAI_CUSTOM_HEADERS) for whatever it talks to; they belong to OPENAI_API_KEY alone.
+        # OPENAI_CUSTOM_HEADERS) for every endpoint; they belong to OPENAI_API_KEY alone.
         client.organization = client.project = None
         client._custom_headers = {}
     return client

@@ -2,7 +2,7 @@
 
 How a token is had differs by platform (App Service, Functions, virtual machines, AKS workload
 identity, Arc); ``azure-identity`` knows them all and is installed with ``bos-llm[azure]`` only.
-Here: one request for a token at a time, whoever waits for it, and a new one before the old expires.
+Here: one request for a token at a time, shared by all callers, and a new one before expiry.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AzureTokens:
             return token.token
         usable = token is not None and token.expires_on - now > _USABLE_S
         if self._refresh is None and (not usable or time.monotonic() >= self._not_before):
-            # A task of its own: whoever asked first may be cancelled, and others wait as well.
+            # A task of its own: the first caller may be cancelled, and others wait as well.
             self._refresh = asyncio.create_task(self._request(), context=contextvars.Context())
             self._refresh.add_done_callback(self._refreshed)
         if usable and token is not None:

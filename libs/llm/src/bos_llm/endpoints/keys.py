@@ -66,7 +66,7 @@ class KeyPool:
         return rest
 
     def worked(self, index: int) -> None:
-        """The key was taken: whatever was wrong with it is over."""
+        """The key was taken: what was wrong with it is over."""
         self._until[index] = 0.0
         self._busy[index] = False
 

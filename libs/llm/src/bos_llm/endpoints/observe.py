@@ -1,4 +1,4 @@
-"""What every model call leaves behind: a span with GenAI names, metrics, and a line per retry.
+"""Telemetry of model calls: a span with GenAI names, metrics, and a log line per retry.
 
 Prompts and replies are never captured.
 """
@@ -122,7 +122,7 @@ class ModelMetrics(Collector):
 
 
 class KeyObserver:
-    """Watches the keys of one endpoint; what they are is never told."""
+    """Watches the keys of one endpoint; their values are never recorded."""
 
     def __init__(self, telemetry: Telemetry, metrics: ModelMetrics, access: Access) -> None:
         self._log = telemetry.logger("bos_llm").bind(

@@ -1,4 +1,4 @@
-"""Which keys model calls are made with: named profiles, and the one that a task asks for.
+"""Key profiles of model calls: named profiles, and the one that a task asks for.
 
 A task that names a profile is given it like its deadline, so that no agent has to hand it on and
 none can use other keys by mistake::
@@ -164,7 +164,7 @@ def _profiles_in(text: str) -> Profiles:
 
 @dataclass(frozen=True, slots=True)
 class LiveProfiles(Mapping[str, KeyProfile]):
-    """The profiles of a file, whatever they are at the moment."""
+    """The profiles of a file, as it is at the moment."""
 
     file: WatchedFiles[Profiles]
 

@@ -20,7 +20,7 @@ LimitName = Literal["max_tokens", "max_completion_tokens", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one model at one endpoint takes."""
+    """Capabilities of one model at one endpoint."""
 
     structured: StructuredMode = "json_schema"
     limit: LimitName = "max_tokens"
@@ -53,7 +53,7 @@ class Provider:
     """Port by which a server on this machine or network is recognised."""
     takes: Capabilities = field(default_factory=Capabilities)
     schema_in_prompt: bool = True
-    """Whether models must be told the form of a reply: their endpoint hides or ignores it."""
+    """Whether prompts must hold the form of a reply: their endpoint hides or ignores it."""
     model_patterns: tuple[tuple[str, str], ...] = ()
     """Regular expressions of model names that differ, and the traits they have (``_TRAITS``)."""
     stream_whole: bool = False
@@ -61,7 +61,7 @@ class Provider:
     given up unless it streams."""
 
     def capabilities(self, model: str) -> Capabilities:
-        """What ``model`` is known to take here."""
+        """Known capabilities of ``model`` here."""
         found = self.takes
         name = model.rpartition("/")[2].lower()
         for pattern, trait in self.model_patterns:
@@ -70,7 +70,7 @@ class Provider:
         return found
 
 
-# A thinking model of OpenAI takes no temperature. From gpt-5.1 on it does when told not to think.
+# A thinking model of OpenAI takes no temperature. From gpt-5.1 on it does with thinking off.
 _TRAITS: Final[dict[str, dict[str, Any]]] = {
     "thinks": {"reasons": True, "temperature": False},
     "thinks_aloud": {"reasons": True},
@@ -174,12 +174,12 @@ PROVIDERS: Final = {row.name: row for row in (*_ROWS, COMPATIBLE)}
 
 
 def provider_row(name: str) -> Provider:
-    """The row of ``name``; one that nobody knows is a compatible endpoint of that name."""
+    """The row of ``name``; an unknown one is a compatible endpoint of that name."""
     return PROVIDERS.get(name) or replace(COMPATIBLE, name=name)
 
 
 def recognise(base_url: str) -> str:
-    """The name of the provider at an address; ``compatible`` for one that nobody knows."""
+    """The name of the provider at an address; ``compatible`` for an unknown one."""
     try:
         parts = urlsplit(base_url)
         host, port = (parts.hostname or "").lower(), parts.port
@@ -197,7 +197,7 @@ def recognise(base_url: str) -> str:
 
 
 def _is_near(host: str) -> bool:
-    """Whether a host is on this machine or network, as far as its name tells."""
+    """Whether a host is on this machine or network, by its name."""
     try:
         return ip_address(host).is_private
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the error replies of model endpoints mean: pure functions from status and body to a verdict.
+"""Error replies of model endpoints, classified: pure functions from status and body to a verdict.
 
 Endpoints agree on statuses at most. Codes, types and words differ, and some send HTTP 200 with an
 error inside; all of them are judged here. The words serve to recognise an error and are never
@@ -42,7 +42,7 @@ def key_trouble(refusal: Refusal) -> keys.Refusal | None:
 
 
 def judge_refusal(refusal: Refusal, access: Access, sent: Collection[str] = ()) -> Verdict:
-    """What an error reply means for the call.
+    """Classify an error reply to a call.
 
     Args:
         refusal: The reply.

@@ -28,7 +28,7 @@ _LIMITS: Final = frozenset(("max_tokens", "max_completion_tokens"))
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a call wants, before anything is known of how it has to be said.
+    """A model call before it is fitted to what its endpoint takes.
 
     Args:
         messages: The conversation.
@@ -106,7 +106,7 @@ class RequestWriter:
             return
         mode = self._settings.schema_in_prompt
         unseen = mode == "always" or (mode == "auto" and self._row.schema_in_prompt)
-        # Where the endpoint is not told the schema, nobody but the prompt can tell the model.
+        # Where the endpoint does not get the schema, only the prompt can give it to the model.
         if unseen or takes.structured != "json_schema":
             place = 0 if request.form_in == "system" else -1
             message = body["messages"][place]
@@ -120,7 +120,7 @@ class RequestWriter:
             body["response_format"] = {"type": "json_object"}
 
     def _takes_temperature(self, takes: Capabilities) -> bool:
-        # Models that think take one only when told not to.
+        # Models that think take one only with thinking off.
         return takes.temperature or (
             takes.reasons
             and takes.reasoning_effort

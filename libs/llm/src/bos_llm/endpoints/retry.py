@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from bos_chassis.backoff import Backoff
 from bos_chassis.deadlines import remaining_s
 from bos_chassis.errors import DeadlineExceeded
 from bos_llm.errors import ModelUnavailable
@@ -22,7 +23,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failed attempt means."""
+    """Classification of a failed attempt: retry, other key, give up."""
 
     error: BosError
     """What the caller gets if it stays the last attempt."""
@@ -65,7 +66,7 @@ class RetryPolicy:
         Args:
             attempt: Gets the seconds it may take.
             judge: Explains an exception; None for one that is not a failed attempt.
-            on_retry: Told about every retry, with the seconds until it starts.
+            on_retry: Called at every retry, with the seconds until it starts.
             breaker: Of the endpoint that is called.
 
         Raises:
@@ -115,7 +116,8 @@ class RetryPolicy:
             return None
         delay = verdict.retry_after_s
         if delay is None:
-            delay = min(self.cap_s, self.base_s * 2 ** (number - 1)) * self.jitter()
+            backoff = Backoff(first_s=self.base_s, cap_s=self.cap_s, jitter=1.0)
+            delay = backoff.delay(number, self.jitter())
         elif delay > self.max_retry_after_s:
             return None
         left = remaining_s()
@@ -123,7 +125,7 @@ class RetryPolicy:
 
 
 def final_error(verdict: Verdict) -> BosError:
-    """What the caller gets: the judged error, unless its own time has just run out."""
+    """The error for the caller: the judged one, unless its own time has just run out."""
     left = remaining_s()
     return verdict.error if left is None or left > 0 else _no_time()
 

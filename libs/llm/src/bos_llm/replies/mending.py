@@ -1,4 +1,4 @@
-"""Putting right what models get wrong about the form of a reply, where it can mean only one thing.
+"""Repairs of the form of a model's reply, where it can mean only one thing.
 
 Nothing is guessed: a value that is missing, or that could be meant in two ways, stays as it is and
 fails the validation that follows.

@@ -32,7 +32,7 @@ def repair(
 
     Args:
         reply_text: What the model said; its thoughts are not shown.
-        problem: What is wrong, as :class:`bos_llm.replies.schema.UnusableReply` tells it.
+        problem: What is wrong, in the text of :class:`bos_llm.replies.schema.UnusableReply`.
         schema: What the reply should be.
         truncated: Whether the token limit ended the reply.
 

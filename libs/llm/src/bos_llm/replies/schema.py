@@ -34,12 +34,12 @@ _TYPED = frozenset(("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
 _MAX_PROBLEMS = 8
 _MAX_PROBLEM_CHARS = 300
 _MAX_MENDED_CHARS = 60_000
-"""No longer text is searched and mended, which happens between the calls of everybody else."""
+"""No longer text is searched and mended, as that runs between the calls of all others."""
 _CUT_OFF = "the reply was cut off by the token limit; be brief"
 
 
 class UnusableReply(ValueError):
-    """A reply that is not the JSON asked for; its text tells the model what to mend."""
+    """A reply that is not the JSON asked for; its text says what the model must mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class JsonSchema(Generic[T]):
             no_json = UnusableReply(str(error))
         else:
             return self._first((whole,), tolerant=True)
-        # Whatever precedes a reply that breaks off may be an example.
+        # What precedes a reply that breaks off may be an example.
         if cut_off and find_objects(content).broken_off:
             raise no_json
         objects = objects_from_last(content)

@@ -69,7 +69,7 @@ class ThinkFilter:
         self._state: Literal["start", "thoughts", "text"] = "thoughts" if opened else "start"
         self._opening = "<think>"
         self._rest = ""
-        """What cannot be told yet: the beginning of a tag or of a mark."""
+        """Held-back text that may begin a tag or a mark."""
         self._marks = ""
         """End marks that are text after all if text follows."""
         self._marks_chars = 0

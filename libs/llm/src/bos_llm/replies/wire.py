@@ -66,7 +66,7 @@ _STATUS_OF = {
 
 
 class ForeignReply(ValueError):
-    """What came back is not a reply of the chat completions API, such as a proxy's HTML page."""
+    """A reply that is not one of the chat completions API, such as a proxy's HTML page."""
 
 
 class ReportedError(ValueError):
@@ -101,7 +101,7 @@ class Reply:
     text: str = ""
     refusal: str = ""
     finish_reason: str | None = None
-    """``stop``, ``length``, ``content_filter``, ``tool_calls``, whatever the endpoint calls them;
+    """``stop``, ``length``, ``content_filter``, ``tool_calls``, or what the endpoint calls them;
     other reasons as they come."""
     model: str = ""
     """As the endpoint names it, often with a date appended."""
@@ -148,7 +148,7 @@ class ReplyBuilder:
         if chunk.text:
             self._texts.append(chunk.text)
         if chunk.reasoning and self._reasoning_left > 0:
-            # Thoughts are as long as the model likes; nobody reads more than the beginning.
+            # Thoughts are as long as the model likes; only the beginning is shown.
             self._reasoning.append(chunk.reasoning[: self._reasoning_left])
             self._reasoning_left -= len(chunk.reasoning)
         self._last = Reply(

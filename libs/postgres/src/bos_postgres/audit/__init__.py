@@ -1,9 +1,9 @@
-"""The audit trail of a service: who did what, in rows that nobody can change unnoticed.
+"""Audit trail of a service: who did what, in rows that cannot be changed unnoticed.
 
-An entry is written in the transaction of what it tells of, so there is none without the other.
+An entry is written in the transaction of what it records, so there is none without the other.
 Within seconds it is sealed: it gets its place in the trail and a hash over itself and the hash
-before it. Whoever changes, adds or takes out a sealed row breaks the chain from there on; whoever
-cuts off its end is found by an exported hash, or by one of those that the log tells.
+before it. A row that is changed, added or taken out breaks the chain from there on; an end that is
+cut off is found by an exported hash, or by one of those in the log.
 
 Entries name users by id and hold no content: no question, no answer, no value, no e-mail address.
 """

@@ -1,4 +1,4 @@
-"""Who does what an audit entry tells of."""
+"""Actors of audit entries: users, keys, services, operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class By:
     """An actor, and where it calls from."""
 
     actor: str
-    """Id of the user, of the API key or of the service; empty where nobody is known."""
+    """Id of the user, of the API key or of the service; empty where it is unknown."""
     kind: ActorKind = "user"
     address: str = ""
     user: str = ""
@@ -27,7 +27,7 @@ class By:
 
     @classmethod
     def of(cls, principal: Principal | None, address: str = "") -> Self:
-        """Whoever calls; where nobody is asked who they are, everybody is one user."""
+        """The caller; where authentication is off, all callers are one user."""
         if principal is None:
             return cls(LOCAL_USER, address=address)
         if principal.kind == "api_key":
@@ -38,7 +38,7 @@ class By:
     def entry(
         self, action: str, target: str = "", *, outcome: Outcome = "succeeded", **details: str
     ) -> AuditEntry:
-        """What this actor did, or was refused; see :class:`AuditEntry`."""
+        """Audit entry of an action of this actor, done or refused; see :class:`AuditEntry`."""
         if self.user:
             details["user"] = self.user
         return AuditEntry(
@@ -53,9 +53,9 @@ class By:
 
 
 OPERATOR: Final = By("operator", "operator")
-"""Whoever works on the database itself, with the commands of an operator."""
+"""The operator who works on the database itself, with commands."""
 
 
 def stranger(address: str = "") -> By:
-    """Somebody of whom nothing is known but the address, at most."""
+    """An unauthenticated actor, known by its address at most."""
     return By("", "anonymous", address)

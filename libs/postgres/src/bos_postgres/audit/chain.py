@@ -3,7 +3,7 @@
 The hash of a row is SHA-256 over the hash before it (nothing for the first row) and the row as
 JSON: an array of position, time (microseconds since 1970), actor, kind of actor, action, target,
 outcome, address and details, in UTF-8, without white space, with the details' keys in order.
-Anybody can check an export with these two sentences.
+Any reader can check an export with these two sentences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @frozen
 class Defect:
-    """Where a trail is broken."""
+    """Position and kind of a break in a trail."""
 
     position: int
     problem: str

@@ -1,4 +1,4 @@
-"""Writing audit entries, in the transaction of what they tell of."""
+"""Writing audit entries, in the transaction of what they record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _details(given: Mapping[str, str]) -> dict[str, str]:
 
 @frozen
 class AuditEntry:
-    """One thing that somebody did, or was refused. Texts are cut at 256 characters.
+    """One audited action, done or refused. Texts are cut at 256 characters.
 
     Raises:
         ValueError: The action is not written as ``thing.done``.
@@ -55,7 +55,7 @@ class AuditEntry:
     action: str = field()
     """What was done, as ``thing.done``: ``session.opened``, ``approval.answered``."""
     actor: str = field(converter=_short)
-    """Id of the user, of the key or of the service; empty where nobody is known."""
+    """Id of the user, of the key or of the service; empty where it is unknown."""
     actor_kind: ActorKind = "user"
     target: str = field(default="", converter=_short)
     """Id of what it was done to."""

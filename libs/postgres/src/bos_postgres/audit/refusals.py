@@ -1,4 +1,4 @@
-"""Entries about what was refused, counted so that nobody can fill the disk with them."""
+"""Audit entries about refusals, counted so that they cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 MOST_AT_ONCE: Final = 200
-"""Different entries of a minute; what is beyond is told by action and count alone."""
+"""Different entries of a minute; more are recorded by action and count alone."""
 _WINDOW_S: Final = 60.0
 _EVERY_S: Final = 1.0
 _SHUTDOWN_TIMEOUT_S: Final = 3.0
@@ -52,7 +52,7 @@ class Refusals:
     _counted: dict[_Key, _Counted] = field(init=False, factory=dict)
 
     def count(self, entry: AuditEntry) -> None:
-        """Have one more refusal told; never fails and never waits."""
+        """Count one more refusal; never fails and never waits."""
         key = (entry.action, entry.actor, entry.target, entry.address)
         if key not in self._counted and len(self._counted) >= MOST_AT_ONCE:
             entry = AuditEntry(entry.action, "", actor_kind="anonymous", outcome=entry.outcome)
@@ -83,7 +83,7 @@ class Refusals:
         except BosError as error:
             log.warning("refusals not audited", reason=error.reason)
         except Exception:
-            log.exception("refusals not audited")  # whatever it was, the next round must come
+            log.exception("refusals not audited")  # after any error, the next round must come
 
     async def _write(self, *, all_of_it: bool) -> None:
         now = asyncio.get_running_loop().time()

@@ -60,7 +60,7 @@ async def running_audit(
 ) -> AsyncIterator[None]:
     """Seal what is pending, and drop what is too old, while the block runs.
 
-    Replicas may do so at once. What is pending at the end is sealed by whoever comes next.
+    Replicas may do so at once. What is pending at the end is sealed by the next one.
     """
     log = telemetry.logger("bos.audit")
     age = timedelta(days=settings.retention_days)
@@ -71,7 +71,7 @@ async def running_audit(
                 end = await seal(session)
                 dropped = await drop_older(session, datetime.now(UTC) - age) if drop else 0
         if end is not None:
-            # The log is where nobody who changes the trail can reach: an anchor for its end.
+            # The log is out of reach of those who can change the trail: an anchor for its end.
             log.info("audit sealed", position=end.position, hash=end.hash.hex())
         if dropped:
             log.info("audit entries dropped", count=dropped)
@@ -86,7 +86,7 @@ async def running_audit(
             except BosError as error:
                 log.warning("audit not sealed", reason=error.reason)
             except Exception:
-                log.exception("audit not sealed")  # whatever it was, the next round must come
+                log.exception("audit not sealed")  # after any error, the next round must come
             else:
                 drop_at = loop.time() + _DROP_EVERY_S if drop else drop_at
             if not more:

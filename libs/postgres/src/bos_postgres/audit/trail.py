@@ -103,7 +103,7 @@ async def read(session: Session, after: int, limit: int = _BATCH) -> Sequence[Se
 
 
 async def checkpoint(session: Session) -> Checkpoint:
-    """Where the trail begins."""
+    """Beginning of the trail, after what was dropped."""
     row = await session.fetchrow("SELECT position, hash FROM audit_checkpoint")
     assert row is not None
     return Checkpoint(row["position"], row["hash"])

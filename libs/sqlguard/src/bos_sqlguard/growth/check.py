@@ -172,7 +172,7 @@ class GrowthCheck:
     ) -> Source:
         """What a step of a recursive query gives, after as many of them as are usual."""
         before = replace(first, columns=[(each, _ONCE_MORE) for each, _ in first.columns])
-        # What a step computes as a number does not grow, whatever it is computed from.
+        # What a step computes as a number does not grow, independent of its inputs.
         silent = GrowthCheck(self._dialect, self._work)
         looked = silent._query(query, {**ctes, name: before}, outer).columns
         before.columns = [

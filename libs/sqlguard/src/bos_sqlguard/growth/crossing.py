@@ -1,4 +1,4 @@
-"""Which sources of a query nothing joins: every row of one then meets every row of the other.
+"""Cross joins: sources of a query that nothing joins, so that every row meets every other.
 
 Only sources with as many rows as a table has count; a few rows, such as one of sums, may stand
 beside any table. A join is an equality between columns of two sources, ``BETWEEN``, or a bound from

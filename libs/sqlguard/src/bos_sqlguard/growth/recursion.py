@@ -1,4 +1,4 @@
-"""How many rows a recursive query makes that reads no table: a count must be in sight."""
+"""Number of rows of a recursive query that reads no table: a count must be in sight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a series makes: start, end and step have to tell before the query runs."""
+"""Number of rows of a series: start, end and step must show it before the query runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPERATORS = (exp.Mul, exp.Div, exp.Pow)
 
 
 def rows_of_series(arguments: Sequence[exp.Expr]) -> float | None:
-    """How many rows ``generate_series`` makes at most; None if that cannot be told."""
+    """How many rows ``generate_series`` makes at most; None if unknown."""
     if not 2 <= len(arguments) <= 4:
         return None
     start, end = arguments[0], arguments[1]

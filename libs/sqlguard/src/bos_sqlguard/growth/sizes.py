@@ -1,4 +1,4 @@
-"""How large a value can grow: bounds of functions and operators, worked out before a query runs."""
+"""Sizes of values: bounds of functions and operators, worked out before a query runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # What a value of a table is taken to be where it multiplies something else.
 _USUAL_BYTES = 1_000.0
-# Digits of a number to a power that only the data tell.
+# Digits of a number to a power that only the data hold.
 _LONGEST_NUMBER = 20_000.0
 _ENDLESS = 1e12
 UNNAMED = "?"
@@ -297,7 +297,7 @@ _RULES: Mapping[str, Callable[[Sequence[exp.Expr], Sequence[Size]], Size]] = {
 
 @dataclass(slots=True)
 class Source:
-    """What a query, table or function gives: the sizes of its columns and how many rows."""
+    """Output of a query, table or function: the sizes of its columns and how many rows."""
 
     columns: list[tuple[str, Size]] = field(default_factory=list)
     rows: float = 1.0
@@ -321,7 +321,7 @@ class Source:
 
     @property
     def any_column(self) -> Size:
-        """The size of a column whose name tells nothing."""
+        """The size of a column whose name says nothing."""
         sizes = [size for _, size in self.columns]
         return largest([*sizes, NATURAL] if self.open else sizes)
 

@@ -1,4 +1,4 @@
-"""What the sources of a query give: columns with their sizes, by name or place, and rows."""
+"""Sources of a query: columns with their sizes, by name or place, and rows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def either(left: Source, right: Source) -> Source:
     for place, (_, size) in enumerate(right.columns):
         if place < len(columns):
             columns[place] = (columns[place][0], columns[place][1].at_least(size))
-    if left.open or right.open:  # places tell nothing
+    if left.open or right.open:  # places say nothing
         any_column = left.any_column.at_least(right.any_column)
         columns = [(name, any_column) for name, _ in columns]
     return Source(

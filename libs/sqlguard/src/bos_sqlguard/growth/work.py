@@ -1,4 +1,4 @@
-"""How much one check may do: what builds on itself takes twice as long with every level."""
+"""Work limit of one check: what builds on itself takes twice as long with every level."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TooMuchWork(Exception):
 
 
 class Work:
-    """What one check has done so far, with every look it takes twice."""
+    """Work done by one check so far, with every look it takes twice."""
 
     def __init__(self) -> None:
         self.done = 0

@@ -1,4 +1,4 @@
-"""Faults that the scripted model can be told to show, as real endpoints show them."""
+"""Faults of real endpoints that the scripted model can show on request."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ class ScriptedModel:
         except (AmbiguousPromptError, CaptureError) as error:
             return found, _refusal(), str(error)
         if call.schema is not None and schema is None:
-            return None, wire.Answer(PROSE), None  # it was never told that JSON is wanted
+            return None, wire.Answer(PROSE), None  # the prompt did not ask for JSON
         return None, _refusal(), None
 
     def _respond(

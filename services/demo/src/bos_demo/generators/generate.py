@@ -38,7 +38,7 @@ def generate(today: date, seed: int = SEED) -> CompanyRows:
 
 
 def digest(rows: CompanyRows) -> str:
-    """Return a SHA-256 over every row of every table, for telling two companies apart."""
+    """Return a SHA-256 over every row of every table, to compare two companies."""
     sha = hashlib.sha256()
     for name, table in rows.tables().items():
         sha.update(name.encode())

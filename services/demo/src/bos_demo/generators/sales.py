@@ -99,7 +99,7 @@ def _add_customers(rows: CompanyRows, world: World) -> list[Buyer]:
 
 
 class _CustomerNames:
-    """Makes names nobody has yet."""
+    """Makes unique names."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -188,7 +188,7 @@ def _invoice_line(
     age = (world.today - day).days / 365
     price = round(paise(product.list_price) * 0.965**age / 100) * 100 or 100
     discount = chance.choices((0, 2, 5, 8, 12), (40, 22, 20, 12, 6))[0]
-    # An order line is worth some Rs. 50,000, more at a large customer, whatever the product costs.
+    # An order line is worth some Rs. 50,000, more at a large customer, for every product.
     worth = chance.lognormvariate(0.0, 0.75) * 5_000_000 * (0.45 + 2.6 * buyer.size**0.5)
     quantity = max(1, round(worth / price))
     if quantity > 20:

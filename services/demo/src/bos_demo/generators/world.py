@@ -1,4 +1,4 @@
-"""What every generator shares: the calendar of the company and reproducible chance."""
+"""Shared by all generators: the calendar of the company and reproducible chance."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a request to a run that is stored."""
+"""Admission: from a request to a run that is stored."""

@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     groups: Iterable[str]
     """Of the user; what they may use is all that the run has."""
     interactive: bool
-    """Whether somebody follows the run and can be asked."""
+    """Whether a client follows the run, so that its user can be asked."""
     traceparent: str
     """W3C trace context of the request."""
     by: By
@@ -122,7 +122,7 @@ class Admission:
             refused = limit
         except UserLimit:
             refused = user_limit()
-        # Somebody else may have stored the same request in between.
+        # Another call may have stored the same request in between.
         if known := await self._repeated(run.request_id, user_id, digest):
             return known
         if isinstance(refused, ResourceExhausted):
@@ -200,7 +200,7 @@ def new_run(
         run_id: Its id.
         deps: Limits and agents that are frozen into it, the time, and who encrypts what is kept
             of the credentials.
-        interactive: Whether somebody follows it and can be asked.
+        interactive: Whether a client follows it, so that its user can be asked.
         traceparent: W3C trace context of the request.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
         groups: Of the user; what they may use is all that the run has.
@@ -255,7 +255,7 @@ def new_run(
     if normalised.HasField("max_tokens"):
         most = min(settings.max_run_tokens or MAX_RUN_TOKENS, MAX_RUN_TOKENS)
         accepted.settings.max_tokens = min(most, normalised.max_tokens)
-    bounded = user_id != LOCAL_USER  # whoever asks without an account is not one user
+    bounded = user_id != LOCAL_USER  # callers without an account are not one user
     accepted.deadline.FromDatetime(now + limit)
     event = LogEvent(run_accepted=accepted)
     event.create_time.FromDatetime(now)
@@ -275,7 +275,7 @@ def new_run(
 
 
 def declared_keys(deps: Deps) -> DeclaredKeys:
-    """What is a credential in the context of a request that comes in now."""
+    """Keys of credentials in the context of a request that comes in now."""
     return DeclaredKeys(deps.registry.declaring, deps.settings.secret_context_keys)
 
 
@@ -304,7 +304,7 @@ def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
 async def continued_by(
     request: AgentRequest, user_id: str, runs: Runs
 ) -> ClarificationReply | None:
-    """What the request goes on from; None unless it replies to clarifying questions.
+    """The run and questions that the request replies to; None unless it is a reply.
 
     Raises:
         NotFound: the user has no such run, whether it exists or not.
@@ -337,7 +337,7 @@ def same_request(known: StoredRun, digest: bytes) -> UUID:
 
 
 def user_limit() -> ResourceExhausted:
-    """What a user hears who has as many unfinished runs as may be."""
+    """Refusal of a user who has as many unfinished runs as may be."""
     return ResourceExhausted(
         "You have as many questions in work as one user may have; wait for one of them to end, "
         "cancel one, or decide on the approvals that are waiting.",

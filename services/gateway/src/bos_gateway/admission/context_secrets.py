@@ -33,7 +33,7 @@ class DeclaredKeys:
     """The keys of all credentials that there can be."""
 
     _cards: Iterable[AgentCard]
-    """Whose keys agents declare: only these credentials are ever given to anybody."""
+    """Whose keys agents declare: only these credentials are ever handed on."""
     _configured: Iterable[str] = ()
     """Keys that hold credentials whether or not an agent declares them, or has answered yet."""
     _spelled: Mapping[str, set[str]] = field(init=False)
@@ -56,10 +56,10 @@ class DeclaredKeys:
 
 @define(eq=False)
 class Taken:
-    """What was taken out of a context."""
+    """Credentials that were taken out of a context."""
 
     secrets: dict[str, str] = field(factory=dict)
-    """Values by declared key, of those that an agent declares; nobody would be given the others."""
+    """Values by declared key, of those that an agent declares; no agent would get the others."""
     withheld: dict[str, str] = field(factory=dict)
     """Values of the others by their path: as little to be kept."""
     paths: list[str] = field(factory=list)
@@ -111,7 +111,7 @@ def without_secrets(context: Struct, keys: DeclaredKeys) -> None:
 
 
 def told(paths: list[str]) -> str:
-    """What the trace says of what was taken out; without any values."""
+    """Text of the trace about the credentials that were taken out; without any values."""
     more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     return f"Credentials were taken out of the request: {', '.join(paths[:_MAX_PATHS])}{more}."
 

@@ -5,7 +5,7 @@ it has ended what its log counted. Maintenance adds the tokens of ended runs to 
 days (``token_days``), each once; an end that does not say what was consumed, such as that
 of a run that could not be read any more, counts with all that was held.
 
-Accepting reads the sum and what is in none yet. On this replica nobody else reads them before the
+Accepting reads the sum and what is in none yet. On this replica no other run reads them before the
 run is stored, and nothing is kept in memory. So the bounds are exact on one replica; together,
 replicas may exceed them by the budgets of what they accept at the same moment.
 """
@@ -64,12 +64,12 @@ RETURNING day
 
 
 class DayLimit(ResourceExhausted):
-    """What a user hears when a day's tokens are spent; nothing was written.
+    """Refusal when a day's tokens are spent; nothing was written.
 
     Args:
         limit: The bound that leaves least.
         read: What counts against it, and when there is more again.
-        of_user: Whether it is the user's own; of what others consume nothing is told.
+        of_user: Whether it is the user's own; nothing is said of what others consume.
     """
 
     def __init__(self, limit: int, read: asyncpg.Record, *, of_user: bool) -> None:
@@ -91,7 +91,7 @@ class DayLimit(ResourceExhausted):
 
 @define(eq=False)
 class Planning:
-    """What one plan that nobody runs may consume, and has."""
+    """Token budget and usage of a dry run, whose plan is not run."""
 
     tokens: int | None
     """None for no bound."""
@@ -101,12 +101,12 @@ class Planning:
 
 @define(eq=False)
 class DayBudget:
-    """Bounds what is accepted by the tokens that a user, and everybody, may consume in a day."""
+    """Bounds admission by the tokens that a user, and all users together, may consume in a day."""
 
     _pool: Pool
     _settings: GatewaySettings
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(init=False, factory=WeakValueDictionary)
-    """One for each sum that somebody reads, or waits for, at this moment."""
+    """One for each sum that an acceptance reads, or waits for, at this moment."""
 
     @asynccontextmanager
     async def admitted(self, run: NewRun) -> AsyncIterator[NewRun]:
@@ -126,7 +126,7 @@ class DayBudget:
 
     @asynccontextmanager
     async def planning(self, user_id: str) -> AsyncIterator[Planning]:
-        """A plan that nobody runs: counts with all that it may consume until the block ends.
+        """Budget of a dry run: counts with all that it may consume until the block ends.
 
         It goes on to do so unless it is said by then what it has consumed.
 
@@ -153,7 +153,7 @@ class DayBudget:
     async def _granted(self, user_id: str, wanted: int, least: int) -> AsyncIterator[int | None]:
         """Up to ``wanted`` tokens, to be stored before the block ends; None without a bound.
 
-        Until then nobody else here is granted any of the same sums.
+        Until then no other run here is granted any of the same sums.
         """
         of_user = self._settings.max_user_day_tokens if user_id != LOCAL_USER else 0
         bounds = ((user_id, _READ_USER, of_user), ("", _READ_ALL, self._settings.max_day_tokens))

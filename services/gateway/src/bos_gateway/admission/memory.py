@@ -1,6 +1,6 @@
 """Memory client: history and facts before a run is planned, turns after it ended.
 
-No run waits longer for memory than ``memory_timeout_s``, and none fails by it. A turn is told of
+No run waits longer for memory than ``memory_timeout_s``, and none fails by it. A turn is recorded
 when its run has ended; if that fails, or its owner is gone, any gateway does so later, and before a
 question of the same conversation is planned, so that it can be followed up at once.
 """
@@ -48,7 +48,7 @@ _MOST_ENDED = 1024
 _MOST_EXTRACTIONS = 64
 _BATCH = 50
 _MAX_ANSWER_CHARS = 65_536
-# Their owner has had the time to tell of them; and whoever begins to use memory does not tell it
+# Their owner has had the time to record them; a gateway that begins to use memory does not send
 # everything that ever was.
 _UNTOLD = f"""
 SELECT run_id FROM runs
@@ -98,7 +98,7 @@ class MemoryClient:
         try:
             async with asyncio.timeout(timeout_s):
                 if run.conversation_id:
-                    # Not side by side: what is asked first could miss a turn that is told of now.
+                    # Not side by side: what is asked first could miss a turn that is recorded now.
                     given = (run.user_id, run.conversation_id)
                     await self._record_found(_OF_CONVERSATION, *given)
                 known = await self._call("OpenTurn", request, run.run_id, timeout_s)
@@ -125,7 +125,7 @@ class MemoryClient:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Tell memory of what ends while the block runs, and of what was left behind."""
+        """Record runs that end in memory while the block runs, and those that were left behind."""
         interval_s = self._settings.maintenance_interval_s
 
         async def tell() -> None:
@@ -159,9 +159,9 @@ class MemoryClient:
             await self._record(row["run_id"])
 
     async def _record(self, run_id: UUID) -> None:
-        """Tell of a run that has ended; what cannot be told of keeps no other from it.
+        """Record a run that has ended; one that cannot be recorded keeps no other from it.
 
-        What memory refuses for good, or makes no sense, is not told again.
+        What memory refuses for good, or makes no sense, is not sent again.
 
         Raises:
             Unavailable, DeadlineExceeded: memory is away, and others would fare no better.
@@ -217,7 +217,7 @@ def take_in(accepted: RunAccepted, known: OpenTurnResponse) -> None:
 
 
 def facts_request(run: NewRun) -> ExtractFactsRequest:
-    """What memory is to look through for personal facts."""
+    """The request to look through a question for personal facts."""
     return ExtractFactsRequest(
         user_id=run.user_id,
         question=run.question,
@@ -228,7 +228,7 @@ def facts_request(run: NewRun) -> ExtractFactsRequest:
 
 
 def turn_request(run_id: str, first: LogEvent, last: LogEvent) -> RecordTurnRequest:
-    """What memory is told of a run, by the first and the last of its events."""
+    """The request that records a run in memory, by the first and the last of its events."""
     accepted, response = first.run_accepted, last.run_finished.response
     return RecordTurnRequest(
         user_id=accepted.user_id,

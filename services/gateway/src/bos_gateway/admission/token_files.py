@@ -53,7 +53,7 @@ def _read(folder: Path | None, field: str, name: str) -> str:
 
     Raises:
         InvalidArgument: there is no such file that may be read. Which files there are elsewhere,
-            nobody learns from it.
+            no caller learns from it.
     """
     if folder is None:
         raise InvalidArgument.field(

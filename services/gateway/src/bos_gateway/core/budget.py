@@ -4,7 +4,7 @@ Everything follows from the log alone. A dispatch and the start of composing say
 planning and classifying hold what :func:`for_planning` and :func:`for_classifying` say, by the
 shares that were frozen into the run when it was accepted: another version of this code, with other
 shares, counts the same of an old log. What was consumed counts as soon as it is reported, and what
-nobody will report any more counts as if all that was held had been consumed: the model may have
+will not be reported any more counts as if all that was held had been consumed: the model may have
 been paid for it. So what is counted and held never exceeds the budget, as long as every call keeps
 to what it was given (``bos_llm.budget`` sees to that); a call that does not is paid for by those
 after it.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bos_gateway.core.run_state import RunState
 
 MAX_RUN_TOKENS = 10**12
-"""Largest budget, so that whatever is added up of budgets is a number that can be stored."""
+"""Largest budget, so that every sum of budgets is a number that can be stored."""
 # The shares as they are frozen into new runs.
-# Kept for composing from the first call on: whatever the steps cost, their results can be told in
+# Kept for composing from the first call on, so that results of costly steps can still be put in
 # words. The same part as of the run's time.
 COMPOSE_SHARE = 0.2
 # Most that one planning may take, so that one which is interrupted leaves enough for the work.
@@ -55,7 +55,7 @@ def held_by_steps(state: RunState) -> int:
 def held_beside_steps(state: RunState) -> int:
     """Tokens held for planning, classifying and composing under way.
 
-    Planning and classifying are taken to have begun: the log does not tell.
+    Planning and classifying are taken to have begun: the log does not say.
     """
     planning = for_planning(state) if state.planning is not None else None
     return (planning or 0) + held_for_classifying(state) + state.answer_tokens
@@ -73,7 +73,7 @@ def left(state: RunState) -> int:
 
 
 def for_planning(state: RunState) -> int | None:
-    """What a planning that begins now may consume; None for no bound.
+    """Token budget of a planning that begins now; None for no bound.
 
     Another plan is of use only if a step of it can run.
     """
@@ -91,7 +91,7 @@ def enough_for_revision(state: RunState) -> bool:
 
 
 def for_composing(state: RunState) -> int | None:
-    """What a composing that begins now may consume; None for no bound.
+    """Token budget of a composing that begins now; None for no bound.
 
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
@@ -102,7 +102,7 @@ def for_composing(state: RunState) -> int | None:
 
 
 def for_classifying(state: RunState) -> int | None:
-    """What classifying the instructions of one step may consume; None for no bound.
+    """Token budget of classifying the instructions of one step; None for no bound.
 
     It is one short call.
     """
@@ -112,7 +112,7 @@ def for_classifying(state: RunState) -> int | None:
 
 
 def for_attempt(rest: int, retries_left: int) -> int:
-    """What one attempt at a step may consume of the ``rest`` of what is held for the step."""
+    """Token budget of one attempt at a step, of the ``rest`` of what is held for the step."""
     rest = max(0, rest)
     return rest - int(rest * RETRY_SHARE) if retries_left > 0 else rest
 

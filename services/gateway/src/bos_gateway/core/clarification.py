@@ -1,7 +1,7 @@
 """Replies to clarifying questions: what a run takes over from the one that asked.
 
 The reply is a run of its own. Everything it depends on of the other one is frozen into its first
-event, so that whoever adopts it knows the same, whether conversations are kept or not. Pure.
+event, so that each adopter knows the same, whether conversations are kept or not. Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INHERITED = ("prefer_agents", "disable_agents", "system_prompt")
 
 @dataclass(frozen=True, slots=True)
 class ClarificationReply:
-    """What a reply goes on from."""
+    """The run, questions and exchanges that a reply continues."""
 
     request: AgentRequest
     """Of the run that asked, as it was accepted."""
@@ -50,7 +50,7 @@ class ClarificationReply:
 def continued(
     request: AgentRequest, run_id: str, accepted: RunAccepted, last: LogEvent
 ) -> ClarificationReply:
-    """What a reply goes on from.
+    """The run, questions and exchanges that a reply continues.
 
     Args:
         request: The reply.
@@ -80,7 +80,7 @@ def continued(
         run_id=run_id,
         asked=asked,
         reply=request.question,
-        tainted=last.run_finished.response.tainted,  # as is whatever comes of a tainted run
+        tainted=last.run_finished.response.tainted,  # as is all that comes of a tainted run
     )
     return ClarificationReply(
         accepted.request, question_of(accepted), (*accepted.clarifications, turn)
@@ -125,7 +125,7 @@ def clarification_limit(accepted: RunAccepted, result: AgentResult) -> str | Non
 
 
 def questions_limit(accepted: RunAccepted, asked: Clarification) -> str | None:
-    """The same of questions that somebody does ask."""
+    """The same of questions that are asked."""
     limit, taken = accepted.settings.max_clarification_turns, accepted.clarification_turn_count
     if not limit or taken < limit:
         return None

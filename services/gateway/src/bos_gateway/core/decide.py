@@ -121,7 +121,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     if state.replanning is not None:
         if now < steps_deadline(state, now) + DEADLINE_GRACE:
             return [MakePlan(state.replanning, for_planning(state))]
-        # What there is can still be told.
+        # The results there are can still be composed.
         text = "There was no time left for another plan."
         error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
         failed = runlog.PlanFailed(revision=state.replanning, error=error)
@@ -148,7 +148,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
 
 
 def next_wake(state: RunState) -> datetime | None:
-    """When deciding could give another answer without any event; None if never."""
+    """Time at which deciding could give another answer without any event; None if never."""
     if state.finished or state.accepted is None:
         return None
     if state.plan is None:
@@ -161,11 +161,11 @@ def next_wake(state: RunState) -> datetime | None:
 
 
 def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
-    """When the run must have ended (UTC). The time that people take to decide does not count.
+    """Deadline of the run (UTC). The time that people take to decide does not count.
 
     Args:
         state: The run.
-        now: The time up to which it counts that somebody has yet to decide.
+        now: The time up to which it counts that a person has yet to decide.
     """
     deadline = state.request.deadline.ToDatetime(tzinfo=UTC) + state.waited
     if now is not None and state.waiting_since is not None:
@@ -174,7 +174,7 @@ def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
 
 
 def steps_deadline(state: RunState, now: datetime | None = None) -> datetime:
-    """When steps must have ended, so that there is time left to compose (UTC)."""
+    """Deadline of steps, so that there is time left to compose (UTC)."""
     whole = state.request.deadline.ToDatetime(tzinfo=UTC) - state.accept_time
     reserve = min(state.request.settings.compose_timeout.ToTimedelta(), whole * COMPOSE_SHARE)
     return run_deadline(state, now) - reserve
@@ -343,7 +343,7 @@ class _Steps:
             result = proposals.left_unknown(step, text)
         else:
             result = failures.failed_result(step, error_type, text, status)
-        # Nobody ran it, but whoever depends on it depends on what it was to be made of.
+        # It was not run, but its dependents depend on what it was to be made of.
         result.tainted = is_tainted(self._state, step)
         self.events += failures.ended(step, result, self._now)
 
@@ -386,7 +386,7 @@ def _clarify(state: RunState, now: datetime) -> list[Command]:
 
 
 def _finish(now: datetime, response: OrchestratorResponse, *requests: LogEvent) -> list[Command]:
-    """The run's end, and with it that of requests that nobody has decided."""
+    """The run's end, and with it that of requests that are not decided yet."""
     return _record(now, *requests, LogEvent(run_finished=runlog.RunFinished(response=response)))
 
 

@@ -33,7 +33,7 @@ NO_NEW_PLAN = "NoNewPlan"
 NOT_RUN = "NotRun"
 AGENT_UNKNOWN = "AgentUnknown"
 NOT_PERMITTED = "PermissionDenied"
-"""Whoever asked may not use the agent, or a tool of it."""
+"""The user who asked may not use the agent, or a tool of it."""
 AGENT_PROTOCOL = "AgentProtocolError"
 CLARIFICATION_LIMIT = "ClarificationLimit"
 """It is still unclear after all rounds of questions, and nothing may be assumed."""
@@ -47,7 +47,7 @@ DONE_BEFORE = "DoneBefore"
 """An earlier attempt of the run has done just this, or may have."""
 
 # Failures of a model's endpoint: it is down, too slow, admits no more calls or refuses the key. By
-# type, and by reason for those that a service tells of in an error of another type. Whoever made
+# type, and by reason for those that a service reports in an error of another type. The maker of
 # the call has repeated it as often as that was worth it.
 _MODEL_TYPES = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"})
 _MODEL_REASONS = frozenset(
@@ -89,7 +89,7 @@ def ended(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]
 
 
 def reason_of(error: AgentError) -> str:
-    """The stable reason of a service's error that an agent's failure tells of; empty if none."""
+    """The stable reason of a service's error inside an agent's failure; empty if none."""
     return error.details[_REASON].string_value if _REASON in error.details else ""
 
 
@@ -103,7 +103,7 @@ def is_model_failure(error: AgentError) -> bool:
 
 
 def credentials_lost(keys: Sequence[str]) -> str:
-    """What a user is told whose credentials did not survive their gateway."""
+    """The message to a user whose credentials did not survive their gateway."""
     return (
         f"The service was interrupted, and the credentials given with this question are gone: "
         f"{', '.join(keys)}. Ask again, with context.{keys[0]} set."
@@ -127,7 +127,7 @@ def may_repeat(
 def may_have_acted(card: AgentCard | None, step: Step, begun: Iterable[ProposedAction]) -> bool:
     """Whether another plan for the work of this step, once it was sent, could double an effect.
 
-    Stricter than :func:`may_repeat`: a new plan has other keys, so nobody knows its repetitions.
+    Stricter than :func:`may_repeat`: a new plan has other keys, so repetitions are not recognised.
     """
     return _could_double(card, step, begun, _READS)
 

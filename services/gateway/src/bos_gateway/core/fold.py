@@ -42,7 +42,7 @@ _COUNTS = {
     if field.type in (field.TYPE_INT32, field.TYPE_INT64)
 }
 WAITING_FOR_APPROVAL = "waiting_for_approval"
-"""Reason of RunReleased: nothing can go on before somebody has decided."""
+"""Reason of RunReleased: nothing can go on before a person has decided."""
 _STATUS_AFTER = {
     "run_accepted": gateway.RUN_STATUS_ACCEPTED,
     "planned": gateway.RUN_STATUS_PLANNED,
@@ -96,7 +96,7 @@ def status_after(status: gateway.RunStatus, event: runlog.LogEvent) -> gateway.R
 
 
 def waits(event: runlog.LogEvent) -> bool:
-    """Whether with this event the run is nobody's until somebody decides."""
+    """Whether the run has no owner from this event on, until a person decides."""
     return event.run_released.reason == WAITING_FOR_APPROVAL
 
 
@@ -141,7 +141,7 @@ def _planned(state: RunState, planned: runlog.Planned) -> None:
 
 
 def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
-    """Put the plan in force away; what it achieved stays, what failed is there to be told of."""
+    """Put the plan in force away; what it achieved stays, what failed is kept for reports."""
     attempt = Attempt(state.revision, state.steps, state.mending)
     state.past.append(attempt)
     for step in attempt.replaced:
@@ -203,10 +203,10 @@ def _step_finished(state: RunState, finished: runlog.StepFinished) -> None:
     state.held_bytes += finished.result.ByteSize()
     add_usage(state.usage, finished.result.usage)
     if not finished.result.HasField("usage"):
-        # Ended by the gateway while an agent was at work: nobody will say what that consumed.
+        # Ended by the gateway while an agent was at work: what that consumed will not be reported.
         count_unreported(state, step.reserved_tokens)
     step.reserved_tokens = 0
-    if step.unclassified:  # and nobody asks any more what its instructions mean
+    if step.unclassified:  # and no call asks any more what its instructions mean
         count_unreported(state, for_classifying(state))
         step.unclassified = False
 
@@ -228,7 +228,7 @@ def _approval_requested(state: RunState, requested: runlog.ApprovalRequested) ->
 
 
 def _approval_resolved(state: RunState, event: runlog.ApprovalResolved) -> None:
-    """Take the decision; what it is about is known from the request, whatever came back of it."""
+    """Take the decision; its subject is known from the request, not from what came back."""
     decided = event.approval
     for step in state.steps.values():
         if step.approval is None or step.approval.approval_id != decided.approval_id:
@@ -268,7 +268,7 @@ def _effect_intended(state: RunState, intended: runlog.EffectIntended) -> None:
 
 
 def _note_waiting(state: RunState) -> None:
-    """Stop the run's clock while somebody has to decide, and let it go on afterwards."""
+    """Stop the run's clock while a person has to decide, and let it go on afterwards."""
     waiting = any(step.awaits for step in state.steps.values())
     if waiting and state.waiting_since is None:
         state.waiting_since = state.update_time
@@ -293,9 +293,9 @@ def _cancel_requested(state: RunState, requested: runlog.CancelRequested) -> Non
 
 
 def _run_adopted(state: RunState, adopted: runlog.RunAdopted) -> None:
-    """Whatever was under way ended with its owner, and nobody will say what it consumed.
+    """End what was under way with its owner; what it consumed will not be reported.
 
-    Planning and classifying are taken to have begun: the log does not tell.
+    Planning and classifying are taken to have begun: the log does not say.
     """
     state.released = False
     for step in state.steps.values():
@@ -362,5 +362,5 @@ def add_usage(total: Usage, more: Usage) -> None:
 
 
 def count_unreported(state: RunState, tokens: int | None) -> None:
-    """Count tokens that nobody will report any more as consumed."""
+    """Count tokens that will not be reported any more as consumed."""
     add_usage(state.usage, Usage(unreported_tokens=tokens))

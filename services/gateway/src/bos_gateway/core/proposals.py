@@ -3,7 +3,7 @@
 A person is also asked what is to become of approved actions that may have been performed or not:
 whoever performed them is gone, or did not answer, and nobody can tell. What was approved is asked
 about once more, the same actions with the same digests: an approval has them done again, anything
-else leaves them as they are, and the step says that its outcome is unknown. Only what somebody was
+else leaves them as they are, and the step says that its outcome is unknown. Only what a person was
 asked about before is asked about again, so nobody is in a run whose client cannot be asked.
 """
 
@@ -45,7 +45,7 @@ _ASKS: Final = (
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
-    """What makes proposed actions unfit to be asked about, in words; None if they are fine.
+    """Problem that makes proposed actions unfit for a decision, in words; None if they are fine.
 
     A tool that the step may not use is not made usable by an approval.
     """
@@ -76,7 +76,7 @@ def drop_impossible_timeouts(result: AgentResult) -> list[str]:
 def proposal_timeout(
     actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
 ) -> timedelta:
-    """How long a person may take to decide: of several actions the shortest time counts.
+    """Time-out of a request to a person: of several actions the shortest counts.
 
     Args:
         actions: What is proposed.
@@ -126,7 +126,7 @@ def asked_again(
     text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
     timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
     kind = gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
-    # Whoever could answer before may answer now, and nobody else.
+    # Those who could answer before may answer now, and no others.
     approvers = former.approvers if former.HasField("approvers") else None
     approval = _request(state, step, now, timeout, text, former.actions, kind, approvers)
     return ApprovalRequested(revision=step.revision, approval=approval)
@@ -171,7 +171,7 @@ def actions_of(step: StepState) -> Sequence[ProposedAction]:
 
 
 def approval_context(step: StepState) -> ApprovalContext | None:
-    """What the agent is told of the decision: exactly the actions, or the instructions."""
+    """What the agent is sent of the decision: exactly the actions, or the instructions."""
     approval = step.approval
     if approval is None or approval.status != gateway.APPROVAL_STATUS_APPROVED:
         return None
@@ -184,7 +184,7 @@ def approval_context(step: StepState) -> ApprovalContext | None:
 
 
 def denied_before(state: RunState, result: AgentResult) -> list[str]:
-    """Tools of proposed actions that nobody allowed in an earlier attempt: not to be asked again.
+    """Tools of proposed actions that were denied in an earlier attempt: not to be asked again.
 
     A revised plan does not plan denied work anew, but in other words it may come to it.
     """
@@ -222,7 +222,7 @@ def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
 
 
 def left_unknown(step: StepState, why: str) -> AgentResult:
-    """The result of a step of whose actions nobody will find out whether they were done.
+    """The result of a step whose actions are of unknown outcome for good.
 
     Args:
         step: The step, with :func:`uncertain_actions`.
@@ -238,7 +238,7 @@ def left_unknown(step: StepState, why: str) -> AgentResult:
 
 
 def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
-    """The end of a step whose actions nobody allowed; ``tainted`` is what the step is."""
+    """The end of a step whose actions were not allowed; ``tainted`` is what the step is."""
     approval = step.approval or Approval()
     if approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
         result = left_unknown(step, "It was not done again.")
@@ -261,7 +261,7 @@ def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEve
 
 
 def closed(state: RunState, now: datetime, status: gateway.ApprovalStatus) -> list[LogEvent]:
-    """The end of all requests that nobody has decided, with the run: cancelled or expired."""
+    """The end of all undecided requests, with the run: cancelled or expired."""
     return [
         LogEvent(approval_resolved=ApprovalResolved(approval=resolved(step.approval, status, now)))
         for step in state.steps.values()

@@ -122,7 +122,7 @@ def _without_details(event: TraceEvent) -> TraceEvent:
 
 
 class Cursor(NamedTuple):
-    """How far somebody has followed a run."""
+    """Position of a follower in a run's stream."""
 
     sequence: int = 0
     """The last event seen."""

@@ -85,7 +85,7 @@ def explained_response(
     response = _response(state, now, status)
     response.answer = message
     response.error.CopyFrom(AgentError(type=error_type, message=message))
-    # Whoever plans or composes is stopped with the run, and will not say what that consumed.
+    # Planner and composer are stopped with the run, and will not say what that consumed.
     response.metadata.usage.unreported_tokens += held_beside_steps(state)
     fit_response(response)
     return response
@@ -107,7 +107,7 @@ def clarification_response(state: RunState, now: datetime) -> OrchestratorRespon
 
 
 def fallback_output(state: RunState) -> ComposerOutput:
-    """What can be said without the composer: the agents' own answers."""
+    """Answer without the composer: the agents' own answers."""
     steps = state.result_steps
     results, good = _results(steps), _results(step for step in steps if step.succeeded)
     answers = [result.answer for result in good if result.answer]
@@ -176,7 +176,7 @@ def _unended(step: StepState) -> AgentResult:
 
 def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> OrchestratorResponse:
     steps, decision = state.result_steps, state.decision
-    # The steps' own events stay with their results; whoever asks for the trace gets them merged.
+    # The steps' own events stay with their results; clients that ask for the trace get them merged.
     replaced = [step for attempt in state.past for step in attempt.replaced]
     trace_parent = state.request.traceparent.split("-")
     response = OrchestratorResponse(
@@ -201,7 +201,7 @@ def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> Orch
         ),
     )
     add_usage(response.metadata.usage, state.usage)
-    # Of steps that are stopped with the run nobody will say what they consumed.
+    # Of steps that are stopped with the run it is unknown what they consumed.
     response.metadata.usage.unreported_tokens += held_by_steps(state)
     if decision is not None and decision.HasField("confidence"):
         response.metadata.planner_confidence = decision.confidence

@@ -34,11 +34,11 @@ MAX_INPUT_BYTES = 2 * 1024 * 1024
 MAX_RUN_INPUT_BYTES = 16 * 1024 * 1024
 """Results and inputs of a run beyond which a step's inputs may have ``MAX_RESULT_BYTES``."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024 - 4096
-"""Of what a step is sent: agents take 8 MiB unless told otherwise."""
+"""Of what a step is sent: agents take 8 MiB by default."""
 MAX_RESPONSE_BYTES = 7 * 512 * 1024
-"""Of a whole response: gRPC clients take 4 MiB unless told otherwise."""
+"""Of a whole response: gRPC clients take 4 MiB by default."""
 MAX_CLARIFICATION_BYTES = 16 * 1024
-"""Of the questions of one step, or of the planner; those of all steps are told together."""
+"""Of the questions of one step, or of the planner; those of all steps are sent together."""
 MAX_TRACE_EVENTS = 500
 """Trace events kept of one step; agents that write more lose the rest."""
 MAX_TRACE_BYTES = 1024 * 1024
@@ -72,7 +72,7 @@ _MAX_COLUMNS = _MAX_FIELDS = 10_000
 
 
 def result_problem(result: AgentResult) -> str | None:
-    """What makes an agent's result unusable, in words for people; None if it is fine."""
+    """Problem that makes an agent's result unusable, in words for people; None if it is fine."""
     if result.HasField("table") and (problem := _table_problem(result.table)):
         return f"its table {problem}"
     if result.HasField("start_time") and not is_time(result.start_time):
@@ -197,7 +197,7 @@ def room_for_inputs(state: RunState) -> int:
 def fit_response(response: OrchestratorResponse) -> None:
     """Cut trace and results in ``response``, in place, until clients can receive all of it.
 
-    Whoever asks for the trace gets it twice, in the results and merged.
+    Clients that ask for the trace get it twice, in the results and merged.
     """
     del response.trace[_fitting(response.trace) :]
     results = list(response.agent_results)
@@ -224,7 +224,7 @@ def _shrink(message: Message, excess: int) -> bool:
             sizes[field.name] = _size(value)
         elif hasattr(value, "__len__"):
             sizes[field.name] = _size(type(message)(**{field.name: value}))
-    # What says that it was cut goes first: of a text, or of actions, nobody would see what is gone.
+    # What says that it was cut goes first: of a text, or of actions, the cut would not be visible.
     told = {
         name: size
         for name, size in sizes.items()

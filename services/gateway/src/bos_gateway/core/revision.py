@@ -1,7 +1,7 @@
 """Revision: whether another plan could mend a failure, and what it must keep to. Pure.
 
 What a person or a rule did not allow is never planned again, nor what may have acted already;
-everything is told by stable types and reasons, nothing by the text of a message.
+everything is judged by stable types and reasons, nothing by the text of a message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bos.planner.v1 import Plan
     from bos_gateway.core.run_state import RunState, StepState
 
-# Failures that a person, a rule or a limit is behind, or of which nobody knows how they ended.
+# Failures caused by a person, a rule or a limit, or of unknown outcome.
 _FINAL_TYPES = frozenset(
     {
         *("SandboxViolation", "PermissionDenied", "HttpRefused", "ModelRefused"),
@@ -29,11 +29,11 @@ _FINAL_TYPES = frozenset(
         *(failures.CREDENTIAL_LOST, failures.OUTCOME_UNKNOWN),
     }
 )
-# The same as reasons of the errors of services, of which an agent's failure may tell.
+# The same as reasons of the errors of services, inside an agent's failure.
 _FINAL_REASONS = frozenset(
     {"MODEL_REFUSED", "HTTP_REFUSED", "PERMISSION_DENIED", "BUDGET_EXHAUSTED"}
 )
-# With these the agent has not even begun, whatever its tools could have done.
+# With these the agent has not even begun, so its tools have done nothing.
 _NOT_BEGUN = (failures.AGENT_UNKNOWN, failures.REFERENCE_UNRESOLVED)
 _VIOLATIONS = "violations"
 """Details of an AgentError: the rules that a query broke."""
@@ -105,7 +105,7 @@ def is_uncertain(state: RunState) -> bool:
 
 
 def revision_problems(state: RunState, plan: Plan) -> tuple[str, list[str]]:
-    """What forbids a revised plan, beside what would forbid any.
+    """Problems of a revised plan, beside those of any plan.
 
     Returns:
         The type of the failure and what is wrong, one sentence each; none if the plan is fine.

@@ -28,7 +28,7 @@ _OFFERED_OF_TABLES = ("table", "rows", "columns", "row_count")
 
 
 def revision_context(state: RunState) -> planner.RevisionContext:
-    """What the planner is told for the revision that is being planned.
+    """The planner's request for the revision that is being planned.
 
     The plan that failed includes the steps of earlier attempts whose results stay, so that a new
     plan can refer to them and repeats none of them.
@@ -68,7 +68,7 @@ def working_context(state: RunState) -> planner.WorkingContext:
 
 
 def journal(state: RunState) -> list[planner.JournalEntry]:
-    """What was attempted and how it went, oldest first."""
+    """Journal of all attempts and how they went, oldest first."""
     return [
         planner.JournalEntry(entry=entry, revision=revision) for revision, entry in _entries(state)
     ]

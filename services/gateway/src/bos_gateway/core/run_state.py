@@ -91,7 +91,7 @@ class StepState:
 
     @property
     def running(self) -> bool:
-        """Whether an agent is at work on it, as far as the log tells."""
+        """Whether an agent is at work on it, as far as the log says."""
         return self.status == RUNNING
 
     @property
@@ -123,13 +123,13 @@ class Attempt:
 
     @property
     def replaced(self) -> list[StepState]:
-        """Steps that failed; their results count no more, but are told of."""
+        """Steps that failed; their results count no more, but are reported."""
         return [step for step_id, step in self.steps.items() if step_id in self.failed]
 
 
 @dataclass(slots=True, weakref_slot=True)
 class RunState:
-    """What the log of one run adds up to."""
+    """State of one run, folded from its log."""
 
     run_id: str
     last_sequence: int = 0
@@ -174,7 +174,7 @@ class RunState:
     """Held of the run's budget for composing."""
     cancel_reason: str | None = None
     released: bool = False
-    """Its owner let go of it until somebody decides."""
+    """Its owner released it until a person decides."""
     waiting_since: datetime | None = None
     """Since when there is an undecided request; the run's time stands still."""
     waited: timedelta = timedelta()

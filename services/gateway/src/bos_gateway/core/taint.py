@@ -1,9 +1,9 @@
 """Taint: whether content that others wrote (cells, pages, mails) has a part in a step or run. Pure.
 
 Nothing here believes what an agent leaves out: taint is only ever added to. It goes from what a run
-begins with into every step, since whoever planned has read it; from a result into all that depends
+begins with into every step, since the planner has read it; from a result into all that depends
 on it, through failed and skipped steps as well; from an attempt into every plan that was made after
-it; and from a proposal into what is done once somebody has decided.
+it; and from a proposal into what is done once a person has decided.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def begins_tainted(accepted: RunAccepted) -> bool:
 def is_tainted(state: RunState, step: StepState) -> bool:
     """Whether the step rests on tainted content: on what it is handed, or on a plan made of it.
 
-    A revised plan is made by somebody who has read what came of the earlier attempts, so its steps
+    A revised plan is made by a planner that has read what came of earlier attempts, so its steps
     may repeat anything of that without depending on it.
     """
     if state.request.tainted or step.tainted:

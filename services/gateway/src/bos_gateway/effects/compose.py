@@ -70,7 +70,7 @@ async def _composed(
     log = run.deps.telemetry.logger("bos.gateway.compose")
     log.warning("composing failed", run=run.state.run_id, problem=problem)
     output = fallback_output(run.state)
-    # Nobody will say what the call consumed.
+    # What the call consumed will not be reported.
     output.usage.unreported_tokens = token_budget or 0
     why = f"The answer was put together without the composer: {problem}"
     output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, why, run.now()))

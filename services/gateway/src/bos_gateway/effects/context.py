@@ -48,7 +48,7 @@ COMPOSER = "composer"
 
 @frozen(eq=False)
 class Deps:
-    """What effects work with; shared by all runs of the process."""
+    """Dependencies of effects; shared by all runs of the process."""
 
     planner: PlannerServiceAsyncStub
     composer: ComposerServiceAsyncStub
@@ -65,7 +65,7 @@ class Deps:
 
     @property
     def access(self) -> AccessRules:
-        """What the members of groups may use, as it is configured now."""
+        """Access of the members of groups, as it is configured now."""
         return AccessRules(self.settings.access)
 
 

@@ -26,7 +26,7 @@ class MemoryBudget:
         Args:
             holder: Who wants them.
             size: How many.
-            known: What the holder is known to have, whoever gave it to it.
+            known: What the holder is known to have, from any source.
         """
         key = id(holder)
         if key not in self._held:

@@ -108,7 +108,7 @@ def _without_plan(
         return _failed(run, command.revision, error_type, text, answer)
     made = plan_by_keywords(request, text)
     trace = failures.error_trace(PLANNER, error_type, f"{text} {_KEYWORDS_PLAN}", run.now())
-    # Nobody will say what a call that broke off has consumed.
+    # What a call that broke off has consumed will not be reported.
     lost = Usage(unreported_tokens=request.token_budget)
     planned = Planned(
         revision=command.revision,
@@ -134,7 +134,7 @@ def plan_by_keywords(request: MakePlanRequest, why: str) -> MakePlanResponse:
 def plan_request(
     accepted: RunAccepted, max_steps: int, tokens: int | None, revision: RevisionContext | None
 ) -> MakePlanRequest:
-    """What the planner is asked about an accepted request."""
+    """The planner's request for an accepted question."""
     request = accepted.request
     return MakePlanRequest(
         question=question_of(accepted),
@@ -233,7 +233,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
         text = f"The instructions could not be classified and add to the task: {error.message}"
         trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())
         classified.trace.append(trace)
-        # Nobody will say what a call that broke off has consumed.
+        # What a call that broke off has consumed will not be reported.
         classified.usage.unreported_tokens = command.token_budget or 0
     else:
         answer.DiscardUnknownFields()
@@ -247,7 +247,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
 
 
 def taken_to_add(command: Classify) -> InstructionsClassified:
-    """What holds as long as nothing else is known."""
+    """Instructions that add to the task: the default while nothing else is known."""
     return InstructionsClassified(
         revision=command.revision,
         step_id=command.step_id,

@@ -74,7 +74,7 @@ class Registry:
 
     @property
     def declaring(self) -> Sequence[AgentCard]:
-        """The latest card of every agent, whoever it has answered: by them credentials are known.
+        """The latest card of every agent, also of one that is away: by them credentials are known.
 
         A replica that has just been started takes the same for credentials as all others do, also
         while an agent is away.
@@ -107,7 +107,7 @@ class Registry:
         return {n: a.unavailable_reason for n, a in self._agents.items() if a.unavailable_reason}
 
     def agents(self, access: Access) -> list[AgentInfo]:
-        """What a client may know of the agents that it may use, by name."""
+        """Agents that a client may use, with what it may know of them, by name."""
         return [
             AgentInfo(
                 card=card,
@@ -119,7 +119,7 @@ class Registry:
         ]
 
     def stub(self, agent: str) -> AgentServiceAsyncStub | None:
-        """How to call ``agent``; None if no such agent is configured."""
+        """The gRPC stub of ``agent``; None if no such agent is configured."""
         known = self._agents.get(agent)
         return known.stub if known else None
 

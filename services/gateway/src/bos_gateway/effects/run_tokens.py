@@ -57,5 +57,5 @@ class Tokens:
         return ((RUN_TOKEN_KEY, token),)
 
     def own(self, audience: str, timeout_s: float) -> Metadata:
-        """Metadata of a call on nobody's behalf, which the gateway makes for itself."""
+        """Metadata of a call on behalf of no user, which the gateway makes for itself."""
         return self.metadata("gateway", "", "", [audience], timeout_s)

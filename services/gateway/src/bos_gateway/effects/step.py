@@ -15,6 +15,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis import errors
+from bos_chassis.backoff import Backoff
 from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
 from bos_gateway.core.budget import counted, for_attempt
@@ -54,7 +55,7 @@ _ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
 
 
 async def run_step(run: EffectContext, command: RunStep) -> None:
-    """Have the agent run the step whose dispatch is in the log.
+    """Run a step whose dispatch is in the log, with retries.
 
     Ends in StepFinished, or in ApprovalRequested if the agent proposes something.
     """
@@ -74,7 +75,7 @@ class _StepRun:
         self._performing = command.approval.approved_actions if command.approval else ()
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._tainted = taint.is_tainted(run.state, self._step)
-        """Of what it is handed, whatever the agent says, or of what the agent says it has read."""
+        """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
         self._traced_bytes = sum(event.ByteSize() for event in self._step.trace)
         run.deps.result_budget.take(run.state, known=run.state.held_bytes)
@@ -82,7 +83,12 @@ class _StepRun:
     async def run(self) -> None:
         state, command, attempt = self._run.state, self._command, self._command.attempt
         attempts_left = self._card.max_retries if self._card else 0
-        wait_s = self._run.deps.settings.backoff_s
+        backoff = Backoff(
+            first_s=self._run.deps.settings.backoff_s,
+            factor=state.request.settings.backoff_multiplier,
+            # Steps that failed together should not come back together.
+            jitter=0.5,
+        )
         started = time.monotonic()
         spent = Usage()
         while True:
@@ -91,17 +97,16 @@ class _StepRun:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
             result, transient = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
-                # A call that broke off, or an agent that does not count: nobody will say.
+                # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
+            failed = attempt - command.attempt + 1
             again = transient and self._repeatable and attempts_left > 0
-            if not again or self._left_s() <= wait_s:
+            if not again or self._left_s() <= backoff.delay(failed):
                 break
             self._run.deps.metrics.step_retries.labels(self._agent).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
-            # Jitter keeps steps that failed together from coming back together.
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311
-            wait_s *= state.request.settings.backoff_multiplier
+            await asyncio.sleep(backoff.delay(failed, random.random()))  # noqa: S311
             attempts_left -= 1
             attempt += 1
             await self._dispatched(attempt)
@@ -215,7 +220,7 @@ class _StepRun:
             names = ", ".join(clamped)
             await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")
         result_limits.shorten(result.clarification, result_limits.MAX_CLARIFICATION_BYTES)
-        del result.trace[:]  # which is what it has told of on the way
+        del result.trace[:]  # which is what it has sent on the way
         result.agent_id = self._step.agent_id
         result.agent_name = self._agent
         result.depends_on[:] = sorted(self._step.needs)
@@ -229,7 +234,7 @@ class _StepRun:
         return result
 
     async def _proposal(self, result: AgentResult) -> AgentResult:
-        """The result whose actions a person is to be asked about, unless nobody can, or need, be.
+        """The result whose actions a person is to be asked about, unless impossible or needless.
 
         Then the proposed actions do not happen.
         """
@@ -294,7 +299,7 @@ class _StepRun:
         return asked
 
     def _is_unknown(self, result: AgentResult) -> bool:
-        """Whether nobody can tell if what was approved was done, and repeating it may double it."""
+        """Whether it is unknown if what was approved was done, and repeating it may double it."""
         if not self._performing or self._repeatable:
             return False
         performed = result.performed_actions
@@ -324,7 +329,7 @@ class _StepRun:
             error_type: Of the error.
             message: In words for people.
             unsent: Whether the attempt cannot have consumed anything.
-            unknown: Whether nobody knows how far the agent came.
+            unknown: Whether it is unknown how far the agent came.
         """
         now = self._run.now()
         await self._progress(failures.error_trace(self._agent, error_type, message, now))
@@ -347,7 +352,7 @@ class _StepRun:
         self._traced_bytes += sum(event.ByteSize() for event in events)
         if not kept or self._traced_bytes > result_limits.MAX_TRACE_BYTES:
             return
-        result_limits.sound_trace(kept, self._run.now())  # which says when, where nobody has
+        result_limits.sound_trace(kept, self._run.now())  # which adds the time where it is missing
         revision, step_id = self._command.revision, self._command.step_id
         progressed = StepProgressed(revision=revision, step_id=step_id, events=kept)
         await self._run.emit(self._run.stamped(LogEvent(step_progressed=progressed)))
@@ -369,7 +374,7 @@ class _StepRun:
 def _is_transient(result: AgentResult) -> bool:
     """Whether the agent failed and says, in the details of its error, that another could do better.
 
-    Not after a failure of its model, whatever it says: the model's endpoint has been asked again
+    Not after a failure of its model, even if it says so: the model's endpoint has been asked again
     already, or is so slow that it must not be asked twice.
     """
     if result.status != FAILED or failures.is_model_failure(result.error):

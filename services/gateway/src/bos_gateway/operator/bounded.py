@@ -1,4 +1,4 @@
-"""An event loop whose end waits for nobody, not even for a name server that does not answer."""
+"""Event loop that ends without waiting, not even for a name server that does not answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Loop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         """As the loop's own."""
         found: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        found.set_running_or_notify_cancel()  # it takes its answer also when nobody waits any more
+        found.set_running_or_notify_cancel()  # it takes its answer also without a caller
 
         def look_up() -> None:
             try:

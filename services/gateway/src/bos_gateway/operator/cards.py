@@ -27,7 +27,7 @@ def check_cards(
     run_timeout_s: float,
     audiences: Audiences = DEFAULT,
 ) -> list[Finding]:
-    """What is wrong with the cards, by configured name; one line if nothing is."""
+    """Findings about the cards, by configured name; one line if nothing is wrong."""
     found = list(_shared_names(cards))
     for name, card in sorted(cards.items()):
         found += _card(name, card, run_timeout_s)

@@ -49,7 +49,7 @@ def open_certificates(tls: TlsSettings) -> tuple[CertificateFiles | None, list[F
 async def check_shown(
     service: str, target: str, files: CertificateFiles, trust_domain: str
 ) -> list[Finding]:
-    """What is wrong with the certificate that a service shows; empty if it is not reached."""
+    """Findings about the certificate that a service shows; empty if it is not reached."""
     host, port = _place(target)
     context = ssl.create_default_context(cadata=files.current().authorities.decode())
     context.set_alpn_protocols(["h2"])
@@ -63,7 +63,7 @@ async def check_shown(
     except ssl.SSLError as error:
         text = f"{target} does not speak TLS as we do ({error.reason})"
         return [problem(service, text, "Set BOS_TLS_… of that service as well.")]
-    except OSError:  # TimeoutError is one; another check tells of it
+    except OSError:  # TimeoutError is one; another check reports it
         return []
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.transport.abort()

@@ -1,6 +1,6 @@
-"""Which deployment is meant: the gateway's settings, or else the standalone of this folder.
+"""Deployment that a command examines: the gateway's settings, or the standalone of this folder.
 
-The folder may be anybody's: a clone, an archive, a share. So its ``.env`` is read only if the
+The folder may be a stranger's: a clone, an archive, a share. So its ``.env`` is read only if the
 environment names no deployment, and then alone: it must not say where credentials go that it does
 not hold.
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from bos_gateway.permits.audiences import Audiences
 
 
-# A standalone speaks plain text, whatever the environment says.
+# A standalone speaks plain text, also if the environment says otherwise.
 _PLAIN = TlsSettings.model_construct(cert_file=None, key_file=None, ca_file=None)
 
 
 class _StoreSettings(Settings):
-    """Of the gateway's settings, the one that tells whether there are any."""
+    """Of the gateway's settings, the one that shows whether there are any."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
 
@@ -58,7 +58,7 @@ _SOURCES: Mapping[Source, str] = {"environment": "BOS_GATEWAY_… (environment)"
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where everything is."""
+    """Addresses, keys and settings of a deployment."""
 
     source: str
     """Where this was read, for people."""
@@ -75,7 +75,7 @@ class Deployment:
     secrets: SecretsKeyRing | None = None
     """What encrypts the credentials of runs."""
     secrets_key_ids: frozenset[str] = frozenset()
-    """The ids of its keys; a standalone tells no more."""
+    """The ids of its keys; a standalone says no more."""
     local: Connection | None = None
     """The gateway of a standalone, which alone holds the key of its run tokens."""
     tls: TlsSettings = field(default_factory=lambda: _PLAIN)
@@ -87,7 +87,7 @@ class Deployment:
 
     @property
     def remedy(self) -> str:
-        """What starts whatever is down."""
+        """Advice for a service that is down."""
         return "Start `bos serve all` in this folder" if self.local else "Start it"
 
 

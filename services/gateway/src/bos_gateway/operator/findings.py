@@ -1,4 +1,4 @@
-"""What a check found: one line each, with what to do about it."""
+"""Findings of checks: one line each, with what to do about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is; the worst comes last."""
+    """Severity of a finding; the worst comes last."""
 
     OK = "ok"
     WARNING = "warning"

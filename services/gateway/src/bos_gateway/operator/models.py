@@ -37,7 +37,7 @@ async def check_models(deployment: Deployment, *, call: bool) -> list[Finding]:
     if settings.azure_auth == "managed_identity" and not identity_available():
         text = "AZURE_OPENAI_AUTH is managed_identity, and azure-identity is not installed here"
         found.append(problem("models", text, "Install bos-llm[azure], or use a key."))
-    callers: dict[AgentModelConfig, str] = {}  # one for each model, whoever else uses it
+    callers: dict[AgentModelConfig, str] = {}  # one for each model, also if several use it
     for name, config in configs.items():
         if missing := settings.missing(name, config):
             text = f"{name} has no model ({_HERE})"

@@ -1,4 +1,4 @@
-"""Whether clients of a proxy could pass for people of this machine, who may register."""
+"""Check of proxies: could their clients pass for people of this machine, who may register?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _DoorSettings(Settings):
 
 
 def check_proxies(deployment: Deployment) -> list[Finding]:
-    """A warning where proxies are set, and whoever calls from this machine may register."""
+    """A warning where proxies are set, and any caller from this machine may register."""
     if deployment.local is not None:
         given = _DoorSettings.load()  # as `bos serve all` reads them
         host, foreign = given.standalone_host, bool(given.auth_issuer)

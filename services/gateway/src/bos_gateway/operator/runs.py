@@ -110,7 +110,7 @@ async def _show_log(run_id: UUID, *, as_json: bool) -> None:
                     if understood:
                         apply(state, event)
                 except (UnknownEvent, BrokenLog):
-                    understood = False  # attempts are told as far as this version can follow
+                    understood = False  # attempts are shown as far as this version can follow
     if expected == 1:
         raise NotFound(f"There is no run {run_id}.")
     attempts = journal(state)

@@ -219,7 +219,7 @@ async def _ask_gateway(
 ) -> list[Finding]:
     """Have the gateway of a standalone say how it gets on with its agents.
 
-    The key of its run tokens never leaves its process, so nobody else could ask them.
+    The key of its run tokens never leaves its process, so only it can ask them.
     """
     try:
         async with BosClient(local.target, api_key=local.api_key, timeout_s=_CALL_S) as bos:

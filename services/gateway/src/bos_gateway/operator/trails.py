@@ -1,4 +1,4 @@
-"""Whether the audit trails are sealed in time, and whole where they end."""
+"""Check of the audit trails: sealed in time, and whole where they end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _END: Final = "SELECT coalesce(max(position), 0) FROM audit_trail"
 
 
 async def check_trails(deployment: Deployment) -> list[Finding]:
-    """What there is to say about each trail that can be read, within a bounded time."""
+    """Findings about each trail that can be read, within a bounded time."""
     found: list[Finding] = []
     advice = "Name all databases with trails in BOS_…_STORE_URL, of users that may read them."
     try:

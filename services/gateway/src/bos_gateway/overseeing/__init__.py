@@ -1,1 +1,1 @@
-"""What operators see of the runs of others, and how they end them: no content, and all is told."""
+"""Operators' view of the runs of others, and how they end them: no content, all of it audited."""

@@ -58,7 +58,7 @@ class OperatorServicer(gateway.OperatorServiceServicer):
     async def GetUserRun(
         self, request: gateway.GetUserRunRequest, context: Any
     ) -> gateway.GetUserRunResponse:
-        """How a run of anybody's stands."""
+        """Overview of a run of any user."""
         operator = _operator()
         row = await row_of_run(self._pool, request.run_id)
         run_id, owner = row["run_id"], row["user_id"]
@@ -73,7 +73,7 @@ class OperatorServicer(gateway.OperatorServiceServicer):
     async def CancelUserRun(
         self, request: gateway.CancelUserRunRequest, context: Any
     ) -> gateway.CancelUserRunResponse:
-        """Ask for a run of anybody's to end."""
+        """Cancel a run of any user."""
         operator = _operator()
         row = await row_of_run(self._pool, request.run_id)
         run_id, owner = row["run_id"], row["user_id"]
@@ -89,7 +89,7 @@ def _operator() -> By:
     """Who calls, as the audit trail names it.
 
     Raises:
-        PermissionDenied: a step of a run calls, or somebody who is no operator; no other role
+        PermissionDenied: a step of a run calls, or a user who is no operator; no other role
             includes this one.
     """
     principal = current_principal()

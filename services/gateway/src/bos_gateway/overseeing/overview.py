@@ -47,7 +47,7 @@ def overview_of_row(row: asyncpg.Record) -> RunOverview:
 
 
 def add_state(overview: RunOverview, state: RunState) -> None:
-    """Add what only the whole log tells: steps, consumption, and the error of a long answer."""
+    """Add what only the whole log holds: steps, consumption, and the error of a long answer."""
     plans = [*(attempt.steps for attempt in state.past), state.steps]
     steps = [_step(*placed) for plan in plans for placed in enumerate(plan.values(), 1)]
     del overview.agents[:]

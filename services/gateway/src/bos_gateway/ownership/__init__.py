@@ -1,1 +1,1 @@
-"""Which replica owns a run: leases, epochs, adoption."""
+"""Ownership of runs by replicas: leases, epochs, adoption."""

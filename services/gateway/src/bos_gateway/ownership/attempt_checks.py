@@ -48,7 +48,7 @@ _AT_ONCE = 3
 def signer_of(
     settings: GatewaySettings, now: Callable[[], float], telemetry: Telemetry
 ) -> RunTokenSigner | None:
-    """What signs run tokens; None if the settings name no key.
+    """Signer of run tokens; None if the settings name no key.
 
     Raises:
         ConfigurationError: A key is not usable.

@@ -50,7 +50,7 @@ class _Measurement(NamedTuple):
         return (self.least + self.most) / 2
 
     def contradicts(self, other: _Measurement) -> bool:
-        """Whether both cannot be true of one clock that nobody has set in between."""
+        """Whether both cannot be true of one clock that was not set in between."""
         return max(self.least, other.least) > min(self.most, other.most) + _DRIFT_S
 
 
@@ -65,7 +65,7 @@ class DatabaseClock:
 
     _telemetry: Telemetry
     _metrics: GatewayMetrics
-    """Told how far the wall clock of this host is off."""
+    """Gets the offset of this host's wall clock."""
     _wall_clock: Callable[[], float] = time.time
     """Seconds since 1970 by this host; in force until the first measurement."""
     _lock: threading.Lock = field(init=False, factory=threading.Lock)  # of everything below

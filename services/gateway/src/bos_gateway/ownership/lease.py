@@ -2,9 +2,9 @@
 
 A thread, an event loop and a connection of its own: a main loop that is busy for a while does not
 lose the lease, and a process that was frozen finds out before it does anything else. Whether a
-lease has run out is judged on the database's clock by everybody else. This process itself judges
+lease has run out is judged on the database's clock by all others. This process itself judges
 more strictly: by its own clock, counted from when the last renewal that succeeded was *sent*, and a
-tenth earlier. So it has stopped its runs before anybody can take them.
+tenth earlier. So it has stopped its runs before another replica can take them.
 
 A lost lease stays lost until :meth:`Lease.taken`, also if a late renewal gets through after all.
 """
@@ -61,7 +61,7 @@ class Lease:
     """Time between two renewals."""
     _telemetry: Telemetry = field(kw_only=True)
     _clock: DatabaseClock = field(kw_only=True)
-    """Told what time it is by the database, with every renewal."""
+    """Gets the database's time with every renewal."""
     _stuck_after_s: float = field(kw_only=True, default=30.0)
     """A main loop that has not turned for so long is taken for dead: no more renewals."""
     _log: FilteringBoundLogger = field(init=False)
@@ -94,7 +94,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can have taken our runs for want of a lease."""
+        """Whether no other replica can have taken our runs for want of a lease."""
         with self._lock:
             return monotonic() < self._held_until
 
@@ -102,9 +102,9 @@ class Lease:
         """Until when on the database's clock a lease that has run out means that its replica died.
 
         None for now, unless the database was there without a break for as long as a lease lives:
-        after an outage, which a process that has just been started cannot know of, everybody's
+        after an outage, which a process that has just been started cannot know of, every
         lease has run out, and the living must be given the time to take another. And not for long:
-        a statement sent now may be carried out after an outage that nobody has noticed yet.
+        a statement sent now may be carried out after an outage that is not noticed yet.
         """
         with self._lock:
             if self._renewed_at is None or monotonic() - self._steady_since < self._lease_s:
@@ -145,7 +145,7 @@ class Lease:
                 ) as session:
                     await self._renew_over(session, main_loop)
             except Exception as error:
-                # Whatever it was, the next renewal must be tried: nobody else does it.
+                # After any error the next renewal must be tried: nothing else renews the lease.
                 self._log.warning("lease not renewed", error=type(error).__name__)
                 with self._lock:
                     self._steady_since = math.inf  # until a renewal is answered again

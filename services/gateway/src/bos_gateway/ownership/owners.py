@@ -1,12 +1,12 @@
 """Ownership of runs: epochs, adoption, release, back-off after failures; its SQL.
 
 All times are the database's, so replicas need not agree on the time. A run is taken by raising its
-epoch; from that moment the log refuses whatever an earlier owner still tries to write. Statements
+epoch; from that moment the log refuses what an earlier owner still tries to write. Statements
 that others must hear of say (``notifications.py``): the message comes with the commit.
 
 Nothing here reads rows in proportion to runs that wait or have ended: what can be taken is found by
-an index on ``retry_at`` of the runs that nobody owns, what a dead replica left by its id, and a run
-that waits for a person by the input that is there for it. Whoever locks several rows skips those
+an index on ``retry_at`` of the runs without an owner, what a dead replica left by its id, and a run
+that waits for a person by its input. Statements that lock several rows skip those
 that others hold, so that one stuck session holds up nothing but its own runs.
 """
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_postgres.audit import AuditEntry
 
-# Raising the epochs of what is still ours makes this replica its own successor: whatever it was
+# Raising the epochs of what is still ours makes this replica its own successor: all that it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by
-# those who bury the dead: who comes second finds a lease, or no runs, and counts no death.
+# those who free runs of the dead: the second finds a lease, or no runs, and counts no death.
 _TAKE = """
 WITH lease AS (
     INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + make_interval(secs => $2))
@@ -55,7 +55,7 @@ WITH lease AS (
 SELECT now() AS written_at, run_id, epoch, failures FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 
-# A run that waits for a person is nobody's until there is an input for it: a decision, or a request
+# A run that waits for a person has no owner until it has an input: a decision, or a request
 # to cancel. An input is there until its event is in the log, so none is slept through. Looked up
 # run by run: a join could read all that wait.
 _WANTED = """
@@ -81,7 +81,7 @@ _KINDS = ", ".join(f"'{kind}'" for kind in GETS_FURTHER)
 _GOT_FURTHER = f"""(
     SELECT max(e.sequence) FROM run_events AS e WHERE e.run_id = r.run_id AND e.kind IN ({_KINDS})
 )"""  # noqa: S608  our own text
-# What an owner let go counts as a failure, the first one again if the log got further since the
+# What an owner released counts as a failure, the first one again if the log got further since the
 # last. It is decided here, in the commit that frees the run: an owner that dies of reading the
 # run's log could write nothing into it.
 _COUNTED = f"""counted AS (
@@ -227,7 +227,7 @@ LIMIT 100
 
 _RELEASE_TRIES = 5
 _RELEASE_AGAIN_S = 0.1
-# Longer than it takes from a commit to the loop that drives the run. Who is let go too early is
+# Longer than it takes from a commit to the loop that drives the run. A run released too early is
 # fenced off, and taken over from the log.
 _GRACE_S = 5.0
 # Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
@@ -245,17 +245,17 @@ class Adopted:
     failures: int = 0
     """How often its owners failed in a row without its getting further."""
     unreadable_s: float = 0.0
-    """For how long nobody has been able to make sense of its log."""
+    """For how long its log could not be read by any replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to be done."""
+    """Work that a periodic look found: expired leases, unowned runs, time-outs."""
 
     dead: bool
     """Leases of others have run out."""
     runs: bool
-    """There are runs that nobody owns, and that are due."""
+    """There are runs without an owner that are due."""
     expiry_s: float | None
     """Seconds until the next lease of another replica runs out, unless it is renewed."""
     time_out_s: float | None
@@ -273,13 +273,13 @@ class Ownership:
     _hold_off_s: float = field(default=2.0, kw_only=True)
     """Back-off after the first failure of a run."""
     _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
-    """Runs of ours that nobody drives here, and since when."""
+    """Runs of ours that are not driven here, and since when."""
     _look_for_strays_at: float = field(init=False, default=0.0)
 
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
 
-        A run whose row somebody else holds is left as it is, and let go as a stray.
+        A run whose row another session holds is left as it is, and released as an orphan later.
 
         Returns:
             When that was, by the database's clock, and the runs.
@@ -289,7 +289,7 @@ class Ownership:
         return rows[0]["written_at"], ours
 
     async def look(self) -> Look:
-        """What there is to be done: the one statement of a replica that is idle."""
+        """Periodic look for work: the one statement of a replica that is idle."""
         (row,) = await fetch(self._pool, _LOOK, self.replica_id)
         return Look(**row)
 
@@ -313,7 +313,7 @@ class Ownership:
         return len(dead)
 
     async def adopt(self, room: int, suspects: Collection[UUID] = ()) -> list[Adopted]:
-        """Take over runs that nobody owns and that are due: this replica's share of them.
+        """Take over runs without an owner that are due: this replica's share of them.
 
         Args:
             room: Most runs to take.
@@ -324,11 +324,11 @@ class Ownership:
         return [Adopted(**row) for row in rows]
 
     async def release_strays(self, driven: Collection[UUID]) -> int:
-        """Let go of runs that were ours for a while and are not ``driven`` here; returns how many.
+        """Release orphans: runs that were ours for a while and are not ``driven`` here.
 
         Taking a run over and driving it are two things, and the connection can be lost in between:
         then the adoption stands and its answer never came, or a run that went wrong could not be
-        let go. While this replica lives nobody else takes such a run. Looks only now and then. What
+        released. While this replica lives no other takes such a run. Looks only now and then. What
         cannot be released, as its row is locked, is left for the next time and keeps no other from
         it.
 
@@ -353,22 +353,22 @@ class Ownership:
     async def release(
         self, run_id: UUID, epoch: int, *, failed: bool = True, unreadable: bool = False
     ) -> bool:
-        """Let go of a run that does not get on here, if it is still ours; it is due again later.
+        """Release a run that makes no progress here, if it is still ours; it is due again later.
 
         Args:
             run_id: The run.
             epoch: Ours.
             failed: Count it as a failure: the back-off doubles with each.
-            unreadable: Its log defies this version, or everybody.
+            unreadable: Its log cannot be read by this version, or by any.
 
         Returns:
-            Whether it was let go; not if it is not ours, or while somebody has its row locked.
+            Whether it was released; not if it is not ours, or while its row is locked.
         """
         given = (run_id, epoch, self.replica_id, failed, unreadable)
         return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
 
     async def release_all(self) -> None:
-        """Let go of every unfinished run and of the lease, for others to take over at once.
+        """Release every unfinished run and the lease, for others to take over at once.
 
         Raises:
             BosError: the database is away; others take over once the lease has run out.
@@ -377,7 +377,7 @@ class Ownership:
             ((kept,),) = await fetch(self._pool, _RELEASE_ALL, self.replica_id)
             if not kept:
                 return
-            await asyncio.sleep(_RELEASE_AGAIN_S)  # somebody holds their rows
+            await asyncio.sleep(_RELEASE_AGAIN_S)  # another session holds their rows
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
         """Leave an input for the run's owner; the first of its kind counts, and has its entry."""

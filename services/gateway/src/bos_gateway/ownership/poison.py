@@ -16,15 +16,15 @@ from bos.runlog.v1 import LogEvent, RunFinished
 LEASE_EXPIRED = "lease_expired"
 """The last owner died, was cut off for long, or failed: it left no word in the log."""
 RELEASED = "released"
-"""The last owner let go, and said so."""
+"""The last owner released it, and said so."""
 RESUMED = "resumed"
 """The last owner was frozen or cut off, and took its own runs up again."""
 
 SUSPECT_FROM: Final = 2
-"""Failures from which a run is driven apart from others like it. The first makes nobody suspect: it
+"""Failures from which a run is driven apart from others like it. The first is no suspicion: it
 befalls all that a replica drives."""
 UNREADABLE_S: Final = 3600.0
-"""Time after which a run ends that nobody could make sense of: a newer version is not coming."""
+"""Time after which a run that no version could read ends: a newer version is not coming."""
 
 OWNERS_DIED = "OwnersDied"
 UNREADABLE = "RunUnreadable"
@@ -53,7 +53,7 @@ _GIVEN_UP = {
 
 
 def ended_unread(run_id: str, error_type: str, failures: int) -> LogEvent:
-    """The end of a run whose log kills, or defies, whoever wants to read it."""
+    """The end of a run whose log kills, or cannot be read by, each owner."""
     message = "This question was given up: " + _GIVEN_UP[error_type].format(failures=failures)
     response = OrchestratorResponse(
         run_id=run_id,

@@ -1,1 +1,1 @@
-"""Who may use what, and who may answer whom."""
+"""Permissions: agents and tools of users, approvers of requests, audiences of run tokens."""

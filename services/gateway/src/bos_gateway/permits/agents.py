@@ -82,9 +82,9 @@ def step_problem(
 
 
 def listed_tools(step: Step, card: AgentCard | None, access: Access) -> Sequence[str]:
-    """The tools that an agent is told it may use for a step; none stands for its own choice.
+    """The tools that an agent is sent as allowed for a step; none stands for its own choice.
 
-    That choice is every tool that needs no approval, so whoever may not use all of them is sent a
+    That choice is every tool that needs no approval, so a user who may not use all is sent a
     list. If only protected ones are left these are named: each use of them is asked about anyway.
     """
     if step.tools or card is None or not card.tools or access.has_every_tool(step.agent):

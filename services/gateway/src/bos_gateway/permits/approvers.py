@@ -1,7 +1,7 @@
 """Approvers of a request: roles, groups, four eyes. Pure.
 
 What an operator has configured for a tool is fixed into the request when it is made, so that every
-replica, and whoever reads the log later, judges an answer alike.
+replica, and every reader of the log later, judges an answer alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEPARATOR = "\x1f"
 
 
 class ApproverRule(BaseModel):
-    """Who may answer requests about a tool, beside whoever asked the question."""
+    """Who may answer requests about a tool, beside the user who asked the question."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,7 +50,7 @@ class ApproverRule(BaseModel):
 def approvers_for(
     rules: Mapping[str, ApproverRule], agent: str, actions: Iterable[ProposedAction]
 ) -> Approvers | None:
-    """Who may answer a request about these actions of an agent; None for the asker alone.
+    """Approvers of a request about these actions of an agent; None for the asker alone.
 
     Of several rules that fit a tool the one that says most counts. Of actions under several rules
     only those may answer whom every rule names, and four eyes are asked for if one rule asks;
@@ -82,11 +82,11 @@ def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule | No
 
 @frozen
 class Answerer:
-    """Whoever looks at requests and answers them, with what it is at this moment."""
+    """A person who looks at requests and answers them, with roles and groups of this moment."""
 
     user_id: str
     roles: frozenset[str] = frozenset(ROLES)
-    """Where nobody is asked who they are, nobody lacks any."""
+    """Where authentication is off, no caller lacks any."""
     groups: frozenset[str] = frozenset()
     principal: Principal | None = None
 

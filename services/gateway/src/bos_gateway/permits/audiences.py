@@ -22,13 +22,13 @@ SERVICES: Final = NEVER | {MCP_DB, SANDBOX}
 
 
 def granted(card: AgentCard | None, agent: str, audiences: Audiences) -> list[str]:
-    """Whom a token handed to ``agent`` is made out to: the agent, then what it asks for and may."""
+    """Audiences of a token handed to ``agent``: the agent, then what it asks for and may."""
     asked = dict.fromkeys(card.downstream_audiences if card else ())
     return [agent, *(each for each in asked if each in allowed(agent, audiences))]
 
 
 def refused(card: AgentCard, agent: str, audiences: Audiences) -> list[str]:
-    """What the card asks for and does not get."""
+    """Audiences that the card asks for and does not get."""
     return sorted(set(card.downstream_audiences) - set(allowed(agent, audiences)))
 
 

@@ -1,6 +1,6 @@
 """Approval requests: listed, decided exactly once, timed out, counted.
 
-Anybody's decision, or that none came in time, is one statement at any replica: a compare-and-set on
+A decision, or that none came in time, is one statement at any replica: a compare-and-set on
 the request's row by the database's time, the input for the run that waits, and the message that
 wakes its owner or an adopter. The owner turns the input into the one event that counts.
 """
@@ -86,7 +86,7 @@ SELECT {_COLUMNS}, now() AS read_at FROM approvals
 WHERE status = 1 AND expire_at <= now() AND ($1::uuid IS NULL OR approval_id = $1)
 ORDER BY expire_at LIMIT {_BATCH}
 """  # noqa: S608  our own text
-# Locked in one order by everybody, so that two replicas with the same time-outs do not block each
+# Locked in one order by all, so that two replicas with the same time-outs do not block each
 # other. Who comes second finds the status changed, and nothing happens twice.
 _DECIDE = """
 WITH wanted AS (
@@ -127,12 +127,12 @@ class Approvals:
     _readers: Pool
     """Connections of the role that sees the rows of one user."""
     _refusals: Refusals | None = None
-    """Told about answers that were refused."""
+    """Counts answers that were refused."""
 
     async def list(
         self, request: gateway.ListApprovalsRequest, who: Answerer
     ) -> tuple[list[gateway.Approval], str]:
-        """A page of what somebody may see, newest first, and the token of the next page.
+        """A page of what a person may see, newest first, and the token of the next page.
 
         Raises:
             InvalidArgument: the page token is not one of ours.
@@ -149,7 +149,7 @@ class Approvals:
         return [with_display(_approval(row), whole=False) for row in rows[:size]], token
 
     async def get(self, approval_id: str, who: Answerer) -> gateway.Approval:
-        """One of the requests that somebody may see.
+        """One of the requests that a person may see.
 
         Raises:
             NotFound: there is none, or it is for others.
@@ -193,7 +193,7 @@ class Approvals:
             )
         entry = _answered(approval, by, approve=approve, instructed=bool(instructions))
         if not await self._decide([row], [entry], status, instructions, who.user_id):
-            # Somebody, or the time, was faster.
+            # Another person, or the time, was faster.
             await self.time_out(row["approval_id"])
         found = await self.get(request.approval_id, who)
         if (found.status, found.user_instructions) != (status, instructions):
@@ -208,7 +208,7 @@ class Approvals:
         return found
 
     async def time_out(self, approval_id: UUID | None = None) -> None:
-        """End the requests that nobody has decided in time: all, or just this one."""
+        """End the requests that were not decided in time: all, or just this one."""
         while True:
             due = await fetch(self._pool, _DUE, approval_id)
             told = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
@@ -224,7 +224,7 @@ class Approvals:
         instructions: str = "",
         decided_by: str = "",
     ) -> int:
-        """Give requests a final state, as far as nobody else was faster; returns how many.
+        """Give requests a final state, as far as no other replica was faster; returns how many.
 
         Each of the entries belongs to the request in its place, and stands if that is decided here.
         """
@@ -251,7 +251,7 @@ class Approvals:
 
 
 def _answered(approval: gateway.Approval, by: By, *, approve: bool, instructed: bool) -> AuditEntry:
-    """What somebody was shown, as SHA-256 of its display, and what was decided about it."""
+    """What a person was shown, as SHA-256 of its display, and what was decided about it."""
     shown = approval_display(approval).SerializeToString(deterministic=True)
     actions = hashlib.sha256("".join(each.digest for each in approval.actions).encode())
     return by.entry(
@@ -304,9 +304,9 @@ def _input(approval: gateway.Approval) -> bytes:
 
 @define(eq=False)
 class ApprovalGauges:
-    """How many requests wait for a person, and for how long: two gauges, from an index.
+    """Gauges of waiting requests: number and age of the oldest, from an index.
 
-    Runs that wait belong to nobody, so every gateway counts all of them and shows the same figures:
+    Runs that wait have no owner, so every gateway counts all of them and shows the same figures:
     the more there are, the less often.
     """
 

@@ -1,6 +1,6 @@
 """Audit entries of runs: steps that may have read data, and actions performed. Pure.
 
-It goes by what the gateway knows: an agent that says that it read nothing is told of all the same,
+It goes by what the gateway knows: an agent that says that it read nothing is recorded all the same,
 if its run tokens open a service where data are.
 """
 
@@ -48,7 +48,7 @@ def entries_of(
 def _tool_calls(
     step: StepState, finished: StepFinished, before: Iterable[LogEvent]
 ) -> list[TraceEvent]:
-    """What the agent told of its tools, also in the events of the same commit."""
+    """What the agent reported of its tools, also in the events of the same commit."""
     told = list(step.trace)
     for event in before:
         progressed = event.step_progressed
@@ -104,7 +104,7 @@ def _digest(step: StepState, calls: Sequence[TraceEvent]) -> str:
 
 
 def _performed(state: RunState, step: StepState, finished: StepFinished) -> Iterator[AuditEntry]:
-    """What was approved and may have been done, also if nobody can tell whether it was."""
+    """What was approved and may have been done, also if the outcome is unknown."""
     result = finished.result
     approval = step.approval
     if approval is None:

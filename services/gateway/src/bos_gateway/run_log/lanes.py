@@ -1,7 +1,7 @@
 """Group commit in lanes, so that a slow or locked run does not hold up the others.
 
 A :class:`Lane` writes everything that is pending in one statement, and then what came meanwhile. A
-run whose row somebody else has locked waits for its turn by itself; one whose statement is slow is
+run whose row is locked elsewhere waits for its turn by itself; one whose statement is slow is
 written in a lane apart, over another session.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import asyncpg
 from attrs import define, field
 
+from bos_chassis.backoff import Backoff
 from bos_chassis.errors import BosError, Unavailable
 from bos_gateway.run_log.records import Append, NewRun
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", NewRun, Append)
 
-_RETRY_FIRST_S: Final = 0.05
-_RETRY_MAX_S: Final = 0.5
+_RETRY: Final = Backoff(first_s=0.05, cap_s=0.5)
 _MAX_BATCH: Final = 512
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 # A lone run whose statement is cancelled for its time-out this often is not written any more. The
@@ -40,7 +40,7 @@ _APART_S: Final = 60.0
 
 _SLOW = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 # What a lost session, a restart, a full disk or a failover looks like: it passes, and until it does
-# nothing can be promised to anybody. What is none of these no repetition mends.
+# nothing can be promised to any client. What is none of these no repetition mends.
 _PASSING = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
@@ -73,16 +73,16 @@ class Pending(Generic[Item]):
         init=False, factory=lambda: asyncio.get_running_loop().create_future()
     )
     settled: bool = field(init=False, default=False)
-    """Whether the outcome is known, also when nobody waits for it any more."""
+    """Whether the outcome is known, also when no caller waits for it any more."""
 
     def settle(self, outcome: bool | BaseException) -> None:
-        """Tell whoever waits; they may have given up meanwhile."""
+        """Settle the caller's future; the caller may have given up meanwhile."""
         self.settled = True
         if self.done.done():
             return
         if isinstance(outcome, BaseException):
             self.done.set_exception(outcome)
-            self.done.exception()  # looked at, also if nobody waits
+            self.done.exception()  # looked at, also if no caller waits
         else:
             self.done.set_result(outcome)
 
@@ -96,18 +96,19 @@ class _Queue(Generic[Item]):
     pending: list[Pending[Item]] = field(init=False, factory=list)
     waits: bool = field(init=False, default=False)
     """Whether it is not to be tried now."""
-    wait_s: float = field(init=False, default=_RETRY_FIRST_S)
+    put_off: int = field(init=False, default=0)
+    """How often in a row it was put off."""
     time_outs: int = field(init=False, default=0)
 
     def left(self) -> bool:
         """Whether anything is left, once what is settled is forgotten."""
         while self.pending and self.pending[0].settled:
             del self.pending[0]
-            self.wait_s, self.time_outs = _RETRY_FIRST_S, 0
+            self.put_off, self.time_outs = 0, 0
         return bool(self.pending)
 
     def next(self) -> list[Pending[Item]]:
-        """What may share a statement: of a run, only what follows on one another at one epoch.
+        """Items that may share a statement: of a run, only successive ones of one epoch.
 
         The statement fences each run once, and an append of an earlier epoch must not be let
         through by a later one beside it.
@@ -136,7 +137,8 @@ class Lane(Generic[Item]):
     _slow: dict[UUID, asyncio.TimerHandle] = field(init=False, factory=dict)
     """Runs that are written here for a while yet, also if nothing of them is pending."""
     _wake: asyncio.Event = field(init=False, factory=asyncio.Event)
-    _retry_s: float = field(init=False, default=_RETRY_FIRST_S)
+    _failures: int = field(init=False, default=0)
+    """Statements or sessions that failed in a row."""
     _closed: bool = field(init=False, default=False)
 
     @asynccontextmanager
@@ -179,12 +181,12 @@ class Lane(Generic[Item]):
                         await self._store(session, batch)
                         batch = await self._next(unless_idle=self._apart)
             except Exception as error:
-                # Whatever keeps us from a session passes, also a password that is being changed.
+                # Every reason for having no session passes, also a password that is being changed.
                 self._log.warning("log write failed", error=type(error).__name__)
                 if isinstance(error, asyncpg.DiskFullError):
                     self._refuse_new()
-                await asyncio.sleep(self._retry_s)
-                self._retry_s = min(self._retry_s * 2, _RETRY_MAX_S)
+                self._failures += 1
+                await asyncio.sleep(_RETRY.delay(self._failures))
 
     async def _next(self, *, unless_idle: bool = False) -> Sequence[Pending[Item]]:
         """What the next statement is to write, once there is something."""
@@ -229,10 +231,10 @@ class Lane(Generic[Item]):
                 queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
                 if not queue.pending[0].settled:
                     self._put_off(run_id)
-        self._retry_s = _RETRY_FIRST_S
+        self._failures = 0
 
     def _failed(self, batch: Sequence[Pending[Item]], error: Exception) -> None:
-        """Find out whose fault it was, so that nobody else's events go down with them."""
+        """Find out whose fault it was, so that events of other runs do not go down with them."""
         runs = {each.item.run_id for each in batch}
         slow = isinstance(error, _SLOW)
         if not slow:
@@ -267,18 +269,19 @@ class Lane(Generic[Item]):
     def _put_off(self, run_id: UUID) -> None:
         """Try the run again a little later."""
         queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
-        if queue.wait_s == _RETRY_FIRST_S:
+        if not queue.put_off:
             self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
         queue.waits = True
-        asyncio.get_running_loop().call_later(queue.wait_s, self._try_again, queue)
-        queue.wait_s = min(queue.wait_s * 2, _RETRY_MAX_S)
+        queue.put_off += 1
+        wait_s = _RETRY.delay(queue.put_off)
+        asyncio.get_running_loop().call_later(wait_s, self._try_again, queue)
 
     def _try_again(self, queue: _Queue[Item]) -> None:
         queue.waits = False
         self._wake.set()
 
     def _refuse_new(self) -> None:
-        """Runs under way wait for room; a question that nobody waits for yet need not."""
+        """Runs under way wait for room; a question that no client waits for yet need not."""
         for each in self._all():
             if isinstance(each.item, NewRun):
                 each.settle(StoreFull("No question can be stored at the moment; try again later."))

@@ -47,7 +47,7 @@ WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
 
 @define(eq=False)
 class Maintenance:
-    """One round after the other over the runs that have ended."""
+    """Rounds of maintenance over the runs that have ended."""
 
     _pool: asyncpg.Pool[asyncpg.Record]
     _keep_days: float | None
@@ -74,7 +74,7 @@ class Maintenance:
         return settled == SETTLED_AT_ONCE or expired == self._batch
 
     async def _expire(self) -> int:
-        """Delete a batch: the files, and then the rows that tell of them.
+        """Delete a batch: the files, and then the rows that name them.
 
         The store may take minutes, so nothing of the database is held meanwhile. What is broken
         off, or done by two gateways at once, can be done again.

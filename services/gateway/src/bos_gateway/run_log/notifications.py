@@ -1,23 +1,23 @@
 """LISTEN/NOTIFY between gateway replicas, and what follows from it here.
 
 One channel, heard by one LISTEN connection per process. A message never carries news itself, only
-where to look; whoever misses one finds out within a second by looking anyway.
+where to look; a replica that misses one finds out within a second by looking anyway.
 
 ============  =============================================  ====================================
-message       sent                                           whoever hears it
+message       sent                                           what the listener does
 ============  =============================================  ====================================
 ``input R``   by the statement that stores an input of R     looks for inputs, if it drives R
 ``released``  by the statement that frees runs               adopts
 ``follow R``  by who follows R without driving it            if it drives R, says ``events R``
                                                              and shows the answer's text from now
                                                              on, for a while
-``events R``  after events of R, if somebody said            reads R's log and text, if it follows
+``events R``  after events of R, if it is followed           reads R's log and text, if it follows
               ``follow R`` lately, when R was adopted, and   R
               by the statement that writes R's text
 ============  =============================================  ====================================
 
 NOTIFY takes a lock of the whole database server at commit, so the log's writer never does it: the
-events of a run nobody follows from elsewhere, which are nearly all, cost nothing.
+events of a run not followed from elsewhere, which are nearly all, cost nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NOTIFY: Final = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 SELECT pg_notify($1, message) FROM mode, unnest($2::text[]) AS message
 """
-# A text of an earlier owner is void from the moment the epoch grows, so whoever reads compares that
+# A text of an earlier owner is void from the moment the epoch grows, so readers compare that
 # with the run's. Nothing of this is flushed to disk: the table is unlogged.
 _WRITE = """
 WITH written AS (
@@ -82,7 +82,7 @@ class Answers:
     """Writes the texts of runs driven here, as far as they changed and are followed elsewhere.
 
     One row per run, overwritten. It is lost with PostgreSQL and written again with the next words;
-    nobody's answer depends on it, that is in the log.
+    no answer depends on it, that is in the log.
     """
 
     _pool: Pool
@@ -157,13 +157,13 @@ class Notifications:
         return self._news.setdefault(run_id, asyncio.Event())
 
     def wake(self, run_id: UUID) -> None:
-        """Have everybody here who waits for news of a run look."""
+        """Wake all followers of a run here."""
         news = self._news.pop(run_id, None)
         if news is not None:
             news.set()
 
     def follow(self, run_id: UUID) -> None:
-        """Tell the owner of a run that somebody here follows it; wears off after a while."""
+        """Notify the owner of a run that a client here follows it; wears off after a while."""
         self._say(f"follow {run_id}")
 
     def shown(self, run_id: UUID, *, text: bool) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SETTLED_AT_ONCE: Final = 1000
 # Nothing that one run says can make a sum of a day too large for its column.
 _MOST: Final = 2**40
-# Whoever waits here for the lock of another that settles the same run finds it without a day.
+# A replica waiting here for the lock of another that settles the same run finds it without a day.
 # Rows of sums are locked last, and in their order.
 _SETTLE = """
 WITH due AS MATERIALIZED (
@@ -47,7 +47,7 @@ def held(event: LogEvent) -> int:
 
 
 def settled(event: LogEvent) -> int | None:
-    """What the end of a run counts against its day; None for another event, and if it is untold."""
+    """Tokens that the end of a run counts against its day; None for others, and if unknown."""
     metadata = event.run_finished.response.metadata
     return counted_tokens(metadata.usage) if metadata.max_tokens else None
 
@@ -64,5 +64,5 @@ async def settle(
 
 
 def counted_tokens(usage: Usage) -> int:
-    """What a call consumed, within what the column of a sum can take."""
+    """Tokens that a call consumed, within what the column of a sum can take."""
     return max(0, min(counted(usage), _MOST))

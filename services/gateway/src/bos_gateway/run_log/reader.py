@@ -102,7 +102,7 @@ class StoredRun(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What there is of a run behind a position, all of one moment."""
+    """Events and text of a run behind a position, all of one moment."""
 
     events: Sequence[tuple[int, LogEvent]] = ()
     more: bool = False
@@ -110,7 +110,7 @@ class Look(NamedTuple):
     finished: bool = True
     """Also if the run is no longer stored."""
     attempt: int = 0
-    """Of the answer's text, if somebody shows it."""
+    """Of the answer's text, if its owner shows it."""
     started_at: int = 0
     """Sequence of the attempt's AnswerStarted."""
     text: str = ""
@@ -122,7 +122,7 @@ class StoredCards:
     """Agents' cards by the digest of their serialised form: stored once for all runs.
 
     The first event of a run holds the cards of all agents, as they were then, for the whole life of
-    the run. In the log their digest stands in their place, and whoever folds a log puts them back.
+    the run. In the log their digest stands in their place, and readers of a log put them back.
     Sets of cards are never deleted: there is one for each change of an agent that a question has
     followed.
     """
@@ -194,7 +194,7 @@ class Runs:
     """Such connections of the role ``READER``; without them nothing can be read for a user."""
     _user_id: str | None = None
     """For whom to read, so that PostgreSQL hides the runs of all others; None reads as the service
-    itself, which drives everybody's runs."""
+    itself, which drives the runs of all users."""
     cards: StoredCards = field()
     """The agents' cards that first events name."""
 
@@ -203,14 +203,14 @@ class Runs:
         return StoredCards(self._pool)
 
     def of(self, user_id: str) -> Runs:
-        """The same for one user: whatever is asked, nothing of anybody else is found."""
+        """The same for one user: rows of other users are never found."""
         return evolve(self, user_id=user_id)
 
     async def find(self, run_id: str, user_id: str) -> UUID:
         """The id of a run of the user's, from its text.
 
         Raises:
-            NotFound: there is none, or it belongs to somebody else.
+            NotFound: there is none, or it belongs to another user.
         """
         try:
             key = UUID(run_id)
@@ -253,9 +253,9 @@ class Runs:
         return Look(events, more, *about_run)
 
     async def progress(self, run_ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-        """How far these runs have got, whosever they are; those that are not stored are missing.
+        """Progress of these runs, of any user; those that are not stored are missing.
 
-        For nobody's eyes: it only says which runs it is worth to read.
+        Not for clients: it only says which runs it is worth to read.
         """
         return {row["run_id"]: row for row in await fetch(self._pool, _PROGRESS, run_ids)}
 
@@ -271,7 +271,7 @@ class Runs:
         return LogEvent.FromString(row["payload"])
 
     async def last_sequence(self, run_id: UUID) -> int:
-        """Where the run's log ends; 0 if it is not stored."""
+        """Sequence of the last event of the run's log; 0 if it is not stored."""
         row = await self._row(_LAST_SEQUENCE, run_id)
         return row["last_sequence"] if row else 0
 
@@ -357,7 +357,7 @@ def run_of(state: RunState) -> gateway.Run:
 
 
 def not_found(run_id: str) -> NotFound:
-    """What everybody hears about a run that is not theirs, whether it exists or not."""
+    """The same error for a run that does not exist and for one of another user."""
     return NotFound("There is no such run.", metadata={"run_id": run_id})
 
 

@@ -93,7 +93,7 @@ class Append:
 
     @property
     def last_sequence(self) -> int:
-        """Where the run's log ends with these events."""
+        """Sequence of the last of these events."""
         return self.first_sequence + len(self.events) - 1
 
     def follows(self, earlier: Append) -> bool:
@@ -119,5 +119,5 @@ def attempted_step(event: LogEvent) -> str | None:
 
 
 def time_of(event: LogEvent) -> datetime:
-    """When it happened (UTC)."""
+    """Time of the event (UTC)."""
     return event.create_time.ToDatetime(tzinfo=UTC)

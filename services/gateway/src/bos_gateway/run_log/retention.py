@@ -48,7 +48,7 @@ _LOOK_AGAIN_S = 0.2
 _CANCEL_TIMEOUT_S = 30.0
 _SHOWN = 10
 
-# Files are deleted before the rows that tell of them: what is broken off can then be done again.
+# Files are deleted before the rows that name them: what is broken off can then be done again.
 _TOO_OLD = """
 SELECT run_id, user_id, has_files FROM runs
 WHERE finished_at < now() - make_interval(secs => $1) AND ($3 OR NOT has_files)
@@ -111,7 +111,7 @@ class _StoreSettings(Settings):
 
 
 class Scope(NamedTuple):
-    """Whose runs are meant: all of a user, or one."""
+    """Scope of an erasure: all runs of a user, or one."""
 
     user_id: str | None = None
     run_id: UUID | None = None
@@ -222,7 +222,7 @@ async def _forget_files(ended: Sequence[asyncpg.Record], files: RunFiles | None)
 async def erase_some(
     session: Session, user_id: str, files: RunFiles
 ) -> tuple[Counter[str], int, bool]:
-    """Tell a user's runs under way to end, and delete a batch of those that have.
+    """Ask a user's runs under way to end, and delete a batch of those that have.
 
     Returns:
         What was deleted, as :func:`erase` counts it; how many runs have yet to end; and whether
@@ -239,7 +239,7 @@ async def erase_some(
     erased = Counter[str]()
     if ended:
         erased["files"] += await _forget_files(ended, files)
-        erased.update(await _deleted(session, ended))  # identity tells the audit trail of it
+        erased.update(await _deleted(session, ended))  # identity writes the audit entry
     done = not await session.fetchval(_HAS_RUNS, user_id)
     if done:
         await session.execute(_FORGET_DAYS, -1, user_id)  # the present day, too

@@ -41,8 +41,8 @@ class RunFiles:
     async def keep(self, owner: Owner, content: bytes) -> Blob:
         """Store a file of a run under way; storing it again changes nothing.
 
-        The run is marked before the store is asked, so that whoever deletes a run knows whether
-        the store may hold anything of it, whatever the log came to say.
+        The run is marked before the store is asked, so that the deletion of a run knows whether
+        the store may hold anything of it, also if the log never named it.
 
         Raises:
             FailedPrecondition: there is no store, or the run has ended.

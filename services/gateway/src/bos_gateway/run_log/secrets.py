@@ -44,7 +44,7 @@ class RunSecrets:
             )
 
     def seal(self, run_id: UUID, secrets: Mapping[str, str]) -> SealedSecrets | None:
-        """What to store for a new run; None if there is nothing, or no key."""
+        """Encrypt the credentials of a new run; None if there is nothing, or no key."""
         if self._ring is None or not secrets:
             return None
         return self._ring.seal(run_id, secrets)

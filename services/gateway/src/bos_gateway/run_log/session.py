@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def session_name(part: str, replica_id: UUID) -> str:
-    """``application_name`` of a session; whoever buries the replica finds it by the id."""
+    """``application_name`` of a session; by its id the dead replica's sessions are ended."""
     return f"bos-gateway-{part} {replica_id}"
 
 

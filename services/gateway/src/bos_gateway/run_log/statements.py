@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 1
 """The newest schema of events that this version reads, and the one it writes."""
 
-# `counted` holds a lock per user until the commit, taken in one order by everybody, and only then
-# counts: however many replicas accept at once, nobody gets more runs than the bound. A request that
+# `counted` holds a lock per user until the commit, taken in one order by all, and only then
+# counts: with any number of replicas, no user gets more runs than the bound. A request that
 # is already known passes, to be found in its place.
 ACCEPT = """
 WITH new AS (
@@ -88,11 +88,11 @@ FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USIN
 # The fence: a run is `owned` when it is ours at this epoch, has not ended, and its log ends just
 # before the first new event. So nothing is ever written behind an end, twice, or over a gap.
 #
-# A row that somebody else has locked is passed over: it must not hold up the runs beside it. Such a
-# run is ours and not written, which tells it from one that was lost.
+# A row locked by another session is passed over: it must not hold up the runs beside it. Such a
+# run is ours and not written, which distinguishes it from one that was lost.
 #
 # Requests to people ($16 to $22) are written with their events, and so are their inputs taken away
-# ($23, $24) with the events that these became. Runs in $25 wait for a person, and are nobody's from
+# ($23, $24) with the events that these became. Runs in $25 wait for a person, without owner from
 # now on.
 _APPEND = """
 WITH wanted AS (

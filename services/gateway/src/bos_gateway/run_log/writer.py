@@ -86,12 +86,12 @@ class LogWriter:
         return await self._put(self._accepts, run)
 
     def submit(self, append: Append) -> asyncio.Future[bool]:
-        """Have events written; what is submitted of one run is written in that order.
+        """Submit events for writing; those of one run are written in the order of submission.
 
         Returns:
             Done after their commit. It fails with LostRun if the run has another owner or has
             ended, or if other events stand at these sequences, and with LogRefused if PostgreSQL
-            refuses to store them; then so does whatever was submitted behind them.
+            refuses to store them; then so do all submitted behind them.
         """
         return self._put(self._appends, append)
 
@@ -130,7 +130,7 @@ class LogWriter:
                 if standing.written:
                     each.settle(True)
                 elif standing.ours and standing.last_sequence == each.item.first_sequence - 1:
-                    break  # only the lock of somebody else was in the way: it may yet be written
+                    break  # only the lock of another session was in the way: it may yet be written
                 else:
                     # An earlier try whose answer was lost may have written it.
                     stored = await are_stored(session, each.item)

@@ -28,7 +28,7 @@ _JUST_AFTER_S = 0.02
 async def running_replica(
     replica: Replica, approvals: Approvals, waiting: ApprovalGauges, telemetry: Telemetry
 ) -> AsyncIterator[None]:
-    """Hold the lease and adopt runs while the block runs; let go of everything afterwards.
+    """Hold the lease and adopt runs while the block runs; release everything afterwards.
 
     Raises:
         BosError: the lease cannot be taken to begin with.

@@ -30,7 +30,7 @@ class RunFeed:
     events: list[LogEvent] = field(factory=list)
     """The committed events held here, by sequence."""
     _before: int = field(default=0, kw_only=True)
-    """Sequence of the event before these; whoever wants earlier ones reads the log."""
+    """Sequence of the event before these; followers that want earlier ones read the log."""
     _window_s: float = field(default=0.0, kw_only=True)
     """Text is gathered this long before it is shown; the first of it is shown at once."""
     _on_change: Callable[[bool], None] = field(default=lambda text: None, kw_only=True)
@@ -159,6 +159,6 @@ class RunFeed:
         if self._gathered:
             self._text += "".join(self._gathered)
             self._gathered = []
-        # A new event object per change: whoever took the old one before looking cannot miss it.
+        # A new event object per change: a follower that took the old one before cannot miss it.
         self._changed.set()
         self._changed = asyncio.Event()

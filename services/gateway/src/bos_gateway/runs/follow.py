@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from bos_gateway.run_log.reader import Runs
 
 _FOLLOW_AGAIN = 5
-"""Rounds of looking, a second each, after which owners are told anew who is followed."""
+"""Rounds of looking, a second each, after which owners are notified anew of followed runs."""
 # A run may end before its owner hears that it is followed.
 _LOOK_AGAIN_S = 0.1
-# Who is further behind reads the log; these are held once for everybody who keeps up.
+# Followers further behind read the log; these are held once for all who keep up.
 _HELD_EVENTS = 64
 
 
@@ -57,14 +57,14 @@ class _Followed:
 
 @define(eq=False)
 class RunReader:
-    """Follows runs, whoever drives them."""
+    """Follows runs, on any replica that drives them."""
 
     _runs: Runs
     _notifications: Notifications
-    """What the other replicas say, and are told."""
+    """Messages from and to the other replicas."""
     _feed_of: Callable[[UUID], RunFeed | None]
     """The feed of a run that is driven here; None for any other."""
-    # By user as well: what one was allowed to read is shown to nobody else.
+    # By user as well: what one was allowed to read is shown to no other.
     _followed: dict[tuple[UUID, str], _Followed] = field(init=False, factory=dict)
     _round: int = field(init=False, default=0)
     _stopping: bool = field(init=False, default=False)
@@ -114,9 +114,9 @@ class RunReader:
             return fold(str(run_id), list(await self._events(run_id, user_id)))
 
     async def file(self, run_id: UUID, digest: str, user_id: str) -> Artefact:
-        """What a run of the user's says about a file of one of its steps.
+        """Artefact of a run of the user's, as its results list it.
 
-        Only what results list is a file: the store holds more of a run, which is nobody's to see.
+        Only what results list is a file: the store holds more of a run, which no client may see.
 
         Args:
             run_id: The run.
@@ -203,7 +203,7 @@ class RunReader:
                     async with asyncio.timeout(wait_s):
                         await news.wait()
                 wait_s = None
-        except Exception as reason:  # whatever it is, its followers are told
+        except Exception as reason:  # every error is passed on to its followers
             error = reason
         self._forget(followed)
         followed.feed.close(error)
@@ -247,5 +247,5 @@ def _of_this_version() -> Iterator[None]:
 
 
 def unavailable() -> Unavailable:
-    """What a replica says that takes no runs and shows none."""
+    """Error of a replica that takes no runs and shows none."""
     return Unavailable("This replica cannot take or follow runs now; ask again.", retry_after_s=0.5)

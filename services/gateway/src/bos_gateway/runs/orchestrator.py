@@ -3,7 +3,7 @@
 One task per run that this replica owns. It is the only one that appends to the run's log and the
 only one that changes the run's state, so nothing here needs a lock. An event is applied when it is
 handed to the log's writer: work that changes nothing outside begins while its commit is under way.
-Clients see it, and whatever could change the world begins, after the commit (``unflushed``). Events
+Clients see it, and effects on the outside begin, after the commit (``unflushed``). Events
 of effects wait in a bounded inbox; a full inbox slows the effect down, not the process.
 """
 
@@ -58,7 +58,7 @@ _EFFECTS: Final[Mapping[type[decide.Command], tuple[str, Effect]]] = {
     decide.Classify: ("classify", classify),
     decide.Compose: ("compose", compose),
 }
-# What tells it from other work of its kind; budgets and the like may change while it is under way.
+# What distinguishes it from other work of its kind; budgets may change while it is under way.
 _TOLD_BY: Final = ("revision", "step_id", "approval_id")
 
 
@@ -111,7 +111,7 @@ class Orchestrator:
             self._inbox.put_nowait(event)
 
     async def drive(self) -> None:
-        """Run until the run has ended, or is nobody's until somebody decides.
+        """Drive the run until it has ended, or has no owner until a person decides.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -127,7 +127,7 @@ class Orchestrator:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
                     # A run that is just beginning: agents read ahead, beside everything else.
                     self._preparing.append(asyncio.create_task(self._prepared(), name="prepare"))
-                # What others wanted while nobody owned the run comes before anything else.
+                # Inputs that came while the run had no owner come before anything else.
                 await self._store(self._arrived())
                 while not (self.state.finished or self.state.released):
                     commands = decide.decide(self.state, self._deps.clock.now())
@@ -149,7 +149,7 @@ class Orchestrator:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def fail(self) -> None:
-        """End the run after a defect of ours, so that nobody waits for it in vain.
+        """End the run after a defect of ours, so that its clients do not wait in vain.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -171,7 +171,7 @@ class Orchestrator:
         self._show([event])
 
     async def release(self, event: LogEvent) -> None:
-        """Record that this replica lets go of the run, which it no longer drives.
+        """Record that this replica releases the run, which it no longer drives.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -186,14 +186,14 @@ class Orchestrator:
         try:
             await prepare_agents(self._effects)
         except Exception:
-            # Whatever it is, the run goes on without.
+            # After any error the run goes on without.
             self._log.exception("agents not prepared", run=self.state.run_id)
 
     async def _until_lease_held(self) -> None:
         """Return once the lease is in force; until then wait to be stopped, as most runs are.
 
-        Not for ever: a run whose acceptance was stored behind a new lease, and told before it, is
-        stopped by nobody and goes on.
+        Not for ever: a run whose acceptance was stored behind a new lease, and known before it, is
+        not stopped and goes on.
         """
         # No event could say so: it is time that passes, perhaps while this process is frozen.
         while not self._holds_lease():  # noqa: ASYNC110
@@ -219,7 +219,7 @@ class Orchestrator:
         if isinstance(command, decide.RunStep):
             step = self.state.steps[command.step_id].step
             name = f"{name} {step.agent}"
-            # It must be on disk that this was begun if nobody may begin it again.
+            # It must be on disk that this was begun if it may not begin again.
             performing = command.approval.approved_actions if command.approval else ()
             acts = not may_repeat(self.state.card(step.agent), step, performing)
         with self._deps.telemetry.tracer.start_as_current_span(name) as span:
@@ -228,7 +228,7 @@ class Orchestrator:
                     await self._unflushed.committed()
                     await self._until_lease_held()
                 except Exception:
-                    return  # the loop is told by the pipeline
+                    return  # the pipeline wakes the loop
             try:
                 await effect(self._effects, command)
             except Exception as error:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SHUTDOWN_TIMEOUT_S = 3.0
 _RELEASE_S = 5.0
 _RESUMED_AT_ONCE = 4
-# What a newer replica, or some time, mends: nobody is to blame, and nothing is counted.
+# What a newer replica, or some time, mends: counted as no failure.
 _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 
@@ -61,7 +61,7 @@ class Replica:
     _deps: Deps
     _admission: Admission
     _memory: MemoryClient | None = None
-    """What is told about users; None for nothing."""
+    """Records turns and recalls facts about users; None for nothing."""
     reader: RunReader = field(init=False)
     """What runs look like, also those that others drive."""
     stopping: bool = field(init=False, default=False)
@@ -103,7 +103,7 @@ class Replica:
     async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
         """Have a run stored and driven; false if its request has a run."""
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
-        # is stored and that nobody drives. And a context of its own: the run outlives the call, so
+        # is stored and not driven. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
         task = asyncio.create_task(
             self._store_and_drive(run, secrets), context=contextvars.Context()
@@ -120,9 +120,9 @@ class Replica:
     async def cancel(
         self, run_id: UUID, user_id: str, reason: str, by: By | None = None, *, owner: str = ""
     ) -> None:
-        """Ask for the run to end; once this returns, whoever owns the run will see to it.
+        """Ask for the run to end; once this returns, the owner of the run will see to it.
 
-        The owner is named to the audit trail where somebody else asks for it.
+        The owner is named to the audit trail where another user asks for it.
         """
         event = LogEvent(cancel_requested=CancelRequested(user_id=user_id, reason=reason))
         actor, target = by or By(user_id), ("run.cancelled", str(run_id))
@@ -158,7 +158,7 @@ class Replica:
         return (driven.adopted.epoch, *driven.feed.answer) if driven else None
 
     async def adopt(self, seen: Look) -> bool:
-        """Take over runs that nobody owns, as far as there is room, and free those of the dead.
+        """Take over runs without an owner, as far as there is room, and free those of the dead.
 
         Returns:
             Whether there were any: there may be more, once all others have had their share.
@@ -203,7 +203,7 @@ class Replica:
         self._resume_all(ours)
 
     async def suspend(self) -> None:
-        """Stop driving: somebody else may own the runs of this process by now."""
+        """Stop driving: another replica may own the runs of this process by now."""
         if not self._suspended:
             self._suspended = True
             self._log.warning("lease lost, runs stopped", runs=len(self._driven))
@@ -211,10 +211,10 @@ class Replica:
         self._set_aside |= {each.adopted.run_id: each.secrets for each in stopped}
 
     async def stop(self) -> None:
-        """Stop driving, let go of every run, and send followers elsewhere.
+        """Stop driving, release every run, and send followers elsewhere.
 
-        What cannot be let go, because the database is away, is left to those who bury this replica
-        once its lease has run out. Another call lets go of what was accepted after the first.
+        What cannot be released, because the database is away, is left to the replicas that adopt it
+        once its lease has run out. Another call releases what was accepted after the first.
         """
         self.stopping = True
         self.reader.stop()
@@ -229,7 +229,7 @@ class Replica:
             async with asyncio.timeout(_RELEASE_S):
                 await self.ownership.release_all()
         except Exception as error:
-            # Whatever it is, the process ends all the same.
+            # After any error the process ends all the same.
             self._gave_up_releasing = True
             self._log.warning("runs not released", error=type(error).__name__, at=str(error))
 
@@ -315,7 +315,7 @@ class Replica:
         self._hand_over(inputs)  # before the loop begins
 
     async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
-        """End a run that kills or defies whoever drives it; its log is not looked at."""
+        """End a run that kills or fails each owner; its log is not looked at."""
         run_id, epoch = adopted.run_id, adopted.epoch
         self._log.error("run ended unread", run=str(run_id), error=error_type)
         end = poison.ended_unread(str(run_id), error_type, adopted.failures)
@@ -352,7 +352,7 @@ class Replica:
         try:
             await self._driven_or_failed(driven)
             if driven.state.released:
-                # Somebody may have decided just before it was let go.
+                # A person may have decided just before it was released.
                 self.notifications.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
@@ -390,7 +390,7 @@ class Replica:
             self._deps.metrics.lost.inc()
             self._log.warning("run lost", run=run_id)
         elif failed:
-            # Whatever it is, it concerns this run alone.
+            # Any other error concerns this run alone.
             self._log.error("run cannot go on here", run=run_id, exc_info=error)
         elif adopted.unreadable_s < poison.UNREADABLE_S:
             self._log.info("run put off", run=run_id, error=type(error).__name__, at=str(error))
@@ -408,7 +408,7 @@ class Replica:
             ):
                 self._log.info("run not released, it is locked or lost", run=run_id)
         except Exception:
-            # Whatever it is: the run is looked for again, as one that nobody drives.
+            # After any error the run is looked for again, as one that is not driven.
             self._log.exception("run not released", run=run_id)
 
     def _room(self) -> int:

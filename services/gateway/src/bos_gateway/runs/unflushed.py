@@ -1,7 +1,7 @@
 """Unflushed events: applied by their run's owner, not known to be committed yet.
 
-Nobody else writes to the run, and a refused append ends its ownership. So the owner may go on from
-events whose commit is under way, as long as nobody sees them and nothing acts on them before.
+No other process writes to the run; a refused append ends its ownership. So the owner may go on from
+events whose commit is under way, as long as they are not shown and nothing acts on them before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnflushedEvents:
     last_sequence: int
     """Of the last event that is committed."""
     _publish: Callable[[Sequence[LogEvent]], None]
-    """Told of events once they are committed, in order."""
+    """Gets events once they are committed, in order."""
     _broken: Callable[[], None]
     """Called when an append failed; nothing behind it is committed either."""
     _under_way: deque[tuple[asyncio.Future[bool], Sequence[LogEvent]]] = field(
@@ -39,7 +39,7 @@ class UnflushedEvents:
     _error: BaseException | None = field(init=False, default=None)
 
     def add(self, append: Append) -> None:
-        """Have events written behind all that was added before."""
+        """Submit events behind all that were added before."""
         future = self._writer.submit(append)
         self._under_way.append((future, append.events))
         future.add_done_callback(self._advance)

@@ -147,7 +147,7 @@ class AdministrationServicer(AdministrationServiceServicer):
         return ReactivateUserResponse(user=user)
 
     async def DeleteUser(self, request: DeleteUserRequest, context: Context) -> DeleteUserResponse:
-        """Close an account for good, or tell how far its deletion is."""
+        """Close an account for good, or return how far its deletion is."""
         by = await self._administrator()
         self.data_services.names()  # refused while it could not be done
         response = await self.deletions.begin(_user(request.user_id), self._by(by, context))

@@ -28,7 +28,7 @@ _KEPT_S: Final = 30 * 86400.0
 
 _COLUMNS = "invitation_id, roles, groups, created_at, expires_at"
 _GOOD = "used_by IS NULL AND expires_at > now()"
-# Whoever takes a role away locks the account as well, and voids what was made before.
+# Taking a role away locks the account as well, and voids what was made before.
 _INSERT = f"""
 WITH maker AS (
     SELECT {MAY_NOT_ADMINISTER} AS barred FROM users WHERE user_id = $5 FOR SHARE
@@ -62,7 +62,7 @@ class NewInvitation:
 
 
 class Invitations:
-    """What lets people register.
+    """Invitations that let people register.
 
     Args:
         pool: Connections of the service's own role.
@@ -93,7 +93,7 @@ class Invitations:
         return _invitation(row), code
 
     async def is_good(self, code_digest: bytes) -> bool:
-        """Whether somebody can register with the code at this moment."""
+        """Whether the code can be used to register at this moment."""
         return bool(await fetchval(self._pool, _IS_GOOD, code_digest))
 
     async def list(self) -> list[Invitation]:

@@ -1,4 +1,4 @@
-"""Who may make codes for others: looked at once more by the statement that makes one."""
+"""Makers of codes for others: their role is checked by the statement that makes one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bos_postgres.audit import Refusals
 
 _UNIX: Final = "unix:"
-# By which proxies say that a call is somebody else's, beside x-forwarded-for.
+# By which proxies say that they pass a call on, beside x-forwarded-for.
 _PASSED_ON: Final = frozenset(
     {
         *("forwarded", "via", "x-real-ip", "x-client-ip", "x-forwarded-proto", "x-forwarded-port"),
@@ -43,7 +43,7 @@ _PASSED_ON: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Makes accounts for whoever has the right to one."""
+    """Makes accounts for people who may have one."""
 
     accounts: Accounts
     invitations: Invitations
@@ -61,8 +61,8 @@ class Registration:
 
         Args:
             request: What it is to be.
-            origin: Where the call comes from; empty if nobody knows.
-            is_local: Whether it comes from this machine, whatever it says of itself.
+            origin: Where the call comes from; empty if unknown.
+            is_local: Whether it comes from this machine, by the connection.
 
         Raises:
             PermissionDenied: Registration is closed, or the invitation cannot be used.
@@ -121,7 +121,7 @@ class Registration:
 
 
 def takes_neighbours(settings: IdentitySettings) -> bool:
-    """Whether people and programs of this machine may register, and nobody else."""
+    """Whether people and programs of this machine alone may register."""
     return settings.registration_open is None and is_loopback(settings.server.host)
 
 
@@ -147,7 +147,7 @@ def all_local(peer: str, forwarded_for: str, believed: str) -> bool:
     Args:
         peer: As gRPC has it, such as ``ipv4:127.0.0.1:51234``.
         forwarded_for: The header ``x-forwarded-for``. A lie in it can only make the call foreign.
-        believed: The client's address, if somebody trustworthy told it.
+        believed: The client's address, from a trusted proxy.
     """
     kind, _, rest = unquote(peer).partition(":")
     if f"{kind}:" != _UNIX and not _is_local(rest.rpartition(":")[0]):

@@ -40,7 +40,7 @@ ON CONFLICT (user_id) DO UPDATE SET
 RETURNING expires_at
 """
 _OWNER = "SELECT user_id FROM password_resets WHERE code_digest = $1 AND expires_at > now()"
-# The account first, as everywhere, so that nobody waits for each other.
+# The account first, as everywhere, so that there is no deadlock.
 _LOCK_OWNER = """
 SELECT FROM users WHERE user_id = (SELECT user_id FROM password_resets WHERE code_digest = $1)
 FOR NO KEY UPDATE
@@ -74,7 +74,7 @@ class Resets:
         Raises:
             NotFound: There is no such account.
             FailedPrecondition: It has no password, or is closed.
-            PermissionDenied: Whoever makes it has ceased to be an administrator just now.
+            PermissionDenied: The caller has ceased to be an administrator just now.
         """
         code = new_code(_PREFIX)
         async with deed(self._pool) as connection:

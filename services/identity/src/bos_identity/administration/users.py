@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Any number of our own.
 LAST_LOCK: Final = 0x626F73_61646D
-"""Advisory lock of whoever takes an administrator away."""
+"""Advisory lock for taking an administrator away."""
 _RETURNING = f"RETURNING {COLUMNS}"
 _LIST = f"""
 SELECT {COLUMNS} FROM users
@@ -44,7 +44,7 @@ ONE_IS_LEFT = f"""
 (NOT ({_CAN_ADMINISTER})
  OR EXISTS (SELECT FROM users WHERE user_id <> $1 AND {_CAN_ADMINISTER}))
 """
-"""That somebody is left who can sign in and administer, without the user $1."""
+"""That an administrator is left who can sign in, without the user $1."""
 _SET_ROLES = f"""
 UPDATE users SET roles = $2
 WHERE user_id = $1 AND NOT deleting
@@ -63,7 +63,7 @@ UPDATE users SET deactivated_at = NULL WHERE user_id = $1 AND NOT deleting {_RET
 _STAYS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1 AND NOT deleting)"
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
 _VOID_RESETS = "DELETE FROM password_resets WHERE user_id = $1"
-# What somebody handed out who does not administer any more would let them in again.
+# Codes handed out by a former administrator would let them in again.
 _VOID_INVITATIONS_BY = "DELETE FROM invitations WHERE created_by = $1 AND used_by IS NULL"
 _VOID_RESETS_BY = "DELETE FROM password_resets WHERE created_by = $1"
 
@@ -106,7 +106,7 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
-            FailedPrecondition: Nobody would be left to administer.
+            FailedPrecondition: No administrator would be left.
             InvalidArgument: A service cannot be an administrator.
         """
         async with deed(self._pool) as connection:
@@ -126,9 +126,9 @@ class Users:
 
         Raises:
             NotFound: There is no such account.
-            FailedPrecondition: Nobody would be left to administer.
+            FailedPrecondition: No administrator would be left.
         """
-        # Whoever signs in or makes a key locks the account first, so nothing slips in.
+        # Sign-ins and new keys lock the account first, so nothing slips in.
         async with deed(self._pool) as connection:
             user = await _unless_last(connection, _DEACTIVATE, user_id)
             await connection.execute(END_OTHERS, user_id, None, "deactivated")
@@ -186,7 +186,7 @@ async def put_groups(
 
 
 def last_administrator() -> FailedPrecondition:
-    """What is refused lest nobody could administer any more."""
+    """Refusal to remove the last administrator."""
     return FailedPrecondition(
         "This is the last administrator; make another user one first.",
         reason="LAST_ADMINISTRATOR",

@@ -98,7 +98,7 @@ class ApiKeyServicer(ApiKeyServiceServicer):
         return RevokeApiKeyResponse()
 
     def _account(self, caller: Caller, user_id: str) -> UUID:
-        """Whose keys are meant: the caller's own, or, for administrators, anybody's."""
+        """Owner of the keys: the caller, or, for administrators, any user."""
         if user_id in ("", str(caller.user_id)):
             return caller.user_id
         caller.require_administrator()

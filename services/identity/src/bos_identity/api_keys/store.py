@@ -123,7 +123,7 @@ class ApiKeys:
         """
         key_id, secret = uuid4(), new_code("")
         given = (key_id, new.user_id, new.name, digest(secret), list(new.scopes), new.made_by)
-        # Whoever makes keys for one account takes turns, with its deactivation as well.
+        # New keys of one account are made in turn, with its deactivation as well.
         async with deed(self._pool) as connection:
             is_service = await connection.fetchval(_LOCK_OWNER, new.user_id)
             if is_service is None:
@@ -164,7 +164,7 @@ class ApiKeys:
             return await _revoked(connection, key_id, by)
 
     async def revoke_any(self, key_id: UUID, by: By) -> bool:
-        """End a key of anybody, for administrators; whether there is one."""
+        """End a key of any user, for administrators; whether there is one."""
         async with deed(self._pool) as connection:
             return await _revoked(connection, key_id, by)
 

@@ -1,4 +1,4 @@
-"""Who calls identity, and what they may do at this moment.
+"""Callers of identity, and their rights at this moment.
 
 Elsewhere an access token is good until it expires, with the roles that it was issued with. Here,
 where accounts are changed, every call asks the store.
@@ -70,7 +70,7 @@ class Callers:
         """Who calls.
 
         Raises:
-            NotFound: Whoever calls has no account here.
+            NotFound: The caller has no account here.
             Unauthenticated: The session has ended, the key was revoked, the account is closed; or
                 the credential is one that identity does not take.
         """
@@ -146,7 +146,7 @@ def key_refused() -> PermissionDenied:
 
 
 def no_administrator() -> PermissionDenied:
-    """What somebody hears who does not administer."""
+    """The refusal of callers who are no administrators."""
     return PermissionDenied(
         f"This needs the role {ADMINISTRATOR}.",
         reason="ROLE_REQUIRED",

@@ -18,7 +18,7 @@ _WAITING: Final = 256
 class KeyExchange:
     """Exchanges keys, a few at a time.
 
-    Guessing a key is hopeless, so nobody is slowed down by name or address: services bring keys,
+    Guessing a key is hopeless, so no caller is slowed down by name or address: services bring keys,
     and behind the address of one are all its callers. What is bounded is what strangers can make
     this cost: keys that were good before have places of their own, and of all others every network
     has its turn.
@@ -33,7 +33,7 @@ class KeyExchange:
         """An access token that stands for the key, and its life in seconds.
 
         Raises:
-            Unauthenticated: The key cannot be used, for whatever reason.
+            Unauthenticated: The key cannot be used, for any reason.
             ResourceExhausted: Too many are waiting.
         """
         name = digest(key)

@@ -51,7 +51,7 @@ class DataServices:
         """Their names, in the order in which they are asked.
 
         Raises:
-            FailedPrecondition: It is not configured which services there are: nobody knows what
+            FailedPrecondition: It is not configured which services there are: unknown is what
                 would be left behind.
         """
         found = list(self._targets())

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.tasks import running_task
 from bos_chassis.errors import BosError
 
@@ -22,7 +23,7 @@ _LOOK_S: Final = 2.0
 _LEASE_S: Final = 60.0
 """For one call of a service, with room to spare: it has 30 seconds."""
 _RUNS_END_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 60.0
+_RETRY: Final = Backoff(first_s=1.0, cap_s=60.0)
 
 
 class DeletionRunner:
@@ -73,7 +74,7 @@ class DeletionRunner:
             except BosError as error:
                 self._log.warning("account deletions failed", reason=error.reason)
             except Exception:
-                # Whatever it was, the next round must come.
+                # After any error, the next round must come.
                 self._log.exception("account deletions failed")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), _LOOK_S)
@@ -109,7 +110,7 @@ class DeletionRunner:
         await self._deletions.wait(taken.user_id, pause_s, why, failed=False)
 
     async def _put_off(self, taken: Taken, why: str) -> None:
-        pause_s = min(2.0**taken.failures, _LONGEST_PAUSE_S)
+        pause_s = _RETRY.delay(taken.failures + 1)
         await self._deletions.wait(taken.user_id, pause_s, why, failed=True)
         self._log.warning(
             "account deletion waits", user=str(taken.user_id), why=why, pause_s=pause_s

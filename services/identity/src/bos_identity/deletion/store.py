@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLUMNS = "requested_at, erased_at, ends_at, waiting_for"
 _FIND = f"SELECT {_COLUMNS} FROM account_deletions WHERE user_id = $1"  # noqa: S608  Our own columns.
 _EXISTS = "SELECT EXISTS (SELECT FROM users WHERE user_id = $1)"
-# What tells of the person goes at once; the username stays taken until nothing is left.
+# Personal data go at once; the username stays taken until nothing is left.
 _CLOSE = f"""
 UPDATE users
 SET deleting = true, deactivated_at = coalesce(deactivated_at, now()), password = NULL,
@@ -37,7 +37,7 @@ _BEGIN = f"""
 INSERT INTO account_deletions (user_id, ends_at) VALUES ($1, now() + make_interval(secs => $2))
 RETURNING {_COLUMNS}
 """  # noqa: S608
-# Whoever takes one has a minute; if nothing is heard by then, the next one takes it.
+# The replica that takes one has a minute; if nothing is heard by then, the next one takes it.
 _TAKE = """
 UPDATE account_deletions SET next_at = now() + make_interval(secs => $1)
 WHERE user_id = (
@@ -86,7 +86,7 @@ class Taken:
 
 
 class AccountDeletions:
-    """What is left to do of the deletion of accounts.
+    """Pending steps of account deletions.
 
     Args:
         pool: Connections of the service's own role.
@@ -98,17 +98,17 @@ class AccountDeletions:
         self._tokens_end_s = tokens_end_s
 
     async def begin(self, user_id: UUID, by: By) -> DeleteUserResponse:
-        """Close the account for good, all at once; done already, tell how far its deletion is.
+        """Close the account for good, all at once; done already, return how far its deletion is.
 
         Raises:
             NotFound: There is no such account, or not any more.
-            FailedPrecondition: Nobody would be left to administer, or it is the local user.
+            FailedPrecondition: No administrator would be left, or it is the local user.
         """
         if user_id == LOCAL_USER_ID:
             raise FailedPrecondition(
                 "The local user has no account of its own to delete.", reason="LOCAL_USER"
             )
-        # As deactivating: whoever signs in or makes a key locks the account first.
+        # As deactivating: sign-ins and new keys lock the account first.
         async with deed(self._pool) as connection:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LAST_LOCK)
             if found := await connection.fetchrow(_FIND, user_id):
@@ -128,7 +128,7 @@ class AccountDeletions:
         return _told(row)
 
     async def take(self, lease_s: float) -> Taken | None:
-        """One that is due, and nobody else's for ``lease_s`` seconds; None if none is."""
+        """One that is due, leased for ``lease_s`` seconds; None if none is."""
         row = await fetchrow(self._pool, _TAKE, lease_s)
         return None if row is None else Taken(row["user_id"], row["failures"], row["is_over"])
 
@@ -149,7 +149,7 @@ class AccountDeletions:
                 await record(connection, [_IDENTITY.entry("account.deleted", str(user_id))])
 
     async def exported(self, user_id: UUID, by: By) -> None:
-        """Tell the audit trail that somebody takes everything of an account along."""
+        """Write to the audit trail that everything of an account was exported."""
         await record_alone(self._pool, by.entry("account.exported", str(user_id)))
 
     async def pending(self) -> tuple[int, float]:

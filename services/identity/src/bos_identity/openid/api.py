@@ -47,7 +47,7 @@ class OpenIdServicer(OpenIdServiceServicer):
     async def BeginOpenIdLogIn(
         self, request: BeginOpenIdLogInRequest, context: Context
     ) -> BeginOpenIdLogInResponse:
-        """Begin to sign somebody in."""
+        """Begin a sign-in."""
         return await self._log_in().begin(request.redirect_uri, self.origin(context))
 
     async def FinishOpenIdLogIn(

@@ -1,4 +1,4 @@
-"""What claims of an OpenID provider make of an account: names, address, roles, groups; pure."""
+"""Claims of an OpenID provider, mapped to an account: names, address, roles, groups; pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class ClientSecret:
 
     Args:
         settings: Which secret, or where it is.
-        telemetry: Where it is told that the file was replaced, or could not be.
+        telemetry: Where it is logged that the file was replaced, or could not be.
         refresh_s: Time between two looks at the file.
 
     Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "boso_"
 _RETRY_S: Final = 30.0
-# Any number of our own; whoever begins does so after the one before, so that the count is right.
+# Any number of our own; sign-ins begin one after the other, so that the count is right.
 _LOCK: Final = 0x626F73_6F6964
 _COUNT: Final = """
 SELECT count(*) AS all, count(*) FILTER (WHERE network = $1 AND network <> '') AS own

@@ -28,7 +28,7 @@ class IdTokens:
     Args:
         keys: Of the provider; each says by which algorithm it signs, never the token.
         issuer: Whose tokens they must be.
-        client_id: Whom they must be for, and nobody else beside.
+        client_id: The only audience that they may have.
         log: Where it goes what was wrong with one; people hear only that they are not signed in.
     """
 
@@ -41,7 +41,7 @@ class IdTokens:
         self._log = log
 
     async def claims(self, token: str, nonce: str | None) -> Mapping[str, Any]:
-        """What the provider says of whoever signed in.
+        """What the provider says of the person who signed in.
 
         Args:
             token: As the provider's token endpoint gave it.
@@ -93,7 +93,7 @@ class IdTokens:
 
 
 def refused() -> Unauthenticated:
-    """What everybody hears whose sign-in failed, whatever was wrong with it."""
+    """The refusal of every sign-in that failed, for all defects the same."""
     return Unauthenticated(
         "The sign-in did not succeed, or has expired; begin again.", reason="OPENID_REFUSED"
     )

@@ -1,4 +1,4 @@
-"""Who at an OpenID provider a user is, for the user's own export."""
+"""External identities of a user at an OpenID provider, for the user's own export."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ class OpenIdLogIn:
     log: FilteringBoundLogger
 
     def description(self) -> GetOpenIdProviderResponse:
-        """The provider, as people are told of it."""
+        """The provider, as people are shown it."""
         return GetOpenIdProviderResponse(
             available=True, name=self.settings.name, device_flow=self.settings.device_flow
         )
 
     async def begin(self, redirect_uri: str, origin: Origin) -> BeginOpenIdLogInResponse:
-        """Begin to sign somebody in: in a browser that comes back, or on another device.
+        """Begin a sign-in: in a browser that comes back, or on another device.
 
         Raises:
             InvalidArgument: Browsers may not come back to there.
@@ -127,7 +127,7 @@ class OpenIdLogIn:
     async def finish(
         self, request: FinishOpenIdLogInRequest, origin: Origin
     ) -> FinishOpenIdLogInResponse:
-        """Open the session of whoever has signed in at the provider.
+        """Open the session of the person who has signed in at the provider.
 
         Raises:
             Unauthenticated: They have not, or not in the sign-in that the handle is of.
@@ -155,7 +155,7 @@ class OpenIdLogIn:
     async def _account(
         self, request: FinishOpenIdLogInRequest, origin: Origin
     ) -> Account | FinishOpenIdLogInResponse:
-        """The account of whoever has signed in, or what is to be said while nobody has."""
+        """The account of the person who has signed in, or what is to be said until then."""
         if request.code or request.state:
             granted, nonce = await self._by_code(request)
         else:

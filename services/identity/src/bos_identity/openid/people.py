@@ -1,7 +1,7 @@
 """Accounts of people who sign in by an OpenID provider.
 
 An account belongs to whom the provider calls by one subject, for ever. It is never found by name or
-e-mail address: a provider says who somebody is there, not whose account here is theirs.
+e-mail address: a provider says who a person is there, not whose account here is theirs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SELECT {COLUMNS}, password, password_changed_at FROM users WHERE user_id = $1
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whoever signed in at the provider, as it describes them."""
+    """A person who signed in at the provider, as it describes them."""
 
     issuer: str
     subject: str
@@ -75,7 +75,7 @@ class People:
         """Their account with what the provider says of today, and whether it was made just now.
 
         Args:
-            person: Whoever signed in at the provider.
+            person: The person who signed in at the provider.
             address: Where they call from, as far as is known.
 
         Raises:
@@ -103,7 +103,7 @@ class People:
         for username in _names(person.username):
             email = person.email
             if email is not None and await connection.fetchval(_ADDRESS_TAKEN, email):
-                email = None  # that of somebody else's account, and it stays theirs alone
+                email = None  # that of another account, and it stays theirs alone
             row = await connection.fetchrow(
                 _MAKE,
                 uuid4(),
@@ -140,7 +140,7 @@ def _registered(row: asyncpg.Record, address: str) -> AuditEntry:
 
 
 def _names(wanted: str) -> Iterator[str]:
-    """The name, then the same with a number, then with what nobody else will have."""
+    """The name, then the same with a number, then with a unique suffix."""
     yield wanted
     for number in range(2, _NUMBERED + 1):
         yield f"{wanted}-{number}"

@@ -1,7 +1,7 @@
 """Calls of the OpenID provider: its configuration, keys, tokens, device codes, what it knows.
 
 Only the issuer's own origin and those of the settings are called, without following redirects; what
-comes back is bounded and never shown to anybody.
+comes back is bounded and never shown to any caller.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the provider publishes about itself, as far as it matters."""
+    """Published configuration of the provider, as far as it matters."""
 
     authorization: str
     token: str
@@ -64,7 +64,7 @@ _UNKNOWN_CLIENT: Final = Refused("invalid_client")
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the provider's token endpoint gave."""
+    """Reply of the provider's token endpoint."""
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
@@ -155,7 +155,7 @@ class Provider:
         return Granted(id_token, access_token)
 
     async def device(self, form: Mapping[str, str]) -> Mapping[str, Any]:
-        """Begin to sign somebody in on another device.
+        """Begin a sign-in on another device.
 
         Raises:
             Unavailable: The provider refuses to, or cannot be reached.
@@ -169,7 +169,7 @@ class Provider:
         return answer
 
     async def person(self, access_token: str) -> Mapping[str, Any]:
-        """What it says of somebody beside the ID token; nothing if it has no such endpoint."""
+        """Claims of a person beside the ID token; nothing if there is no such endpoint."""
         endpoint = (await self.configuration()).userinfo
         if endpoint is None:
             return {}
@@ -228,12 +228,12 @@ class Provider:
         secret = self._secret.current()
         answer = await self._posted_with(secret, url, form)
         if answer == _UNKNOWN_CLIENT:
-            # The file may have been replaced since anybody looked at it; the code is good still.
+            # The file may have been replaced since the last look; the code is good still.
             renewed = self._secret.look()
             if renewed != secret:
                 answer = await self._posted_with(renewed, url, form)
         if answer == _UNKNOWN_CLIENT:
-            # Whoever wants to sign in can do nothing about it, and the operator must hear of it.
+            # People who want to sign in can do nothing about it, and the operator must hear of it.
             raise self.wrong("it does not know BOS_IDENTITY_OPENID_CLIENT_ID, or its secret")
         return answer
 

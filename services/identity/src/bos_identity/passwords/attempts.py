@@ -1,4 +1,4 @@
-"""Looking at a password that somebody offers, counted and slowed down."""
+"""Password attempts: verified, counted and slowed down."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
     cancelled = await _ended(task)
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # whatever became of it, nobody is there to hear it
+            task.exception()  # retrieved, as no caller is there to hear it
         raise cancelled
     return task.result()
 

@@ -1,4 +1,4 @@
-"""Slowing down who guesses passwords, on all replicas together and across restarts.
+"""Throttling of password guesses, over all replicas and across restarts.
 
 An attempt is counted as failed before the password is looked at, so that a hundred at once are a
 hundred failures and not one. Success, or an end that decided nothing, takes the count back; of an
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 THROTTLED = "LOGIN_THROTTLED"
 """The reason that those hear who have to wait."""
-# So long an attempt may be under way; nobody knows how one ended that is older.
+# So long an attempt may be under way; the outcome of an older one is unknown.
 _UNDER_WAY_S = 60.0
 
 _FAILED = (
@@ -37,7 +37,7 @@ _FAILED = (
 _OPEN = "CASE WHEN t.under_way_until < clock_timestamp() THEN 0 ELSE t.under_way END"
 _COUNTED = f"({_FAILED}) + ({_OPEN}) + 1"
 # Counts the attempt, unless the subject has to wait: then it changes and returns nothing. By the
-# clock, as the transaction may have begun before one that it had to let go first.
+# clock, as the transaction may have begun before one that it had to wait for.
 _COUNT = f"""
 INSERT INTO login_throttle AS t
     (subject, failures, under_way, under_way_until, blocked_until, updated_at)
@@ -77,7 +77,7 @@ DELETE FROM login_throttle WHERE subject IN (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who attempts, and what is free to them."""
+    """Account and network of an attempt, and how many are free to them."""
 
     digest: bytes
     free_attempts: int
@@ -99,7 +99,7 @@ class Throttle:
         self._settings = settings
 
     def log_in(self, account: str, network: str, *, is_known: bool) -> list[Subject]:
-        """Who is slowed down when somebody signs in.
+        """Who is slowed down at a sign-in.
 
         The network for all that it tries, and the account for what comes from this network. The
         account as a whole, which strangers anywhere use up, is free to ten times as many and waits
@@ -107,7 +107,7 @@ class Throttle:
 
         Args:
             account: What people sign in to, whether it exists or not.
-            network: Where they sign in from; empty if nobody knows.
+            network: Where they sign in from; empty if unknown.
             is_known: Whether the account was signed in to from there before.
         """
         settings, subjects = self._settings, []
@@ -129,11 +129,11 @@ class Throttle:
         )
 
     def change(self, account: str) -> list[Subject]:
-        """Who is slowed down when somebody who is signed in proves to know the password."""
+        """Who is slowed down when a signed-in person proves to know the password."""
         return [self._subject("change", account, self._settings.account_attempts, own=True)]
 
     def registration(self, network: str) -> list[Subject]:
-        """Who is slowed down when somebody makes an account; nobody if the network is not known."""
+        """Who is slowed down when an account is made; no caller if the network is not known."""
         if not network:
             return []
         return [self._subject("registration", network, self._settings.address_attempts)]
@@ -155,7 +155,7 @@ class Throttle:
                         await self._count(connection, subject)
 
     async def count(self, subjects: Sequence[Subject]) -> None:
-        """Count what nobody will decide, because it counts in any case.
+        """Count an attempt without an outcome, because it counts in any case.
 
         Raises:
             ResourceExhausted: One of them has to wait; says how long.
@@ -189,7 +189,7 @@ class Throttle:
         )
 
     async def undone(self, subjects: Sequence[Subject]) -> None:
-        """The attempt was not decided: whoever made it went away, or the reasons are ours."""
+        """The attempt was not decided: the caller went away, or the reasons are ours."""
         await self._each((_TAKE_BACK, subject) for subject in subjects)
 
     async def forget(self, subject: Subject) -> None:

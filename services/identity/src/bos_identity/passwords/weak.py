@@ -1,4 +1,4 @@
-"""Passwords that guessing finds first; pure.
+"""Weak passwords, which guessing finds first; pure.
 
 Guesses begin with common words, names, years, runs along the alphabet or the keyboard, and the same
 again. A password is measured by what is left when each of those counts as one character.
@@ -64,7 +64,7 @@ def weakness(password: str, names: Collection[str]) -> str | None:
 
 
 def _parts(name: str) -> list[str]:
-    """What somebody may take from a name: all of it, and its words."""
+    """Guesses that a name suggests: all of it, and its words."""
     lowered = name.casefold()
     words = re.split(r"[^\w]+|_", lowered)
     return [each for each in (lowered, *words) if len(each) >= _SHORTEST_NAME]

@@ -50,7 +50,7 @@ INSERT INTO signing_keys (key_id, public_key, sealed_key, active_from) VALUES ($
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, and what everybody may know of it."""
+    """A private key, and its public part."""
 
     key_id: str
     private: Ed25519PrivateKey
@@ -233,7 +233,7 @@ async def open_key_ring(
                 log.warning("signing keys not read", reason=error.reason)
                 wait_s = min(_RETRY_S, settings.signing_key_refresh_s)
             except Exception:
-                # Whatever it was, the next look must come.
+                # After any error, the next look must come.
                 log.exception("signing keys not read")
 
     async with running_task(stay_fresh(), "signing keys"):

@@ -1,6 +1,6 @@
-"""When signing keys come and go; pure.
+"""Rotation of signing keys: when they come and go; pure.
 
-A key is published before it signs, so that whoever caches the key set knows it in time, and stays
+A key is published before it signs, so that caches of the key set have it in time, and stays
 published after its successor has taken over, until the last token that it signed has expired.
 """
 
@@ -25,7 +25,7 @@ class KeyDates:
 
 @dataclass(frozen=True, slots=True)
 class RotationPolicy:
-    """How long keys do what."""
+    """Lifetimes of signing keys."""
 
     life: timedelta
     """A key signs this long."""
@@ -37,7 +37,7 @@ class RotationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What is due."""
+    """Rotation steps that are due."""
 
     new_key_from: datetime | None
     """A new key is to be made, to sign from then on; None if not."""

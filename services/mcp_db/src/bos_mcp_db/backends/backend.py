@@ -29,7 +29,7 @@ ColumnType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one query may take.
+    """Limits of one query.
 
     ``max_estimated_cost`` is in the units of the database's planner; None: not asked. A database
     whose planner estimates no cost ignores it.
@@ -103,7 +103,7 @@ class Backend(Protocol):
     """A database that is only ever read.
 
     A backend does not rely on the guard: writes, tables outside the allow-list (as far as the
-    database itself can tell) and endless queries fail without it as well.
+    database itself knows) and endless queries fail without it as well.
     """
 
     dialect: Dialect

@@ -210,7 +210,7 @@ def _rows(session: Session, most: int) -> Iterator[Sequence[Any]]:
 
 
 def _shape(session: Session, sql: str, limits: Limits) -> tuple[list[str], list[ColumnType]]:
-    """Names and types of the result; the server tells without running the query."""
+    """Names and types of the result; the server gives them without running the query."""
     session.execute(_SHAPE.format(query=literal(sql)))
     columns = session.rows()
     for _, _, error, number in columns:

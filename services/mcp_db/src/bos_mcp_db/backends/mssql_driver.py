@@ -33,7 +33,7 @@ _NO_SECOND_ATTEMPT_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class MssqlAddress:
-    """What ``mssql://user:password@host:1433/database`` says. ``tls`` None: not encrypted."""
+    """Parts of ``mssql://user:password@host:1433/database``. ``tls`` None: not encrypted."""
 
     host: str
     port: int
@@ -151,7 +151,7 @@ class _Session:
 
 
 def _told(work: Callable[[], Any]) -> Any:
-    """Do ``work``, and tell its errors in our words."""
+    """Do ``work``, and translate its errors."""
     import pytds
 
     try:

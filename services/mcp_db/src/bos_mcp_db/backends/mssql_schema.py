@@ -1,4 +1,4 @@
-"""What a SQL Server database contains, from its catalogue views."""
+"""Schema of a SQL Server database, from its catalogue views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SQL Server backend needs of a driver: a session."""
+"""Driver interface of the SQL Server backend: a session."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def connect(
     """Return a connected wire.
 
     Raises:
-        ConnectionFailed: nobody listens there.
+        ConnectionFailed: the port has no listener.
     """
     try:
         plain = socket.create_connection((host, port), timeout_s)

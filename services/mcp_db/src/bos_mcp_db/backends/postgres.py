@@ -110,7 +110,7 @@ class PostgresBackend:
         work_mem_kib: int = 16_384,
         password: Callable[[], str] | None = None,
     ) -> None:
-        """Remember ``dsn``; it is never shown to anybody. ``password`` is asked by connections."""
+        """Remember ``dsn``; it is never shown to callers. ``password`` is asked by connections."""
         self.default_schema = default_schema
         self._work_mem_kib = work_mem_kib
         self._pool = asyncpg.create_pool(
@@ -207,7 +207,7 @@ class PostgresBackend:
             raise QueryFailed(_explain(error), getattr(error, "sqlstate", "") or "") from None
         except (asyncpg.InternalClientError, asyncpg.InterfaceError):
             # Either is raised for a type that asyncpg cannot read, and for a session that has
-            # ended: the former when it was told so while it asked nothing.
+            # ended: the former when it was cancelled while it asked nothing.
             if _is_closed(connection):
                 raise DatabaseUnavailable from None
             raise QueryFailed("The query has a value of a type that cannot be read.") from None

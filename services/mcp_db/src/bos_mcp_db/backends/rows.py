@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowCollector:
-    """Keeps rows until a limit is reached; one row beyond the limit tells that there were more."""
+    """Keeps rows until a limit is reached; one row beyond the limit shows that there were more."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -25,7 +25,7 @@ class RowCollector:
 
     @property
     def wanted(self) -> int:
-        """How many more rows are worth fetching; 0 when done."""
+        """Number of rows still worth fetching; 0 when done."""
         return 0 if self.truncated else self._limits.max_rows + 1 - len(self.rows)
 
     def add(self, rows: Iterable[list[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What a SQLite file contains, from its own catalogue."""
+"""Schema of a SQLite file, from its own catalogue."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""HTTP connections that have to get on: time limits for headers and bodies, and room for the next.
+"""Time limits of HTTP connections, for headers and bodies, and a limit of their number.
 
 uvicorn limits neither how long a peer may take to send a request nor how many connections it may
 hold. Here every connection that we wait for has a time limit, and when there are too many, the one
-we have waited for longest is closed: whoever sends its request is never the one, and whoever asked
+we have waited for longest is closed: a client that sends its request never is, and one that asked
 before with a good credential only if all are such.
 """
 
@@ -32,7 +32,7 @@ KNOWN = "known"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How long peers may take, and how many connections they may have."""
+    """Time limits and number of connections of peers."""
 
     header_s: float
     body_s: float

@@ -1,6 +1,6 @@
-"""TLS connections that are counted from their first moment, before anybody has said hello.
+"""Time limit and number of TLS handshakes, counted from a connection's first moment.
 
-The library counts a connection, and gives it a time, only once its handshake is over: whoever opens
+The library counts a connection, and times it, only once its handshake is over: a client that opens
 sockets and says nothing would hold as many as there are.
 """
 
@@ -23,7 +23,7 @@ _MOST_EARLY = 256 * 1024
 class Handshake(asyncio.Protocol):
     """A connection until its handshake is over; then it is the protocol's that it was made for.
 
-    For asyncio's own event loop: that of uvloop reads before it is told to, so now and then the
+    For asyncio's own event loop: that of uvloop reads before it is asked to, so now and then the
     peer's hello would be lost.
 
     Args:

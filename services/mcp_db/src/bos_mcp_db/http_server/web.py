@@ -43,7 +43,7 @@ _CREDENTIALS = (_RUN_TOKEN_HEADER, "authorization")
 
 
 def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> ASGIApp:
-    """Return the application: ``/mcp`` for known callers, ``/healthz`` for everybody.
+    """Return the application: ``/mcp`` for known callers, ``/healthz`` for all.
 
     Every request stands alone (no sessions), so replicas need no affinity. On loopback, Host and
     Origin are checked against rebinding.
@@ -65,7 +65,7 @@ def build_app(server: MCPServer, *, host: str, auth: Authenticator | None) -> AS
 
 
 class _KnownCallers:
-    """Lets nobody pass but those whom the authenticator knows."""
+    """Lets only callers pass whom the authenticator knows."""
 
     def __init__(self, app: ASGIApp, auth: Authenticator) -> None:
         self._app = app
@@ -102,7 +102,7 @@ class _KnownCallers:
 
 
 class _GuestServer(uvicorn.Server):
-    """uvicorn inside somebody else's process: no signal handlers, told when to stop."""
+    """uvicorn inside another process: no signal handlers, stopped by its owner."""
 
     def __init__(
         self, app: ASGIApp, server: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
@@ -136,7 +136,7 @@ class _GuestServer(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Say that requests are accepted, then do the usual housekeeping."""
+        """Say that requests are accepted, then do the usual maintenance."""
         self.ready.set()
         await super().main_loop()
 

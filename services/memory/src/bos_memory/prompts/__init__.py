@@ -1,4 +1,4 @@
-"""What memory tells its model and shows it; the system messages are the files beside this one."""
+"""Prompts of memory's model calls; the system messages are the files beside this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what an isolated interpreter says to a response; a hostile program may have said it."""
+"""Replies of an isolated interpreter, made a response; a hostile program may have written them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One isolated interpreter: started, given one program, and killed with everything it started."""
+"""Isolated interpreter: started, given one program, and killed with everything it started."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _BOOT = (
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """How isolated interpreters are started here."""
+    """Start command of isolated interpreters on this machine."""
 
     bwrap: Path
     runtime: PythonRuntime

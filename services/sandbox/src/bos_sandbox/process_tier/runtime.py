@@ -83,7 +83,7 @@ async def find_runtime() -> PythonRuntime:
     Raises:
         RuntimeUnavailable: They cannot be imported.
     """
-    # matplotlib keeps what it finds out about fonts; here that is nobody's, and goes again.
+    # matplotlib keeps what it finds out about fonts; here that is deleted again.
     with tempfile.TemporaryDirectory(prefix="bos-sandbox-") as folder:
         found, code = await _probe({**os.environ, "MPLCONFIGDIR": folder})
     if code != 0:

@@ -1,1 +1,1 @@
-"""What people are shown of what others wrote: made visible, and without credentials. Pure."""
+"""Display of foreign text to people: made visible, and without credentials. Pure."""

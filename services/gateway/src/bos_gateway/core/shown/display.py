@@ -1,8 +1,8 @@
-"""What a person is asked to approve, as lines of text: the one renderer of proposed actions. Pure.
+"""Display of proposed actions to the person who decides, as lines of text. Pure.
 
 Every user interface shows these lines (``Approval.display``). Two actions that differ are shown
 differently: types are named, nothing is invisible (:mod:`bos_gateway.core.shown.escapes`), and
-whatever is too long to be shown whole says how much is missing and has its SHA-256.
+text that is too long to be shown whole says how much is missing and has its SHA-256.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EFFECTS: Final = {
 
 
 def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDisplay:
-    """What to show to whoever decides.
+    """Display of a request to the person who decides.
 
     Args:
         approval: The request.

@@ -1,11 +1,11 @@
-"""Credentials of a run, found and masked in whatever its services say. Pure.
+"""Masking of a run's credentials in everything that its services say. Pure.
 
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
-it quotes. Before any of that is kept, each credential that is long enough to be told from ordinary
+it quotes. Before any of that is kept, each credential long enough to be distinguished from ordinary
 text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold
 (:mod:`bos_chassis.credentials.credential_forms`). Arguments of proposed actions are the one thing
 that is put
-together again, by whoever performs them: there each form has a mask of its own.
+together again, by the agent that performs them: there each form has a mask of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Masker:
         return self._all.masked(text) if self._named else text
 
     def begun(self, text: str) -> int:
-        """How many characters at the end of ``text`` a credential may begin with."""
+        """Number of characters at the end of ``text`` that a credential may begin with."""
         most = 0
         for form, _, _ in self._named:
             for count in range(min(len(form) - 1, len(text)), most, -1):
@@ -75,7 +75,7 @@ class MaskedStream:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """What may be shown by now; what could be a credential's beginning waits for more."""
+        """Text that may be shown by now; a possible beginning of a credential waits for more."""
         if not self._masker:
             return piece
         text = self._masker.text(self._held + piece)

@@ -49,7 +49,7 @@ def export_variables(variables: dict[str, Any], budget: int) -> dict[str, Any]:
         except NotData as error:
             if error.problem == "size":
                 break
-        except Exception:  # noqa: S112 - whatever an object of the program does when it is looked at
+        except Exception:  # noqa: S112 - an object of the program may raise anything when looked at
             continue
     return exported
 

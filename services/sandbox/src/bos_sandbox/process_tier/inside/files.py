@@ -1,6 +1,6 @@
-"""What a program leaves behind: open figures become images, files of its folder are read.
+"""Files of a program: open figures become images, files of its folder are read.
 
-All of this happens within the walls, with the rights of the program: whatever it tries with names,
+All of this happens within the walls, with the rights of the program: all that it tries with names,
 links and special files, nothing but its own folder is in reach.
 """
 

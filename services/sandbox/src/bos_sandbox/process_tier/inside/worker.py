@@ -142,7 +142,7 @@ class _Program:
                 [],
                 ["The files were left out: no memory was left."],
             )
-        except Exception as error:  # whatever the program did to what is needed for it
+        except Exception as error:  # the program may have broken what is needed for it
             kind = type(error).__name__
             found, problems, left_out = [], [], [f"The files were left out: {kind}."]
         contents += [content for _, content in found]

@@ -1,4 +1,4 @@
-"""What is deleted by and by: used tokens and codes, what ended long ago, forgotten attempts."""
+"""Periodic deletion of old rows: used tokens and codes, ended sessions, forgotten attempts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _BATCH = 500
 
 
 class Ageing(Protocol):
-    """A table whose rows nobody asks for any more at some time."""
+    """A table whose rows are of no use any more at some time."""
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of them; returns how many rows that were."""
 
 
 @asynccontextmanager
-async def running_upkeep(tables: Sequence[Ageing], telemetry: Telemetry) -> AsyncIterator[None]:
+async def running_maintenance(
+    tables: Sequence[Ageing], telemetry: Telemetry
+) -> AsyncIterator[None]:
     """Delete in small batches, of each of the tables, while the block runs."""
     log = telemetry.logger("bos.identity.upkeep")
 
@@ -38,7 +40,7 @@ async def running_upkeep(tables: Sequence[Ageing], telemetry: Telemetry) -> Asyn
                 log.warning("upkeep failed", reason=error.reason)
                 done = 0
             except Exception:
-                # Whatever it was, the next round must come.
+                # After any error, the next round must come.
                 log.exception("upkeep failed")
                 done = 0
             await asyncio.sleep(_INTERVAL_S if done < _BATCH else 1.0)
