@@ -104,7 +104,7 @@ async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_quest
     ("revised", "error_type", "text", "faults"),
     [
         (step("c", "nobody"), "InvalidPlan", "The question could not be planned: ", 1),
-        (step("c", "broken"), "NoNewPlan", "The plan repeats what failed.", 0),
+        (step("c", "broken"), "NoNewPlan", "There is no other plan.", 0),
     ],
     ids=["invalid", "repeated"],
 )
