@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,6 +194,13 @@ async def test_tools_say_that_they_only_read(sqlite_file: Path) -> None:
 
     assert set(tools) == {"mcp_db_schema", "mcp_db_query"}
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
+
+
+async def test_clients_are_told_name_and_version_of_the_server(sqlite_file: Path) -> None:
+    async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
+        told = client.server_info
+
+    assert (told.name, told.version) == ("bos-mcp-db", version("bos-mcp-db"))
 
 
 async def test_dec03_postgres_types_survive(reader_dsn: str) -> None:
