@@ -175,7 +175,7 @@ async def test_frozen_replica_holds_nothing_once_its_runs_are_taken_over(house: 
 
 
 @asynccontextmanager
-async def transaction_of_upkeep(house: House) -> AsyncIterator[None]:
+async def transaction_of_maintenance(house: House) -> AsyncIterator[None]:
     """Let whoever has maintenance's advisory lock wait inside its transaction."""
     async with connect(house.dsn, schema=SCHEMA) as connection, connection.transaction():
         await connection.execute("LOCK TABLE run_inputs, run_secrets IN ACCESS EXCLUSIVE MODE")
@@ -194,7 +194,7 @@ async def test_replica_frozen_inside_a_transaction_does_not_block_maintenance(ho
         client,
         _,
     ):
-        async with transaction_of_upkeep(house):
+        async with transaction_of_maintenance(house):
             frozen.send_signal(signal.SIGSTOP)
         async with replica(house, maintenance_interval_s=0.2, retention_days=1e-7) as (_, other, _):
             await all_succeed(other, ["good?"])

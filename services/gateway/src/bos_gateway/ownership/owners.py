@@ -161,7 +161,7 @@ RETURNING r.run_id, r.epoch, r.failures,
           coalesce(extract(epoch FROM now() - r.unreadable_since), 0)::float8 AS unreadable_s
 """  # noqa: S608  our own text
 _BACK_OFF_CAP_S = 600.0
-# What is put off for no fault of its own waits as long again as it has waited already. Whatever is
+# What is put off for no fault of its own waits as long again as it has waited already. Anything
 # written to its log ends that time.
 _RELEASE = f"""
 WITH held AS (

@@ -1,7 +1,7 @@
-"""Poison runs: what counts as progress, and how a run without any is ended. Pure.
+"""Quarantine of poison runs: what counts as progress, and how a run without any is ended. Pure.
 
 Failures are counted in the run's row by the statements that free it (``owners.py``): the death
-of an owner, and whatever made an owner let it go. An owner that dies of reading the run's log could
+of an owner, and each release after a failure. An owner that dies of reading the run's log could
 write nothing into it.
 """
 
