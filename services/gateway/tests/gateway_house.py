@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from bos_chassis.errors import BosError
     from bos_chassis.server import GrpcServer
 
+ERASE = "from bos_gateway.operator.erasing import erase; erase(prog_name='bos runs erase')"
+"""A program: ``bos runs erase`` in a process of its own."""
+
 
 @dataclass
 class PlannerDouble(PlannerServiceServicer):

@@ -55,9 +55,10 @@ from bos_gateway.core.response import composed_response
 from bos_gateway.core.revision import completed, revision_problems
 from bos_gateway.core.revision_context import revision_context
 from bos_gateway.effects import compose
+from bos_gateway.effects.classify import taken_to_add
 from bos_gateway.effects.context import EffectContext
 from bos_gateway.effects.memory_budget import MemoryBudget
-from bos_gateway.effects.plan import plan_request, taken_to_add
+from bos_gateway.effects.plan import plan_request
 from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.effects.step import run_step
 from bos_gateway.metrics import GatewayMetrics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from answering import approvals, asked, refusal, respond
-from gateway_house import gateway_process
+from gateway_house import ERASE, gateway_process
 from prometheus_client import CollectorRegistry
 from signed_in_callers import signed_in, token
 
@@ -294,7 +294,7 @@ async def test_erasure_by_operators_and_expiry_are_audited(house: House, tmp_pat
         for _ in range(2):
             await ask(gateway)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bos_gateway.run_log.retention", "erase", "--user", "ada"),
+            *(sys.executable, "-c", ERASE, "--user", "ada"),
             env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
             stdout=asyncio.subprocess.DEVNULL,
         )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import grpc
 import pytest
+from click.testing import CliRunner
+from gateway_house import ERASE
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.operator.deployment import find_artefacts
+from bos_gateway.operator.erasing import erase as erase_command
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.retention import Scope, cancel, erase
 from bos_gateway.run_log.run_files import RunFiles
@@ -49,7 +56,7 @@ async def run_ids(pool: asyncpg.Pool[asyncpg.Record]) -> set[str]:
 async def command(house: House, *arguments: str) -> tuple[int | None, str, str]:
     """The command as a process: exit status, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bos_gateway.run_log.retention", *arguments),
+        *(sys.executable, "-c", ERASE, *arguments),
         env={**os.environ, "BOS_GATEWAY_STORE_URL": house.dsn},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -134,7 +141,7 @@ async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
         events = await pool.fetchval(
             "SELECT count(*) FROM run_events WHERE run_id <> $1", UUID(other)
         )
-        status, out, err = await command(house, "erase", "--user", LOCAL_USER)
+        status, out, err = await command(house, "--user", LOCAL_USER)
         assert (status, err) == (0, "")
         assert f"Erased 2 run(s) of user {LOCAL_USER}: {events} event(s), " in out
         assert await run_ids(pool) == {other}
@@ -142,7 +149,7 @@ async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
             await gateway.stub.GetRun(GetRunRequest(run_id=mine[0]))
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
         # Nothing is left: the same command finds nothing, and says so.
-        status, out, err = await command(house, "erase", "--user", LOCAL_USER)
+        status, out, err = await command(house, "--user", LOCAL_USER)
         assert (status, out) == (1, "")
         assert "Nothing is stored" in err
 
@@ -214,7 +221,7 @@ async def test_run_under_way_is_erased_only_once_it_was_cancelled(
                 await erase(session, Scope(user_id=LOCAL_USER))
         assert "--cancel" in caught.value.message
         assert len(await run_ids(pool)) == 2
-        status, out, err = await command(house, "erase", "--user", LOCAL_USER, "--cancel")
+        status, out, err = await command(house, "--user", LOCAL_USER, "--cancel")
         assert (status, err) == (0, "")
         assert "Erased 2 run(s)" in out
         assert (await asked).status == RUN_STATUS_CANCELLED
@@ -231,3 +238,27 @@ async def test_cancelling_without_a_gateway_gives_up_and_erases_nothing(
         with pytest.raises(Unavailable):
             await cancel(session, Scope(user_id=LOCAL_USER), timeout_s=0.0)
     assert len(await run_ids(pool)) == 1
+
+
+def test_bos_runs_has_the_command_that_erases() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    named = project["project"]["entry-points"]["bos.commands.runs"]["erase"]
+    module, _, name = named.partition(":")
+    assert getattr(importlib.import_module(module), name) is erase_command
+
+
+@pytest.mark.parametrize("arguments", [(), ("--user", "ada", "--run", str(uuid4()))])
+def test_erasing_is_of_either_a_user_or_a_run(arguments: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(erase_command, arguments)
+    assert refused.exit_code == 2
+    assert "Name either --user or --run." in refused.output
+
+
+def test_only_the_environment_names_the_store_in_which_files_are_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("BOS_GATEWAY_ARTEFACTS_URL=file:///of/another\n", "utf-8")
+    assert find_artefacts() is None
+    monkeypatch.setenv("BOS_GATEWAY_ARTEFACTS_URL", "file:///of/ours")
+    assert find_artefacts() == "file:///of/ours"

@@ -100,6 +100,33 @@ async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_quest
     assert [each.agent_name for each in response.agent_results] == ["echo", "broken"]
 
 
+@pytest.mark.parametrize(
+    ("revised", "error_type", "text", "faults"),
+    [
+        (step("c", "nobody"), "InvalidPlan", "The question could not be planned: ", 1),
+        (step("c", "broken"), "NoNewPlan", "There is no other plan.", 0),
+    ],
+    ids=["invalid", "repeated"],
+)
+async def test_only_a_planner_at_fault_is_logged_and_introduced(
+    house: House, revised: Step, error_type: str, text: str, faults: int
+) -> None:
+    await house.add_agent(broken())
+    house.planner.steps = [step("a", "broken")]
+    house.planner.revisions = [[revised]]
+    async with house.gateway() as gateway:
+        response = await gateway.ask("Both?", trace=True)
+    told = [
+        (event.data["type"].string_value, event.message)
+        for event in response.trace
+        if event.agent == "planner" and "type" in event.data
+    ]
+    assert [each[0] for each in told] == [error_type]
+    assert told[0][1].startswith(text)
+    logged = [e for e in gateway.telemetry.logs if e["event"] == "planner made an invalid plan"]
+    assert len(logged) == faults
+
+
 @pytest.mark.requirement("C-24")
 async def test_composer_gets_failures_only_if_no_revision_mended_them(
     house: House,

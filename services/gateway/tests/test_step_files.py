@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import grpc
 import pytest
-from gateway_house import gateway_process, result_of
+from gateway_house import ERASE, gateway_process, result_of
 from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentExecutionStatus, FileChunk
@@ -176,7 +176,7 @@ async def test_the_command_erases_files_too_also_those_that_no_log_names(
     mine = Owner(LOCAL_USER, UUID(gone))
     await open_artefacts(folder.as_uri()).put(mine, b"put, and then the gateway died")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bos_gateway.run_log.retention", "erase", "--run", gone),
+        *(sys.executable, "-c", ERASE, "--run", gone),
         env={
             **os.environ,
             "BOS_GATEWAY_STORE_URL": house.dsn,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mcp_db_rig import postgres_admin, reader_dsn, sqlite_file
+from mcp_db_rig import database, postgres_admin, reader_dsn, sql_server_url, sqlite_file
 
-__all__ = ["postgres_admin", "reader_dsn", "sqlite_file"]
+__all__ = ["database", "postgres_admin", "reader_dsn", "sql_server_url", "sqlite_file"]

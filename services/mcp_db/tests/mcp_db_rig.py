@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from mcp.client.client import Client
+from sql_server_double import sql_server_double
 
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.provisioning import provision_sql
@@ -126,6 +127,27 @@ def postgres_database(dsn: str, **changes: Any) -> DatabaseSettings:
     return DatabaseSettings(
         **{"url": dsn, "allowed_tables": POSTGRES_TABLES, "sample_values": 3, **changes}
     )
+
+
+@pytest.fixture
+async def sql_server_url(sqlite_file: Path) -> AsyncIterator[str]:
+    """URL of the double of SQL Server, with what is in the SQLite file."""
+    async with sql_server_double(sqlite_file) as url:
+        yield url
+
+
+def sql_server_database(url: str, **changes: Any) -> DatabaseSettings:
+    return DatabaseSettings(**{"url": url, "allowed_tables": TABLES, "sample_values": 3, **changes})
+
+
+@pytest.fixture(params=["sqlite", "postgres", "sql_server_double_answered_by_sqlite"])
+def database(request: pytest.FixtureRequest) -> DatabaseSettings:
+    """The same customers and orders in each kind of database."""
+    if request.param == "sqlite":
+        return sqlite_database(request.getfixturevalue("sqlite_file"))
+    if request.param == "postgres":
+        return postgres_database(request.getfixturevalue("reader_dsn"))
+    return sql_server_database(request.getfixturevalue("sql_server_url"))
 
 
 @asynccontextmanager

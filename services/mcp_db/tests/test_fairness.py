@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_db_rig import call, postgres_database, sqlite_database
+from mcp_db_rig import call, sqlite_database
 
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.settings import ServerSettings
@@ -69,7 +69,9 @@ async def users(database: DatabaseSettings, **settings: Any) -> AsyncIterator[Us
         yield Users(server.url, RunTokenSigner(private), telemetry)
 
 
-async def another_is_served(database: DatabaseSettings) -> None:
+async def test_twelve_endless_queries_of_one_user_leave_another_a_place(
+    database: DatabaseSettings,
+) -> None:
     async with users(database, pool_size=3, queue_timeout_s=60) as people:
         greedy = [asyncio.create_task(people.ask("greedy", ENDLESS)) for _ in range(12)]
         try:
@@ -82,18 +84,6 @@ async def another_is_served(database: DatabaseSettings) -> None:
             for task in greedy:
                 task.cancel()
             await asyncio.wait(greedy)
-
-
-async def test_twelve_endless_queries_of_one_user_leave_another_a_thread(
-    sqlite_file: Path,
-) -> None:
-    await another_is_served(sqlite_database(sqlite_file))
-
-
-async def test_twelve_endless_queries_of_one_user_leave_another_a_connection(
-    reader_dsn: str,
-) -> None:
-    await another_is_served(postgres_database(reader_dsn))
 
 
 async def test_waiting_too_long_for_a_connection_is_refused(sqlite_file: Path) -> None:

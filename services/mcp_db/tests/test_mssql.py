@@ -86,7 +86,7 @@ class Script:
 
 
 def shape(*columns: tuple[str | None, str]) -> dict[str, Any]:
-    return {"first_result_set": [[name, kind, None] for name, kind in columns]}
+    return {"first_result_set": [[name, kind, None, None] for name, kind in columns]}
 
 
 @contextlib.asynccontextmanager
@@ -165,7 +165,7 @@ async def test_a_login_that_resolves_names_otherwise_is_refused() -> None:
     ("columns", "told"),
     [
         ([], "returns no rows"),
-        ([[None, None, "Invalid object name 'x'."]], "Invalid object name"),
+        ([[None, None, "Invalid object name 'x'.", 208]], "Invalid object name"),
     ],
 )
 async def test_what_has_no_result_is_never_run(columns: list[Any], told: str) -> None:

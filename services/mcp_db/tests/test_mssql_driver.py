@@ -34,8 +34,8 @@ LIMITS = Limits(max_rows=3, max_columns=5, max_bytes=10_000, timeout_s=30)
 BRIEF = Limits(max_rows=3, max_columns=5, max_bytes=10_000, timeout_s=1)
 QUERY = "SELECT TOP 4 n, word FROM dbo.orders"
 SHAPE = Rows(
-    ("name", "system_type_name", "error_message"),
-    [["n", "bigint", None], ["word", "nvarchar(50)", None]],
+    ("name", "system_type_name", "error_message", "error_number"),
+    [["n", "bigint", None, 0], ["word", "nvarchar(50)", None, 0]],
 )
 
 

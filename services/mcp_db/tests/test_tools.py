@@ -1,10 +1,11 @@
-"""The two tools over HTTP with the real client, on both live backends."""
+"""The two tools over HTTP with the real client: both live backends and the double of SQL Server."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,13 +23,6 @@ pytestmark = pytest.mark.requirement("D-08", "D-19", "D-20", "D-21")
 
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> DatabaseSettings:
-    if request.param == "sqlite":
-        return sqlite_database(request.getfixturevalue("sqlite_file"))
-    return postgres_database(request.getfixturevalue("reader_dsn"))
 
 
 @pytest.fixture
@@ -202,6 +196,13 @@ async def test_tools_say_that_they_only_read(sqlite_file: Path) -> None:
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
 
 
+async def test_clients_are_told_name_and_version_of_the_server(sqlite_file: Path) -> None:
+    async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
+        told = client.server_info
+
+    assert (told.name, told.version) == ("bos-mcp-db", version("bos-mcp-db"))
+
+
 async def test_dec03_postgres_types_survive(reader_dsn: str) -> None:
     async with running({"main": postgres_database(reader_dsn)}) as (client, _):
         envelope = await call(client, "mcp_db_query", query="SELECT * FROM everything")
@@ -319,7 +320,12 @@ async def test_a_listed_table_that_is_not_there_prevents_start(sqlite_file: Path
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://someone:hunter2@127.0.0.1:1/x", "sqlite:////nowhere/at-all.db"]
+    "url",
+    [
+        "postgresql://someone:hunter2@127.0.0.1:1/x",
+        "sqlite:////nowhere/at-all.db",
+        "mssql://someone:hunter2@127.0.0.1:1/x?encrypt=no",
+    ],
 )
 @pytest.mark.requirement("R-04")
 async def test_an_absent_database_degrades_only_its_own_calls(url: str, sqlite_file: Path) -> None:

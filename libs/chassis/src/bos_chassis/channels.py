@@ -7,7 +7,7 @@ method is declared free of side effects or idempotent::
     async with Channels(telemetry) as channels:
         planner = PlannerServiceStub(channels.get("dns:///planner:8080"))
         with translate_rpc_errors():
-            plan = await planner.CreatePlan(request, timeout=20)
+            plan = await planner.MakePlan(request, timeout=20)
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated
 
 from mcp.server.mcpserver import MCPServer
@@ -132,6 +133,7 @@ def build_server(tools: Tools) -> MCPServer:
     server: MCPServer = MCPServer(
         "bos-mcp-db",
         instructions="Read-only access to databases. Ask mcp_db_schema before mcp_db_query.",
+        version=version("bos-mcp-db"),
         log_level="WARNING",
     )
     for name, function in (("mcp_db_schema", tools.schema), ("mcp_db_query", tools.query)):

@@ -4,7 +4,7 @@
 
     python -m bos_memory.retention erase --user U
 
-Erase the user's runs first (``python -m bos_gateway.run_log.retention erase --user U``): a run that
+Erase the user's runs first (``bos runs erase --user U``): a run that
 ends later is told of, and begins anew.
 """
 

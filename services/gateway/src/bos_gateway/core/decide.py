@@ -15,7 +15,7 @@ from bos.common.v1 import AgentError
 from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED
 from bos.runlog import v1 as runlog
 from bos.runlog.v1 import LogEvent, SubTask
-from bos_gateway.core import failures, proposals
+from bos_gateway.core import failures, proposals, unknown_outcomes
 from bos_gateway.core.budget import (
     StepBudget,
     for_classifying,
@@ -211,7 +211,7 @@ class _Steps:
     def _go_on(self, step: StepState) -> None:
         if step.refused:
             tainted = is_tainted(self._state, step)
-            self.events += proposals.turned_down(step, self._now, tainted=tainted)
+            self.events += unknown_outcomes.turned_down(step, self._now, tainted=tainted)
         elif self._late:
             self._end_late(step)
         elif step.interrupted and step.sub_task is not None:
@@ -266,9 +266,9 @@ class _Steps:
             else:
                 self._dispatch(step, sub_task)
             return
-        asked = (
-            None if self.asks else proposals.asked_again(self._state, step, self._now, _INTERRUPTED)
-        )
+        asked = None
+        if not self.asks:
+            asked = unknown_outcomes.asked_again(self._state, step, self._now, _INTERRUPTED)
         if asked is not None:
             self.events.append(LogEvent(approval_requested=asked))
         else:
@@ -339,8 +339,8 @@ class _Steps:
         self, step: StepState, error_type: str, text: str, status: AgentExecutionStatus = FAILED
     ) -> None:
         """End a step here; of approved actions that were begun it says their outcome is unknown."""
-        if proposals.uncertain_actions(step):
-            result = proposals.left_unknown(step, text)
+        if unknown_outcomes.uncertain_actions(step):
+            result = unknown_outcomes.left_unknown(step, text)
         else:
             result = failures.failed_result(step, error_type, text, status)
         # It was not run, but its dependents depend on what it was to be made of.

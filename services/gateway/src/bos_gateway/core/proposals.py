@@ -1,11 +1,4 @@
-"""Proposed actions and their approvals, in terms of a run's events. Pure.
-
-A person is also asked what is to become of approved actions that may have been performed or not:
-their agent is gone, or did not answer, and the outcome is unknown. What was approved is asked
-about once more, the same actions with the same digests: an approval has them done again, anything
-else leaves them as they are, and the step says that its outcome is unknown. Only what a person was
-asked about before is asked about again, so never in a run whose client cannot be asked.
-"""
+"""Proposed actions and the requests about them, in terms of a run's events. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, ApprovalContext, PerformedAction
+from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, ApprovalContext
 from bos.common.v1 import Value
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import Approval
-from bos.runlog.v1 import ApprovalRequested, ApprovalResolved, LogEvent
-from bos_gateway.core.failures import DENIED, HITL_TIMEOUT, OUTCOME_UNKNOWN, ended, failed_result
+from bos.runlog.v1 import ApprovalResolved, LogEvent
+from bos_gateway.core.failures import DENIED, HITL_TIMEOUT, failed_result
 from bos_gateway.core.run_state import SKIPPED
-from bos_plans import MAX_TASK_CHARS, is_duration
+from bos_plans import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,12 +29,6 @@ MAX_APPROVAL_BYTES: Final = 128 * 1024
 _DENIED: Final = (gateway.APPROVAL_STATUS_DENIED, gateway.APPROVAL_STATUS_TIMED_OUT)
 _MIN_TIMEOUT_S: Final = 1.0
 _MAX_TIMEOUT_S: Final = 30 * 24 * 3600.0
-# Agents word it as long as they like, and a task may hold whole outputs of other steps by now.
-_MAX_KNOWN_CHARS: Final = 1000
-_ASKS: Final = (
-    "It is not known whether this was done: {known} Approve to have it done again, exactly as "
-    "before; deny to leave it as it is.\n\n{task}"
-)
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
@@ -105,34 +92,12 @@ def approval_for(
     """The request about what ``result`` proposes."""
     task = result.task_description or step.step.task
     kind = gateway.APPROVAL_KIND_PROPOSED
-    return _request(state, step, now, timeout, task, result.proposed_actions, kind, approvers)
+    return approval_request(
+        state, step, now, timeout, task, result.proposed_actions, kind, approvers
+    )
 
 
-def asked_again(
-    state: RunState, step: StepState, now: datetime, known: str
-) -> ApprovalRequested | None:
-    """The request about what ``step`` was performing; None if it performed nothing approved.
-
-    Args:
-        state: The run.
-        step: The step.
-        now: When it is asked (UTC).
-        known: What is known, in a sentence for a person.
-    """
-    former = step.approval
-    if not step.performing or former is None:
-        return None
-    task = step.sub_task.task if step.sub_task is not None else step.step.task
-    text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
-    timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
-    kind = gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
-    # Those who could answer before may answer now, and no others.
-    approvers = former.approvers if former.HasField("approvers") else None
-    approval = _request(state, step, now, timeout, text, former.actions, kind, approvers)
-    return ApprovalRequested(revision=step.revision, approval=approval)
-
-
-def _request(
+def approval_request(
     state: RunState,
     step: StepState,
     now: datetime,
@@ -205,59 +170,24 @@ def done_before(state: RunState, result: AgentResult) -> list[str]:
 
 def _again(result: AgentResult, before: Iterable[ProposedAction]) -> list[str]:
     digests = {action.digest for action in before}
-    return _tools(action for action in result.proposed_actions if action.digest in digests)
+    return tool_names(action for action in result.proposed_actions if action.digest in digests)
 
 
-def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
-    """Approved actions of an unfinished step that may have been performed; none if none were begun.
-
-    That a person was asked about them once more, or has said what is to become of them, does not
-    change what was done before that.
-    """
-    approval = step.approval
-    if approval is None:
-        return ()
-    asked = approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN
-    return approval.actions if step.performing or asked else ()
-
-
-def left_unknown(step: StepState, why: str) -> AgentResult:
-    """The result of a step whose actions are of unknown outcome for good.
-
-    Args:
-        step: The step, with :func:`uncertain_actions`.
-        why: Why it ends, in a sentence.
-    """
-    actions = uncertain_actions(step)
-    text = f"{why} It is not known whether this was done: {', '.join(_tools(actions))}."
-    result = failed_result(step, OUTCOME_UNKNOWN, text)
-    result.performed_actions.extend(
-        PerformedAction(action=action, outcome_unknown=True) for action in actions
-    )
-    return result
-
-
-def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
-    """The end of a step whose actions were not allowed; ``tainted`` is what the step is."""
+def not_allowed(step: StepState) -> AgentResult:
+    """The result of a step whose proposed actions were denied, or not decided in time."""
     approval = step.approval or Approval()
-    if approval.kind == gateway.APPROVAL_KIND_OUTCOME_UNKNOWN:
-        result = left_unknown(step, "It was not done again.")
+    tools = tool_names(approval.actions)
+    if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
+        reason, why = HITL_TIMEOUT, "Nobody decided in time"
     else:
-        tools = _tools(approval.actions)
-        if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
-            reason, why = HITL_TIMEOUT, "Nobody decided in time"
-        else:
-            reason, why = DENIED, "The approval was denied"
-        text = f"{why}, so this was not done: {', '.join(tools)}."
-        result = failed_result(step, reason, text, SKIPPED)
-        result.task_description = approval.task_description
-        told = result.partial_data.fields
-        told["reason"].string_value = reason
-        told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
-    result.tainted = tainted
-    # Nothing was consumed since the request, and that is known.
-    result.usage.SetInParent()
-    return ended(step, result, now)
+        reason, why = DENIED, "The approval was denied"
+    text = f"{why}, so this was not done: {', '.join(tools)}."
+    result = failed_result(step, reason, text, SKIPPED)
+    result.task_description = approval.task_description
+    told = result.partial_data.fields
+    told["reason"].string_value = reason
+    told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
+    return result
 
 
 def closed(state: RunState, now: datetime, status: gateway.ApprovalStatus) -> list[LogEvent]:
@@ -286,5 +216,6 @@ def resolved(
     return final
 
 
-def _tools(actions: Iterable[ProposedAction]) -> list[str]:
+def tool_names(actions: Iterable[ProposedAction]) -> list[str]:
+    """The tools of actions, each once."""
     return sorted({action.tool for action in actions})

@@ -12,11 +12,11 @@ from bos.gateway.v1 import OrchestratorResponse
 from bos_gateway.core.budget import held_beside_steps, held_by_steps
 from bos_gateway.core.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, NOT_RUN, failed_result
 from bos_gateway.core.fold import add_usage
-from bos_gateway.core.proposals import left_unknown, uncertain_actions
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.core.revision_context import definitive_failure
 from bos_gateway.core.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
 from bos_gateway.core.taint import is_tainted, mark, outcome_is_tainted
+from bos_gateway.core.unknown_outcomes import left_unknown, uncertain_actions
 from bos_plans import stages
 
 if TYPE_CHECKING:

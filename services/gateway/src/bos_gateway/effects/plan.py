@@ -9,8 +9,8 @@ import grpc
 
 from bos.agent import v1 as agent
 from bos.common.v1 import AgentError, Usage
-from bos.planner.v1 import ClassifyInstructionsRequest, MakePlanRequest, MakePlanResponse
-from bos.runlog.v1 import InstructionsClassified, LogEvent, PlanFailed, Planned
+from bos.planner.v1 import MakePlanRequest, MakePlanResponse
+from bos.runlog.v1 import LogEvent, PlanFailed, Planned
 from bos_chassis.errors import BosError, from_rpc_error
 from bos_gateway.core import failures, result_limits
 from bos_gateway.core.budget import steps_left
@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 
     from bos.planner.v1 import RevisionContext
     from bos.runlog.v1 import RunAccepted
-    from bos_gateway.core.decide import Classify, MakePlan
+    from bos_gateway.core.decide import MakePlan
     from bos_gateway.core.run_state import RunState
     from bos_gateway.effects.context import Deps, EffectContext
     from bos_gateway.effects.run_tokens import Metadata
 
 # Of each thing that a planner says beside its plan.
 _MAX_BESIDE_BYTES = 32 * 1024
-_CLASSIFY_TIMEOUT_S = 20.0
 # What takes longer than making a plan is hardly ahead of the steps any more.
 _PREPARE_TIMEOUT_S = 5.0
 _MAX_PREPARING = 8
+# A planner that works may end so; what is said of it needs no introduction.
+_NO_FAULT = frozenset({failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT})
 _KEYWORDS_PLAN = "Keywords of the question choose the agents instead."
 
 
@@ -63,13 +64,10 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
         token = run.token(PLANNER, timeout_s)
         answer = await ask_planner(run.deps, request, timeout_s, token)
     except BosError as error:
-        return _without_plan(run, command, request, type(error).__name__, error.message, None)
+        return _without_plan(run, command, request, type(error).__name__, [error.message], None)
     error_type, problems = _problems(state, answer, max_steps)
     if problems:
-        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
-            log = run.deps.telemetry.logger("bos.gateway.plan")
-            log.error("planner made an invalid plan", run=state.run_id, problems=problems)
-        return _without_plan(run, command, request, error_type, " ".join(problems), answer)
+        return _without_plan(run, command, request, error_type, problems, answer)
     asks = answer.HasField("clarification")
     planned = Planned(
         revision=revision,
@@ -90,7 +88,7 @@ def _without_plan(
     command: MakePlan,
     request: MakePlanRequest,
     error_type: str,
-    text: str,
+    problems: list[str],
     answer: MakePlanResponse | None,
 ) -> LogEvent:
     """What comes of a planner that is away, or whose plan cannot be run.
@@ -99,8 +97,12 @@ def _without_plan(
     and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in
     the place of questions beyond the limit: what is unclear stays unclear.
     """
+    text, is_fault = " ".join(problems), error_type not in _NO_FAULT
+    if is_fault and answer is not None:
+        log = run.deps.telemetry.logger("bos.gateway.plan")
+        log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
     if request.HasField("revision") or error_type == failures.CLARIFICATION_LIMIT:
-        if error_type not in (failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT):
+        if is_fault:
             text = f"The question could not be planned: {text}"
         return _failed(run, command.revision, error_type, text, answer)
     made = plan_by_keywords(request, text)
@@ -205,52 +207,6 @@ def _failed(
         usage=answer.usage if answer else None,
     )
     return LogEvent(plan_failed=failed)
-
-
-async def classify(run: EffectContext, command: Classify) -> None:
-    """Ask the planner how a person's instructions relate to the task of a step.
-
-    Ends in InstructionsClassified. What goes wrong leaves the task in force.
-    """
-    step = run.state.steps[command.step_id]
-    approval = step.approval
-    assert approval is not None
-    timeout_s = min(_CLASSIFY_TIMEOUT_S, run.left_s(steps_deadline(run.state, run.now())))
-    request = ClassifyInstructionsRequest(
-        task=step.sub_task.task if step.sub_task else step.step.task,
-        instructions=approval.user_instructions,
-        proposal="\n".join(action.summary for action in approval.actions),
-        token_budget=command.token_budget,
-    )
-    classified = taken_to_add(command)
-    try:
-        ask, token = run.deps.planner.ClassifyInstructions, run.token(PLANNER, timeout_s)
-        answer = await answered(ask, request, timeout_s, token)
-    except BosError as error:
-        text = f"The instructions could not be classified and add to the task: {error.message}"
-        trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())
-        classified.trace.append(trace)
-        # What a call that broke off has consumed will not be reported.
-        classified.usage.unreported_tokens = command.token_budget or 0
-    else:
-        answer.DiscardUnknownFields()
-        if answer.mode == agent.INSTRUCTION_MODE_OVERRIDE:
-            classified.mode = answer.mode
-        result_limits.sound_trace(answer.trace, run.now())
-        classified.trace.extend(answer.trace)
-        result_limits.clamp_usage(answer.usage)
-        classified.usage.CopyFrom(answer.usage)
-    await run.emit(run.stamped(LogEvent(instructions_classified=classified)))
-
-
-def taken_to_add(command: Classify) -> InstructionsClassified:
-    """Instructions that add to the task: the default while nothing else is known."""
-    return InstructionsClassified(
-        revision=command.revision,
-        step_id=command.step_id,
-        approval_id=command.approval_id,
-        mode=agent.INSTRUCTION_MODE_ENHANCE,
-    )
 
 
 async def prepare_agents(run: EffectContext) -> None:

@@ -12,7 +12,7 @@ import grpc
 
 from bos.agent.v1 import AgentResult, ExecuteRequest
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
-from bos.runlog.v1 import ApprovalRequested, LogEvent, StepDispatched, StepFinished, StepProgressed
+from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis import errors
 from bos_chassis.backoff import Backoff
@@ -29,9 +29,9 @@ from bos_gateway.core.run_state import (
     SKIPPED,
     SUCCEEDED,
 )
+from bos_gateway.effects import step_approval
 from bos_gateway.effects.step_files import StepFiles
 from bos_gateway.permits.agents import listed_tools, step_problem
-from bos_gateway.permits.approvers import approvers_for
 
 if TYPE_CHECKING:
     from bos_gateway.core.decide import RunStep
@@ -45,12 +45,9 @@ _TURNED_AWAY = (errors.InvalidArgument, errors.PermissionDenied, errors.Unauthen
 # The agent ends by itself at its time-out; only then can it hand over what it has. Where models are
 # slow, the machine is often busy with them, and so is the agent's answer late.
 _MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
-_NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 _MIN_TIMEOUT_S = 0.1
 _STORE_FILES_S = 10.0
 _WITH_FILES = (SUCCEEDED, FAILED)
-# Kept of what an agent says beside its proposal, so that the event always fits into the log.
-_MAX_BESIDE_BYTES = 64 * 1024
 _ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
 
 
@@ -113,7 +110,14 @@ class _StepRun:
         result.usage.CopyFrom(spent)
         taint.mark(result, tainted=self._tainted)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
-        if (asked := self._to_be_asked(result)) is not None:
+        asked = step_approval.request_for(
+            run=self._run,
+            step=self._step,
+            revision=command.revision,
+            result=result,
+            performing=() if self._repeatable else self._performing,
+        )
+        if asked is not None:
             event = LogEvent(approval_requested=asked)
         else:
             fitting = await self._fitted(result)
@@ -234,35 +238,10 @@ class _StepRun:
         return result
 
     async def _proposal(self, result: AgentResult) -> AgentResult:
-        """The result whose actions a person is to be asked about, unless impossible or needless.
-
-        Then the proposed actions do not happen.
-        """
-        state = self._run.state
-        if problem := proposals.proposal_problem(self._card, self._step, result):
-            text = f"The agent {self._agent} cannot be asked about: {problem}."
-            return await self._failed(failures.AGENT_PROTOCOL, text)
-        actions, description = result.proposed_actions, result.task_description
-        shown = AgentResult(proposed_actions=actions, task_description=description)
-        if (size := shown.ByteSize()) > proposals.MAX_APPROVAL_BYTES:
-            text = f"What it proposes is too large to be shown: {size} bytes."
-            return await self._failed(failures.RESULT_TOO_LARGE, text)
-        if denied := proposals.denied_before(state, result):
-            reason = failures.DENIED
-            text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
-        elif done := proposals.done_before(state, result):
-            reason = failures.DONE_BEFORE
-            text = f"This was done before, or may have been, so not again: {', '.join(done)}."
-        elif not state.request.interactive:
-            reason = failures.HITL_SKIPPED
-            tools = ", ".join(sorted({action.tool for action in actions}))
-            text = f"This action needs a person's approval and was not performed: {tools}."
-            result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
-        else:
-            return result
-        result.status = SKIPPED
-        result.error.type, result.error.message = reason, text
-        result.partial_data.fields["reason"].string_value = reason
+        """The result whose actions a person is to be asked about, unless impossible or needless."""
+        if problem := step_approval.proposal_problem(self._card, self._step, result):
+            return await self._failed(*problem)
+        step_approval.skip_unless_asked(self._run.state, result)
         return result
 
     async def _keep_files(self, result: AgentResult, files: StepFiles) -> None:
@@ -276,36 +255,6 @@ class _StepRun:
         result.files.extend(stored)
         for text in problems:
             await self._tell(text)
-
-    def _to_be_asked(self, result: AgentResult) -> ApprovalRequested | None:
-        """The request to a person that ends the step's work until there is a decision, if any."""
-        state, step, now = self._run.state, self._step, self._run.now()
-        if result.status == AWAITING_APPROVAL:
-            settings, actions = self._run.deps.settings, result.proposed_actions
-            by_tool, default_s = settings.approval_timeouts, settings.approval_timeout_s
-            timeout = proposals.proposal_timeout(actions, by_tool, default_s)
-            approvers = approvers_for(settings.approvers, self._agent, actions)
-            approval = proposals.approval_for(state, step, result, now, timeout, approvers)
-            del result.proposed_actions[:]  # they are in the request
-            (beside,) = result_limits.fit([result], _MAX_BESIDE_BYTES)
-            revision = self._command.revision
-            return ApprovalRequested(revision=revision, approval=approval, result=beside)
-        if not self._is_unknown(result):
-            return None
-        asked = proposals.asked_again(state, step, now, result.error.message)
-        if asked is not None:
-            asked.result.usage.CopyFrom(result.usage)
-            asked.result.tainted = result.tainted
-        return asked
-
-    def _is_unknown(self, result: AgentResult) -> bool:
-        """Whether it is unknown if what was approved was done, and repeating it may double it."""
-        if not self._performing or self._repeatable:
-            return False
-        performed = result.performed_actions
-        told = len(performed) == len(self._performing) and all(p.outcome_unknown for p in performed)
-        failed = result.status == FAILED
-        return failed and (told or result.error.type == failures.OUTCOME_UNKNOWN)
 
     async def _fitted(self, result: AgentResult) -> AgentResult:
         """The result, cut if it is too large to be kept; that is said in the trace."""

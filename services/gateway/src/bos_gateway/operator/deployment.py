@@ -41,6 +41,7 @@ class _StoreSettings(Settings):
 
     store_url: str | None = None
     planner_target: str | None = None
+    artefacts_url: str | None = None
 
 
 class _AuditStores(Settings):
@@ -102,6 +103,15 @@ def find_store(start: Path) -> str:
             if url := _StoreSettings.load().store_url:
                 return url if source == "environment" else _alone(url)
     return _standalone(start).store_url
+
+
+def find_artefacts() -> str | None:
+    """The URL of the artefact store, of the environment alone.
+
+    A folder's own ``.env`` must not say where files are deleted.
+    """
+    with settings_from("environment"):
+        return _StoreSettings.load().artefacts_url
 
 
 def find_audit_stores(start: Path) -> list[str]:

@@ -10,8 +10,8 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from bos.common.v1 import TRACE_EVENT_TYPE_TOOL
-from bos_gateway.core.proposals import uncertain_actions
 from bos_gateway.core.run_state import SUCCEEDED
+from bos_gateway.core.unknown_outcomes import uncertain_actions
 from bos_gateway.permits.audiences import granted
 from bos_postgres.audit import By
 

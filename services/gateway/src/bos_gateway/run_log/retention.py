@@ -1,10 +1,4 @@
-"""Deletes runs: those past their retention, and on demand those of a user.
-
-::
-
-    python -m bos_gateway.run_log.retention erase --user U     # all runs of a user
-    python -m bos_gateway.run_log.retention erase --run R      # one run
-    … --cancel                                         # end what is still under way first
+"""Deletes runs: those past their retention, and on demand those of a user (``bos runs erase``).
 
 A deleted run leaves nothing behind in the log's database but its tokens in the sums of their days;
 backups are the operator's. The sum that a user has of the current day is kept with it: erasing the
@@ -13,39 +7,30 @@ user once more on a later day deletes that, too.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
-
-from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from bos.runlog.v1 import CancelRequested, LogEvent
-from bos_artefacts import Owner, open_artefacts
-from bos_chassis.errors import BosError, FailedPrecondition, NotFound, Unavailable
-from bos_chassis.settings import Settings
+from bos_artefacts import Owner
+from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.run_log.audit import SERVICE
 from bos_gateway.run_log.quota import settle
-from bos_gateway.run_log.run_files import RunFiles
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect, statement_errors
 from bos_postgres.audit import OPERATOR, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     import asyncpg
 
+    from bos_gateway.run_log.run_files import RunFiles
     from bos_postgres.connections import Session
 
 _BATCH = 100
 _LOOK_AGAIN_S = 0.2
-_CANCEL_TIMEOUT_S = 30.0
 _SHOWN = 10
 
 # Files are deleted before the rows that name them: what is broken off can then be done again.
@@ -95,19 +80,6 @@ INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
 ON CONFLICT DO NOTHING
 """
-
-
-class _StoreSettings(Settings):
-    """Of the gateway's settings, those that the command needs."""
-
-    model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_")
-
-    store_url: str = Field(
-        min_length=1,
-        description="PostgreSQL URL of the run log, whose option password_file names a file "
-        "in the place of a password",
-    )
-    artefacts_url: str | None = Field(default=None, description="Where files of runs are")
 
 
 class Scope(NamedTuple):
@@ -267,46 +239,3 @@ async def _ask_to_end(session: Session, running: Sequence[UUID]) -> None:
     event = LogEvent(cancel_requested=CancelRequested(user_id="operator", reason="erased"))
     event.create_time.FromDatetime(datetime.now(UTC))
     await session.execute(_CANCEL, running, event.SerializeToString())
-
-
-async def _erase(scope: Scope, *, cancel_first: bool) -> None:
-    settings = _StoreSettings.load()
-    url = settings.artefacts_url
-    files = RunFiles(open_artefacts(url) if url else None)
-    async with connect(
-        settings.store_url, application_name="bos-gateway-retention", schema=SCHEMA
-    ) as session:
-        with statement_errors(session):
-            if cancel_first:
-                await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)
-            erased = await erase(session, scope, files)
-    print(
-        f"Erased {erased['runs']} run(s) of {scope}: "
-        f"{erased['events']} event(s), {erased['bytes']} bytes of payload, "
-        f"{erased['files']} file(s) in the artefact store."
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0 done, 1 refused."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bos_gateway.run_log.retention",
-        description="Deletes runs from the database that BOS_GATEWAY_STORE_URL names.",
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verb = verbs.add_parser("erase", help="delete runs and everything stored about them")
-    whose = verb.add_mutually_exclusive_group(required=True)
-    whose.add_argument("--user", help="all runs of this user")
-    whose.add_argument("--run", type=UUID, help="this run")
-    verb.add_argument("--cancel", action="store_true", help="first end what is still under way")
-    given = parser.parse_args(arguments)
-    try:
-        asyncio.run(_erase(Scope(given.user, given.run), cancel_first=given.cancel))
-    except BosError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

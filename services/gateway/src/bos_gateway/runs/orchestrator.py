@@ -28,9 +28,10 @@ from bos_gateway.core.fold import apply, status_after, waits
 from bos_gateway.core.response import broken_response
 from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_gateway.core.taint import is_tainted
+from bos_gateway.effects.classify import classify, taken_to_add
 from bos_gateway.effects.compose import compose
 from bos_gateway.effects.context import Deps, EffectContext
-from bos_gateway.effects.plan import classify, make_plan, prepare_agents, taken_to_add
+from bos_gateway.effects.plan import make_plan, prepare_agents
 from bos_gateway.effects.step import run_step
 from bos_gateway.run_log.audit import entries_of
 from bos_gateway.run_log.lanes import LogRefused

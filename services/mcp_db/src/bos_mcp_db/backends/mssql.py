@@ -89,7 +89,7 @@ SELECT SCHEMA_NAME() AS default_schema,
 """
 
 _SHAPE = """\
-SELECT name, system_type_name, error_message
+SELECT name, system_type_name, error_message, error_number
 FROM sys.dm_exec_describe_first_result_set({query}, NULL, 0)
 WHERE is_hidden = 0 OR error_message IS NOT NULL
 ORDER BY column_ordinal
@@ -213,13 +213,13 @@ def _shape(session: Session, sql: str, limits: Limits) -> tuple[list[str], list[
     """Names and types of the result; the server gives them without running the query."""
     session.execute(_SHAPE.format(query=literal(sql)))
     columns = session.rows()
-    for _, _, error in columns:
+    for _, _, error, number in columns:
         if error:
-            raise QueryFailed(str(error))
+            raise QueryFailed(str(error), str(number or ""))
     if not columns:
         raise QueryFailed("The statement returns no rows; only SELECT queries are run.")
     check_columns(len(columns), limits)
-    return [name or "" for name, _, _ in columns], [_column_type(kind) for _, kind, _ in columns]
+    return [column[0] or "" for column in columns], [_column_type(column[1]) for column in columns]
 
 
 def _column_type(declared: str | None) -> ColumnType:

@@ -1,0 +1,99 @@
+"""Approved actions that may have been performed or not, and the requests about them. Pure.
+
+The agent or replica that performed them is gone, or did not answer. The same actions are asked
+about once more, with the same digests: an approval has them done again, anything else leaves them
+as they are, and the step says that its outcome is unknown. Only what a person was asked about
+before is asked about again, so no request is made in a run whose client cannot be asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bos.agent.v1 import PerformedAction
+from bos.gateway.v1 import APPROVAL_KIND_OUTCOME_UNKNOWN
+from bos.runlog.v1 import ApprovalRequested
+from bos_gateway.core.failures import OUTCOME_UNKNOWN, ended, failed_result
+from bos_gateway.core.proposals import approval_request, not_allowed, tool_names
+from bos_plans import MAX_TASK_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from bos.agent.v1 import AgentResult, ProposedAction
+    from bos.runlog.v1 import LogEvent
+    from bos_gateway.core.run_state import RunState, StepState
+
+# Agents word it as long as they like, and a task may hold whole outputs of other steps by now.
+_MAX_KNOWN_CHARS: Final = 1000
+_ASKS: Final = (
+    "It is not known whether this was done: {known} Approve to have it done again, exactly as "
+    "before; deny to leave it as it is.\n\n{task}"
+)
+
+
+def asked_again(
+    state: RunState, step: StepState, now: datetime, known: str
+) -> ApprovalRequested | None:
+    """The request about what ``step`` was performing; None if it performed nothing approved.
+
+    Args:
+        state: The run.
+        step: The step.
+        now: When it is asked (UTC).
+        known: What is known, in a sentence for a person.
+    """
+    former = step.approval
+    if not step.performing or former is None:
+        return None
+    task = step.sub_task.task if step.sub_task is not None else step.step.task
+    text = _ASKS.format(known=known[:_MAX_KNOWN_CHARS], task=task[:MAX_TASK_CHARS])
+    timeout = former.expire_time.ToDatetime() - former.create_time.ToDatetime()
+    kind = APPROVAL_KIND_OUTCOME_UNKNOWN
+    # Those who could answer before may answer now, and no others.
+    approvers = former.approvers if former.HasField("approvers") else None
+    approval = approval_request(state, step, now, timeout, text, former.actions, kind, approvers)
+    return ApprovalRequested(revision=step.revision, approval=approval)
+
+
+def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
+    """Approved actions of an unfinished step that may have been performed; none if none were begun.
+
+    That a person was asked about them once more, or has said what is to become of them, does not
+    change what was done before that.
+    """
+    approval = step.approval
+    if approval is None:
+        return ()
+    asked = approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+    return approval.actions if step.performing or asked else ()
+
+
+def left_unknown(step: StepState, why: str) -> AgentResult:
+    """The result of a step whose actions are of unknown outcome for good.
+
+    Args:
+        step: The step, with :func:`uncertain_actions`.
+        why: Why it ends, in a sentence.
+    """
+    actions = uncertain_actions(step)
+    text = f"{why} It is not known whether this was done: {', '.join(tool_names(actions))}."
+    result = failed_result(step, OUTCOME_UNKNOWN, text)
+    result.performed_actions.extend(
+        PerformedAction(action=action, outcome_unknown=True) for action in actions
+    )
+    return result
+
+
+def turned_down(step: StepState, now: datetime, *, tainted: bool) -> list[LogEvent]:
+    """The end of a step whose actions were not allowed; ``tainted`` is what the step is."""
+    approval = step.approval
+    if approval is not None and approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+        result = left_unknown(step, "It was not done again.")
+    else:
+        result = not_allowed(step)
+    result.tainted = tainted
+    # Nothing was consumed since the request, and that is known.
+    result.usage.SetInParent()
+    return ended(step, result, now)
