@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # How long it takes says how busy the machine is.
 _SETTINGS = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=75,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
