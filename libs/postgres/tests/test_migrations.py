@@ -42,6 +42,17 @@ async def shop(dsn: str, query: str) -> object:
         return await connection.fetchval(query)
 
 
+async def test_where_nothing_is_pending_no_program_is_started(
+    postgres_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrate(postgres_dsn, folder, schema="shop")
+    monkeypatch.setattr("bos_postgres.migrations.dbmate_program", lambda: folder / "missing")
+    await migrate(postgres_dsn, folder, schema="shop")
+    write(folder, "0003_more.sql", "INSERT INTO items VALUES (2);")
+    with pytest.raises(FileNotFoundError):
+        await migrate(postgres_dsn, folder, schema="shop")
+
+
 async def test_files_are_applied_in_order_into_the_schema_and_once(
     postgres_dsn: str, folder: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ __all__ = [
     "postgres_dsn",
     "postgres_server",
     "postgres_template",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "scripted_model",
@@ -29,6 +31,13 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests, and all modules, out of each later look for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
