@@ -19,9 +19,9 @@ GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
 CYCLONEDX := 11.12.0
-# Files go to whichever process is free, and at the end tests of files that wait. One more process
-# than processors: many tests wait for something.
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+# A file stays in one process, and files go out as they are collected, those that take long first.
+# One more process than processors: many tests wait for something.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
@@ -56,11 +56,11 @@ test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI
 
 .PHONY: test-fast
 test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
-	$(PYTEST) -m 'not postgres and not process' libs services/gateway/tests $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
-	$(PYTEST) -m crash services/gateway/tests $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m crash services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash-full
 test-crash-full: install ## The same at random, with hostile agents, until KILLS=1000 or SECONDS=5400; SEED=N

@@ -232,6 +232,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(places=st.integers(1, 4), steps=_STEPS)
 def test_in_whatever_order_no_place_is_lost_and_nobody_waits_forever(

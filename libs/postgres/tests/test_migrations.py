@@ -16,6 +16,8 @@ from bos_postgres.migrations import dbmate_program
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.postgres
+
 MIGRATE = """
     import asyncio, sys
     from pathlib import Path

@@ -33,7 +33,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.postgres]
 
 
 @pytest.fixture

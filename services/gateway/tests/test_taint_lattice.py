@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from taint_world import World
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
+
+pytestmark = pytest.mark.thorough
 
 # How long it takes says how busy the machine is.
 _SETTINGS = settings(
