@@ -56,7 +56,7 @@ test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI
 
 .PHONY: test-fast
 test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
-	$(PYTEST) --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
